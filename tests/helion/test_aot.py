@@ -23,11 +23,11 @@ from compiling import Program, bound, occurrences  # noqa: E402
 from compiling import programs as compiled  # noqa: E402
 
 import kernelzoo  # noqa: E402
-from kernelzoo import operations, registry  # noqa: E402
+from kernelzoo import operations  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
 from kernelzoo.inspect import Request, ask  # noqa: E402
 from kernelzoo.kernels.helion import compiler  # noqa: E402
-from kernelzoo.kernels.helion.softmax.tile_kernel import tile_kernel  # noqa: E402
+from kernelzoo.kernels.helion.softmax.fused import tile_kernel  # noqa: E402
 
 bound_once.install()
 
@@ -54,7 +54,8 @@ PROBLEMS = (
     ((300, 4099), 0),
     ((64, 512, 96), 1),
 )
-SHORT, ACROSS = ("multi_row_tile", "rows"), ("columns", "online", "split_two_launches")
+SHORT, ALONG = ("fused", "rows"), ("rows",)
+"""Forms for short rows, and those that have no layout for columns."""
 LOAD, STORE = r"ld\.global[^;]*\.v(?:4\.b32|2\.b64)", r"st\.global[^;]*\.v(?:4\.b32|2\.b64)"
 
 
@@ -89,7 +90,7 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(op: operations.Operation
         ((512, 4096), 0, torch.bfloat16),
         ((8192, 4096), 0, torch.float32),
     ):
-        if (axis == 0 and form not in ACROSS) or (shape[1] == 64 and form not in SHORT):
+        if (axis == 0 and form in ALONG) or (shape[1] == 64 and form not in SHORT):
             continue
         try:
             made = programs(op, form, shape, axis, dtype, arch)
@@ -127,12 +128,12 @@ def test_rows_that_start_anywhere_and_one_alone_are_read_by_vectors_inside(op: s
     [
         ("fused", (4096, 4096), 1),
         ("fused", (3001, 5003), 1),
-        ("multi_row_tile", (9973, 64), 1),
+        ("fused", (9973, 64), 1),
         ("online", (512, 131072), 1),
         ("online", (777, 50257), 1),
         ("split_two_launches", (16, 262144), 1),
         ("split_two_launches", (5, 300017), 1),
-        ("columns", (512, 4096), 0),
+        ("fused", (512, 4096), 0),
     ],
     ids=str,
 )
@@ -147,8 +148,8 @@ def test_exponentials_are_powers_of_two(form: str, shape: tuple[int, int], axis:
     ("op", "form", "shape"),
     [
         (MIN, "rows", (1823, 781)),
-        (MIN, "rows_deferred_block", (777, 50257)),
-        (MIN, "split_two_launches", (5, 3000017)),
+        (MIN, "rows_deferred", (777, 50257)),
+        (MIN, "split", (5, 3000017)),
         (SOFTMAX, "fused", (3001, 5003)),
         (SOFTMAX, "online", (777, 50257)),
         (SOFTMAX, "split_two_launches", (61, 99991)),
@@ -165,8 +166,7 @@ def test_rows_that_begin_anywhere_are_read_by_whole_vectors_inside(op: Any, form
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_no_launch_is_prepared_early(op: operations.Operation, form: str) -> None:
     """A kernel that is begun early must wait for the launch before, for which Helion has no word."""
-    shape, axis = ((512, 4096), 0) if form == "columns" else ((4096, 64), 1)
-    for program in programs(op, form, shape, axis, torch.bfloat16, "sm_90"):
+    for program in programs(op, form, (4096, 64), 1, torch.bfloat16, "sm_90"):
         assert not program.metadata.launch_pdl
         assert "griddepcontrol" not in program.assembly
 
@@ -176,9 +176,9 @@ def test_a_minimum_keeps_nan(dtype: Any) -> None:
     """The interpreter's minimum keeps a NaN whether or not it is told to: here the instruction says it."""
     for form, shape, axis in (
         ("rows", (4096, 5003), 1),
-        ("rows_deferred_block", (4096, 40000), 1),
-        ("split_two_launches", (16, 262144), 1),
-        ("columns", (512, 4096), 0),
+        ("rows_deferred", (4096, 40000), 1),
+        ("split", (16, 262144), 1),
+        ("rows_deferred", (512, 4096), 0),
     ):
         for program in programs(MIN, form, shape, axis, dtype, "sm_90"):
             assert occurrences(r"\bmin\.NaN\.f32", program)
@@ -211,11 +211,10 @@ def test_an_expanded_axis_is_counted_in_64_bits_if_it_is_long() -> None:
 
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
 def test_what_is_made_holds_no_number_of_an_example(op: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shape, axis = ((512, 4096), 0) if form == "columns" else ((4096, 64), 1)
     asked: list[compiler.Program] = []
     made = compiler.made
     monkeypatch.setattr(compiler, "made", lambda program: asked.append(program) or made(program))
-    programs(op, form, shape, axis, torch.float32, "sm_90")
+    programs(op, form, (4096, 64), 1, torch.float32, "sm_90")
     assert asked
     for program in asked:
         source = compiler.source_of(program)
@@ -291,7 +290,7 @@ def test_other_architectures_are_compiled_for(arch: str) -> None:
 
 
 def test_auto_takes_whole_rows_while_they_fit_and_shows_what_helion_makes_of_them() -> None:
-    forms = {(4096, 64): "multi_row_tile", (4096, 4096): "fused", (4, 1 << 20): "split_two_launches"}
+    forms = {(4096, 64): "fused", (4096, 4096): "fused", (4, 1 << 20): "split_two_launches"}
     # One process for all: each imports Helion for seconds.
     answers = ask([Request("helion", "softmax", "auto", shape, "float32", -1, "sm_90") for shape in forms])
     for (kernel, *_), form in zip(answers, forms.values(), strict=True):
@@ -300,5 +299,3 @@ def test_auto_takes_whole_rows_while_they_fit_and_shows_what_helion_makes_of_the
         written, made = kernel.source.split("# What Helion makes of it:")
         assert f"def {kernel.name.removeprefix('_helion_')}(" in written and "@triton.jit" in made
         assert kernel.source_file is not None and kernel.source_file.startswith("kernelzoo/kernels/helion/softmax/")
-    registry.import_kernels("helion", "kernelzoo.kernels.helion")
-    assert registry.chosen("helion", "softmax", "split", torch.empty(0), torch.empty(0)) == "split_two_launches"

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.helion import compiler
-from kernelzoo.kernels.helion.compiler import Made, Program
+from kernelzoo.kernels.helion import compiler, tiles
+from kernelzoo.kernels.helion.compiler import Example, Made, Program
+from kernelzoo.kernels.helion.tiles import Tile
 from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.launch import Compiled, Launch, Movable, Step, WithWorkspace, recording
+from kernelzoo.launch import Compiled, Launch, Movable, Step, WithWorkspace, recording, sequence
 from kernelzoo.torch_private import current_stream
 
 
@@ -52,6 +53,44 @@ def bound(
     if compiled is None:
         return jit.interpreted(kernel, programs, args)
     return launch_of(compiled, programs, tensors, args)
+
+
+def over_views(
+    id: str, kernel: Any, views: Sequence[torch.Tensor], tile: Tile, constants: tuple[Any, ...], blocks: tuple[int, ...]
+) -> Launch:
+    """The launch of a kernel that takes tensors as ``tiles.problem`` has them, over tiles of whole rows."""
+    program = Program(kernel, tiles.examples(*views), 0, constants, blocks, (1, 0), tile.warps, tiles.far(*views))
+    return bound(id, program, views, views)
+
+
+def over_flat(
+    id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor, warps: int,
+    integers: Sequence[int], constants: tuple[Any, ...], blocks: tuple[int, ...],
+) -> Launch:  # fmt: skip
+    """The launch of a kernel that takes x and out as one axis each, that of rows if out has one element to each."""
+    flat = tiles.flat(x, out)
+    examples = Example(x.dtype, "all"), Example(out.dtype, "all" if out.ndim == 3 else "outer")
+    program = Program(kernel, examples, len(integers), constants, blocks, (), warps, tiles.far(*flat))
+    return bound(id, program, flat, flat, integers)
+
+
+def in_two(
+    id: str, kernels: tuple[Any, Any], tensors: Sequence[torch.Tensor], reads: int, left: Sequence[torch.Tensor],
+    warps: int, integers: Sequence[int], constants: tuple[Any, ...], blocks: tuple[int, ...],
+) -> Launch:  # fmt: skip
+    """A launch that leaves in a workspace what it makes of so many tensors, the first ones, and one that takes the
+    workspace and all tensors."""
+    examples, far = tiles.examples(*tensors), tiles.far(*tensors, *left)
+    parts, order = [Example(one.dtype, "outer parts inner") for one in left], tuple(reversed(range(len(blocks))))
+
+    def launch(kernel: Any, kinds: Sequence[Example], taken: Sequence[torch.Tensor]) -> Launch:
+        program = Program(kernel, tuple(kinds), len(integers), constants, blocks, order, warps, far)
+        return bound(id, program, tensors, taken, integers)
+
+    return sequence(
+        launch(kernels[0], (*examples[:reads], *parts), (*tensors[:reads], *left)),
+        launch(kernels[1], (*examples[:-1], *parts, examples[-1]), (*tensors[:-1], *left, tensors[-1])),
+    )
 
 
 def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:

@@ -13,7 +13,8 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.helion.compiler import Example
 from kernelzoo.kernels.shared.jit import by_columns, wide_dtype
-from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
+from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_with
+from kernelzoo.tables import knob, numbers, of
 
 FAR = 2**30
 """Elements from a tensor's first to its last from which on offsets are counted in 64 bits: what a block has past an end
@@ -21,9 +22,6 @@ is counted too."""
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows that lie across memory are taken by the cache line, at the least by the sector of a line."""
-
-HELD_BYTES = 65536
-"""Of a strip of columns as it is computed, that a program holds: 64 registers of each of 256 threads."""
 
 
 class Tile(NamedTuple):
@@ -45,11 +43,21 @@ def placed(rows: Rows) -> Rows | Columns:
     return rows.columns or rows
 
 
-def seen(rows: Rows, x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both tensors as kernels see them: axes outer, n and inner, of a reduction's output outer and inner. No copy."""
+def problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> tuple[Rows, tuple[torch.Tensor, ...]]:
+    """Where rows lie, and x, tensors beside it and out as kernels see them: axes outer, n and inner, or of what has one
+    element a row outer and inner. No copy."""
+    rows, others = rows_with(x, out, *beside)
     lies = placed(rows)
-    to = Strides(lies.out_outer, lies.out_n, lies.out_inner, 0)
-    return _view(lies, x, Strides(lies.x_outer, lies.x_n, lies.x_inner, 0)), _view(lies, out, to)
+    first, last = (lies.x_outer, lies.x_n, lies.x_inner), (lies.out_outer, lies.out_n, lies.out_inner)
+    turned = [(by_columns(rows, one) if rows.across else one)[:3] for one in others]
+
+    def view(tensor: torch.Tensor, outer: int, along: int, inner: int) -> torch.Tensor:
+        if tensor.ndim == 2:
+            return tensor.as_strided((lies.outer, lies.inner), (outer, inner))
+        return tensor.as_strided((lies.outer, lies.n, lies.inner), (outer, along, inner))
+
+    strides = (first, *turned, last)
+    return rows, tuple(view(tensor, *one) for tensor, one in zip((x, *beside, out), strides, strict=True))
 
 
 def flat(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -74,18 +82,6 @@ def whole_of(rows: Rows) -> int:
     return power_of_two(rows.n // rows.whole_vector) * rows.whole_vector
 
 
-def seen_beside(rows: Rows, tensor: torch.Tensor, strides: Strides) -> torch.Tensor:
-    """Another tensor as kernels see it, whose strides are counted by the rows of x."""
-    return _view(placed(rows), tensor, by_columns(rows, strides) if rows.across else strides)
-
-
-def _view(lies: Rows | Columns, tensor: torch.Tensor, strides: Strides) -> torch.Tensor:
-    outer, along, inner, _ = strides
-    if tensor.ndim == 2:
-        return tensor.as_strided((lies.outer, lies.inner), (outer, inner))
-    return tensor.as_strided((lies.outer, lies.n, lies.inner), (outer, along, inner))
-
-
 def far(*tensors: torch.Tensor) -> bool:
     """Whether offsets in any of these need 64 bits; an axis that is expanded is long and has no extent."""
     return any(
@@ -97,7 +93,8 @@ def far(*tensors: torch.Tensor) -> bool:
 
 def examples(*tensors: torch.Tensor) -> tuple[Example, ...]:
     """What kernels are made for: tensors of their dtypes and axes."""
-    return tuple(Example(x.dtype, "outer n inner" if x.ndim == 3 else "outer inner") for x in tensors)
+    axes = {1: "all", 2: "outer inner", 3: "outer n inner"}
+    return tuple(Example(x.dtype, axes[x.ndim]) for x in tensors)
 
 
 def wide_bytes(rows: Rows) -> int:
@@ -115,33 +112,89 @@ def side_by_side(rows: Rows, many: int, cols: int, warps: int) -> Tile:
     return Tile(1, cols, many, warps) if rows.inner > 1 else Tile(many, cols, 1, warps)
 
 
-def strip_or_none(rows: Rows, inputs: int) -> Tile | None:
-    """A strip of whole columns that a program holds, of so many inputs: a line of memory of them, or down to a sector.
-    None where rows don't lie across memory, or none fits."""
-    columns = rows.columns
-    if columns is None:
-        return None
-    depth = power_of_two(rows.n)
-    wide = _width(columns)
-    room = HELD_BYTES // wide_bytes(rows) // inputs
-    while wide * depth > room and wide * rows.itemsize > SECTOR_BYTES:
-        wide //= 2
-    if wide * depth > room:
-        return None
-    return Tile(1, depth, wide, _warps(wide * depth * inputs * wide_bytes(rows), 128))
+ON_CHIP_BYTES = 32768 * 4
+"""The widest row one program holds in registers: 1024 threads (the most a program may have) times 32 elements of
+float32, or 16 of float64, which leaves half of the 64 registers a thread has then for everything else."""
+
+STRIP_BYTES = 65536
+"""Of a strip of columns as it is computed, that a program holds: 64 registers of each of 256 threads."""
 
 
-def strip(rows: Rows, inputs: int, id: str) -> Tile:
-    """``strip_or_none``. Raises UnsupportedProblemError where there is none."""
-    made = strip_or_none(rows, inputs)
-    if made is None:
-        reason = (
-            "it takes columns, and the rows of this problem don't lie across memory"
-            if rows.columns is None
-            else f"no program holds columns of {rows.n} elements"
-        )
-        raise UnsupportedProblemError(id, reason)
-    return made
+@numbers
+class Numbers:
+    row_elements: int = knob(
+        16, among=(8, 16, 32), unit="elements", why="to a thread of a program that holds one row of wide elements"
+    )
+    half_elements: int = knob(
+        32, among=(16, 32), unit="elements", why="to a thread of a program that holds one row of half precision"
+    )
+    full_row: int = knob(
+        16384, among=(4096, 8192, 16384), unit="elements", why="of a row for which a program takes the most threads"
+    )
+    warp_bytes: int = knob(
+        4096, among=(2048, 4096, 8192), unit="bytes", why="of short rows as computed, which one warp holds"
+    )
+    tiles_per_sm: int = knob(
+        16, among=(4, 8, 16, 32), unit="tiles", why="such tiles are made no larger than leaves each SM so many"
+    )
+    ragged: int = knob(
+        256, among=(128, 256, 512), unit="elements",
+        why="of a row that begins anywhere, from which on a program has one, and reads vectors",
+    )  # fmt: skip
+
+
+def longest(rows: Rows, inputs: int) -> int:
+    """Elements of the longest rows that a program holds, of so many inputs; across memory at least a sector of them."""
+    if rows.columns is None:
+        return ON_CHIP_BYTES // wide_bytes(rows) // inputs
+    least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
+    return STRIP_BYTES // wide_bytes(rows) // inputs // least
+
+
+def held(id: str, device: Device, rows: Rows, inputs: int, alone: bool = False) -> Tile:
+    """Short rows side by side, which one warp holds, unless alone; one row; or of rows that lie across memory a strip,
+    a line wide if it fits. inputs: how many tensors of n elements a row are held. Raises UnsupportedProblemError."""
+    if rows.n > (most := longest(rows, inputs)):
+        raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype} laid out so; got {rows.n}")
+    cols = power_of_two(rows.n)
+    if rows.columns is not None:
+        wide = min(_width(rows.columns), STRIP_BYTES // wide_bytes(rows) // inputs // cols)
+        return Tile(1, cols, wide, _warps(wide * cols * inputs * wide_bytes(rows), 128))
+    knobs = of(Numbers, device.index)
+    many = _short_rows(knobs, rows, inputs)
+    if many > 1 and not alone:
+        even = power_of_two(1 + rows.total // (knobs.tiles_per_sm * device.multiprocessors))
+        return side_by_side(rows, min(many, even), cols, 1)
+    return side_by_side(rows, 1, cols, device.warps(min(1024, _row_threads(knobs, rows) * inputs)))
+
+
+def _short_rows(knobs: Numbers, rows: Rows, inputs: int) -> int:
+    """How many rows a warp holds."""
+    return knobs.warp_bytes // wide_bytes(rows) // inputs // power_of_two(rows.n)
+
+
+def is_alone(device: Device, rows: Rows) -> bool:
+    """Whether a row begins anywhere, and is no short one: a program has one then, and reads vectors."""
+    knobs = of(Numbers, device.index)
+    return uneven(rows) and (rows.n >= knobs.ragged or _short_rows(knobs, rows, 1) < 2)
+
+
+def _row_threads(knobs: Numbers, rows: Rows) -> int:
+    """Threads for one row: no more than the row itself can feed, however wide its tile is; of half precision as many as
+    the tile can, unless the row begins anywhere."""
+    n = rows.n
+    if rows.itemsize == 8:
+        threads = power_of_two(n) // 8
+    elif n >= knobs.full_row:
+        threads = 1024
+    else:
+        fed = n if uneven(rows) else power_of_two(n)
+        threads = fed // knobs.half_elements if rows.itemsize == 2 else n // knobs.row_elements
+    return power_of_two(max(32, min(threads, 1024)) + 1) // 2
+
+
+BLOCK_BYTES = 32768
+"""Of a block as it is computed: 32 float32 elements to each of 256 threads."""
 
 
 def block(rows: Rows, bytes: int) -> Tile:
@@ -191,3 +244,10 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
     blocks = cdiv(rows.n, tile.cols)
     span = cdiv(blocks, max(2, min(wanted, most, blocks))) * tile.cols
     return Cut(cdiv(rows.n, span), span)
+
+
+def streamed(device: Device, rows: Rows) -> str:
+    """The form of a gradient for rows that no program holds, which are read twice: by one program if they are many, by
+    several if they are few."""
+    many = block(rows, BLOCK_BYTES // 2).count(rows) >= CROWD * device.multiprocessors
+    return "online" if many else "split_two_launches"

@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.kernels.helion.min import tiles
-from kernelzoo.kernels.helion.min.tiles import column_tile, plain
+from kernelzoo.kernels.helion.min.tiles import block_tile, plain
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -18,11 +18,9 @@ class Knobs(tiles.Numbers):
     """What depends on the card. Shipped values are those of an H200."""
 
     row_bytes: int = knob(
-        65536,
-        among=(32768, 65536, 131072),
-        unit="bytes",
+        65536, among=(32768, 65536, 131072), unit="bytes",
         why="of a longer row, if rows are few, several programs take parts",
-    )
+    )  # fmt: skip
     crowd: int = knob(1, among=(1, 2, 4), unit="programs per SM", why="below which rows are few")
 
 
@@ -32,14 +30,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device = rows_of(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:
-        few = 2 * column_tile(rows).count(rows) < device.multiprocessors
-        return "split_two_launches" if few and rows.n > SHORT_COLUMNS else "columns"
-    if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
-        return "split_two_launches"
-    return "rows"
-
-
-@chooser("helion", "min", "split")
-def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several programs to one row, or to a strip of columns; a second launch reduces what they leave."""
-    return "split_two_launches"
+        few = 2 * block_tile(device, rows).count(rows) < device.multiprocessors
+        return "split" if few and rows.n > SHORT_COLUMNS else "rows_deferred"
+    long = rows.n * rows.itemsize > knobs.row_bytes
+    return "split" if long and rows.total < knobs.crowd * device.multiprocessors else "rows"

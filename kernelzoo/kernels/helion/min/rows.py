@@ -5,15 +5,12 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.compiler import Program
-from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.min.ragged_kernel import launch_of_ragged
-from kernelzoo.kernels.helion.min.tiles import Numbers, identity, plain, row_tile
+from kernelzoo.kernels.helion.launch import over_flat, over_views
+from kernelzoo.kernels.helion.min.tiles import kinds, plain, row_tile
+from kernelzoo.kernels.helion.words import inside_of, places_of_ends, taken
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import of
 
 
 @helion.kernel(static_shapes=False)
@@ -27,15 +24,30 @@ def rows_kernel(x, out, nothing: hl.constexpr, wide: torch.dtype):
         out[o, i] = least.to(out.dtype)
 
 
+@helion.kernel(static_shapes=False)
+def ragged_rows_kernel(x, out, n, whole, nothing: hl.constexpr, wide: torch.dtype, shift: hl.constexpr):
+    """The same of rows that begin anywhere in vectors. whole: elements that hold all whole vectors of a row."""
+    rows = out.size(0)
+    for o in hl.tile(rows):
+        row = o.index[:, None]
+        first, stop = inside_of(row, n, shift)
+        end, outside = places_of_ends(row, n, first, stop, shift)
+        least = torch.amin(taken(x, end, outside, nothing, wide), dim=1)
+        for c in hl.tile(whole):
+            place = first + c.index[None, :]
+            block = taken(x, place, place < stop, nothing, wide)
+            least = torch.minimum(least, torch.amin(block, dim=1))
+        out[o] = least.to(out.dtype)
+
+
 @register("helion", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; every block of a row is reduced to a scalar before it is combined."""
-    x, out = plain(x), plain(out)
-    rows, device = rows_of(x, out), device_of(x)
-    tile, views = row_tile(of(Numbers, device.index), device, rows), tiles.seen(rows, x, out)
+    id, x, out = "helion/min/rows", plain(x), plain(out)
+    rows, views = tiles.problem(x, out)
+    tile = row_tile(device_of(x), rows)
     if tiles.uneven(rows):
-        return launch_of_ragged("helion/min/rows", x, out, rows, tile)
-    kinds, far = (identity(x.dtype), tiles.wide(x)), tiles.far(*views)
-    blocks = tile.outer, tile.inner, tile.cols
-    program = Program(rows_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, far)
-    return bound("helion/min/rows", program, views, views)
+        whole = tiles.whole_of(rows)
+        numbers, blocks = (rows.n, whole), (tile.outer, min(tile.cols, whole))
+        return over_flat(id, ragged_rows_kernel, x, out, tile.warps, numbers, kinds(rows, x), blocks)
+    return over_views(id, rows_kernel, views, tile, kinds(rows, x), (tile.outer, tile.inner, tile.cols))

@@ -1,12 +1,14 @@
 """Tiles of rows by blocks of columns, and what the forms of the minimum hand to their kernels beside them."""
 
+from typing import Any
+
 import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.tiles import Tile, side_by_side
+from kernelzoo.kernels.helion.tiles import Tile, block, side_by_side
 from kernelzoo.layout import Rows, power_of_two
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192
 """A tile of elements narrower than two bytes ends here."""
@@ -22,27 +24,28 @@ class Numbers:
     )
 
 
-def identity(dtype: torch.dtype) -> float | int:
-    """What a minimum over nothing would be: no element is above it."""
-    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
-
-
 def plain(x: torch.Tensor) -> torch.Tensor:
     """The tensor as it can be loaded and compared: bool as the byte it is."""
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
-def row_tile(knobs: Numbers, device: Device, rows: Rows) -> Tile:
+def row_tile(device: Device, rows: Rows) -> Tile:
     """Several short rows to a warp, or a block of one row: 64 bytes to a thread, more to those of a single warp."""
-    cols = power_of_two(rows.n)
+    knobs, cols = of(Numbers, device.index), power_of_two(rows.n)
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
         return side_by_side(rows, many, cols, 1)
-    block = min(cols, knobs.tile_bytes // rows.itemsize, TILE_ELEMENTS)
-    fed = power_of_two(min(rows.n, block) + 1) // 2
-    return side_by_side(rows, 1, block, device.warps(fed * rows.itemsize // 64))
+    elements = min(cols, knobs.tile_bytes // rows.itemsize, TILE_ELEMENTS)
+    fed = power_of_two(min(rows.n, elements) + 1) // 2
+    return side_by_side(rows, 1, elements, device.warps(fed * rows.itemsize // 64))
 
 
-def column_tile(rows: Rows) -> Tile:
-    """A block of columns side by side: 16 elements to a thread."""
-    return tiles.block(rows, 16384)
+def block_tile(device: Device, rows: Rows) -> Tile:
+    """``row_tile``, or a block of columns side by side: 16 elements to a thread."""
+    return block(rows, 16384) if rows.across else row_tile(device, rows)
+
+
+def kinds(rows: Rows, x: torch.Tensor) -> tuple[Any, ...]:
+    """What no element is above, what they are compared in, and of uneven rows the shift that a vector is."""
+    nothing = float("inf") if x.dtype.is_floating_point else torch.iinfo(x.dtype).max
+    return nothing, tiles.wide(x), *([tiles.shift_of(rows)] if tiles.uneven(rows) else [])

@@ -2,34 +2,14 @@
 
 import torch
 
-from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.helion.softmax.tiles import ON_CHIP_BYTES, Numbers, short_tile
-from kernelzoo.kernels.helion.tiles import CROWD, block, strip_or_none, wide_bytes
+from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
-from kernelzoo.tables import of
 
 
 @chooser("helion", "min_backward", "auto")
 def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
-    """Tiles of short rows, a program per row that fits on chip; of longer ones online if rows are many, split if few.
-
-    Across rows, strips of columns that a program holds, and of longer ones the same two.
-    """
-    rows, device = rows_of(x, out), device_of(x)
-    if rows.columns is not None:
-        if strip_or_none(rows, 1) is not None:
-            return "columns"
-    elif short_tile(of(Numbers, device.index), device, rows, 1) is not None:
-        return "multi_row_tile"
-    elif rows.n <= ON_CHIP_BYTES // wide_bytes(rows):
-        return "fused"
-    many = block(rows, BLOCK_BYTES // 2).count(rows) >= CROWD * device.multiprocessors
-    return "online" if many else "split_two_launches"
-
-
-@chooser("helion", "min_backward", "split")
-def split(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
-    """Several programs to one row; one launch leaves counts, and a second adds them up and writes."""
-    return "split_two_launches"
+    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
+    rows = rows_of(x, out)
+    return "fused" if rows.n <= tiles.longest(rows, 1) else tiles.streamed(device_of(x), rows)

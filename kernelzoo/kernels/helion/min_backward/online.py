@@ -5,12 +5,8 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.compiler import Program
-from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.min_backward.tile_kernel import views_of
-from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
+from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
@@ -35,7 +31,7 @@ def online_kernel(x, y, grad, out, wide: torch.dtype):
 @register("helion", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks that keeps a running count of each row, then a pass that reads again and writes."""
-    tile, views = tiles.block(rows_of(x, out), BLOCK_BYTES // 2), views_of(x, y, grad, out)
-    kinds, blocks = (tiles.wide(x),), (tile.outer, tile.inner, tile.cols, tile.cols)
-    program = Program(online_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, tiles.far(*views))
-    return bound("helion/min_backward/online", program, views, views)
+    rows, views = tiles.problem(x, out, y, grad)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
+    blocks = tile.outer, tile.inner, tile.cols, tile.cols
+    return over_views("helion/min_backward/online", online_kernel, views, tile, (tiles.wide(x),), blocks)

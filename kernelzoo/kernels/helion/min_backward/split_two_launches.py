@@ -5,13 +5,9 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.compiler import Example, Program
-from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.min_backward.tile_kernel import views_of
-from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
+from kernelzoo.kernels.helion.launch import in_two
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_of
+from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
@@ -47,20 +43,11 @@ def write_kernel(x, y, grad, counts, out, span, wide: torch.dtype):
 
 @register("helion", "min_backward", "split_two_launches")
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave counts; a second launch adds them up and writes.
-
-    It reads every row twice, and no program waits for another.
-    """
-    id, rows, wide = "helion/min_backward/split_two_launches", rows_of(x, out), tiles.wide(x)
-    tile, views = tiles.block(rows, BLOCK_BYTES // 2), views_of(x, y, grad, out)
-    plan, lies = tiles.cut(rows, tile, device_of(x)), tiles.placed(rows)
+    """Several programs to one row, or strip of columns, leave counts; a second launch adds them up and writes."""
+    id, wide = "helion/min_backward/split_two_launches", tiles.wide(x)
+    rows, views = tiles.problem(x, out, y, grad)
+    tile, lies = tiles.block(rows, tiles.BLOCK_BYTES // 2), tiles.placed(rows)
+    plan = tiles.cut(rows, tile, device_of(x))
     counts = x.new_empty((lies.outer, plan.parts, lies.inner), dtype=torch.int64)
-    first, least, slope, last = tiles.examples(*views)
-    left = Example(torch.int64, "outer parts inner")
-    far, blocks, order = tiles.far(*views, counts), (tile.outer, tile.inner, tile.cols), (2, 1, 0)
-    leave = Program(counts_kernel, (first, least, left), 1, (wide,), blocks, order, tile.warps, far)
-    write = Program(write_kernel, (first, least, slope, left, last), 1, (wide,), blocks, order, tile.warps, far)
-    return sequence(
-        bound(id, leave, views, (*views[:2], counts), (plan.span,)),
-        bound(id, write, views, (*views[:3], counts, views[3]), (plan.span,)),
-    )
+    kernels, blocks = (counts_kernel, write_kernel), (tile.outer, tile.inner, tile.cols)
+    return in_two(id, kernels, views, 2, (counts,), tile.warps, (plan.span,), (wide,), blocks)

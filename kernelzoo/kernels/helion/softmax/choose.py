@@ -2,9 +2,7 @@
 
 import torch
 
-from kernelzoo.kernels.helion.softmax import tiles
-from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.helion.tiles import block, strip_or_none, uneven, wide_bytes
+from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -22,24 +20,9 @@ class Knobs(tiles.Numbers):
 
 @chooser("helion", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Tiles of short rows, a program per row that fits on chip; of longer ones online if rows are many, split if few.
-
-    Across rows, strips of columns that a program holds, and of longer ones the same two.
-    """
+    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
     rows, device = rows_of(x, out), device_of(x)
-    knobs = of(Knobs, device.index)
-    if rows.columns is not None:
-        if strip_or_none(rows, 1) is not None:
-            return "columns"
-    elif tiles.short_tile(knobs, device, rows, 1) is not None and not (uneven(rows) and rows.n >= knobs.ragged):
-        return "multi_row_tile"
-    elif rows.n <= tiles.ON_CHIP_BYTES // wide_bytes(rows):
+    if rows.n <= tiles.longest(rows, 1):
         return "fused"
-    many = block(rows, BLOCK_BYTES).count(rows) >= knobs.crowd * device.multiprocessors
-    return "online" if many else "split_two_launches"
-
-
-@chooser("helion", "softmax", "split")
-def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several programs to one row; one launch leaves (max, sum) pairs, and a second merges them and writes."""
-    return "split_two_launches"
+    crowd = of(Knobs, device.index).crowd * device.multiprocessors
+    return "online" if tiles.block(rows, tiles.BLOCK_BYTES).count(rows) >= crowd else "split_two_launches"

@@ -8,16 +8,11 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.compiler import Program
-from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.softmax.ragged_online_kernel import launch_of_ragged_online
-from kernelzoo.kernels.helion.softmax.words import exponential
+from kernelzoo.kernels.helion.launch import over_flat, over_views
+from kernelzoo.kernels.helion.softmax.words import exponential, pair_of, pair_with
+from kernelzoo.kernels.helion.words import inside_of, places_of_ends, taken
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
-
-BLOCK_BYTES = 32768
-"""Of a block as it is computed: 32 float32 elements to each of 256 threads."""
 
 LONG = 16384
 """Elements of a row along memory, from which on a block is twice as long, and so many threads more have it."""
@@ -42,19 +37,36 @@ def online_kernel(x, out, wide: torch.dtype):
             out[o, c, i] = (exponential(tile - top[:, None, :]) * inverse[:, None, :]).to(out.dtype)
 
 
+@helion.kernel(static_shapes=False)
+def ragged_online_kernel(x, out, n, whole, rows, wide: torch.dtype, shift: hl.constexpr):
+    """The same of rows that begin anywhere: whole vectors, of so many elements together, and the ends."""
+    for o in hl.tile(rows):
+        row = o.index[:, None]
+        first, stop = inside_of(row, n, shift)
+        end, outside = places_of_ends(row, n, first, stop, shift)
+        ends = taken(x, end, outside, float("-inf"), wide)
+        top, total = pair_of(ends)
+        for c in hl.tile(whole):
+            place = first + c.index[None, :]
+            top, total = pair_with(top, total, taken(x, place, place < stop, float("-inf"), wide))
+        inverse = 1.0 / total
+        hl.store(out, [end], (exponential(ends - top) * inverse).to(out.dtype), extra_mask=outside)
+        for c in hl.tile(whole):
+            place = first + c.index[None, :]
+            here = place < stop
+            tile = taken(x, place, here, float("-inf"), wide)
+            hl.store(out, [place], (exponential(tile - top) * inverse).to(out.dtype), extra_mask=here)
+
+
 @register("helion", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) pair of each row, then a pass that writes.
-
-    After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
-    """
-    rows = rows_of(x, out)
-    tile, views = tiles.block(rows, BLOCK_BYTES), tiles.seen(rows, x, out)
+    """One pass over blocks that keeps a running (max, sum) pair of each row, then a pass that writes."""
+    id, (rows, views) = "helion/softmax/online", tiles.problem(x, out)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES)
     if not rows.across and rows.n >= LONG:
         tile = tile._replace(cols=2 * tile.cols, warps=2 * tile.warps)
     if tiles.uneven(rows):
-        return launch_of_ragged_online("helion/softmax/online", x, out, rows, tile)
-    kinds, far = (tiles.wide(x),), tiles.far(*views)
-    blocks = tile.outer, tile.inner, tile.cols, tile.cols
-    program = Program(online_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, far)
-    return bound("helion/softmax/online", program, views, views)
+        kinds, numbers = (tiles.wide(x), tiles.shift_of(rows)), (rows.n, tiles.whole_of(rows), rows.total)
+        blocks = tile.outer, tile.cols // 2, tile.cols // 2  # beside an element stands its place
+        return over_flat(id, ragged_online_kernel, x, out, tile.warps, numbers, kinds, blocks)
+    return over_views(id, online_kernel, views, tile, (tiles.wide(x),), (tile.outer, tile.inner, tile.cols, tile.cols))

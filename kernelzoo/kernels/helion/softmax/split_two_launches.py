@@ -5,14 +5,11 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.compiler import Example, Program
-from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.helion.softmax.ragged_parts_kernel import launch_of_ragged_parts
-from kernelzoo.kernels.helion.softmax.words import exponential
+from kernelzoo.kernels.helion.launch import in_two
+from kernelzoo.kernels.helion.softmax.words import exponential, pair_of, pair_with, subtracted
+from kernelzoo.kernels.helion.words import inside_of, places_of_ends, taken
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_of
+from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
@@ -50,24 +47,53 @@ def merge_kernel(x, tops, totals, out, span, wide: torch.dtype):
             out[o, c, i] = (exponential(tile - shift[:, None, :]) * inverse[:, None, :]).to(out.dtype)
 
 
+@helion.kernel(static_shapes=False)
+def ragged_pairs_kernel(x, tops, totals, n, span, wide: torch.dtype, shift: hl.constexpr):
+    """A program has span elements of the whole vectors of a row, the first one its ends too, and leaves their pair."""
+    rows, parts, _ = tops.size()
+    for o, part in hl.tile([rows, parts], block_size=[None, 1]):
+        row = o.index[:, None]
+        first, stop = inside_of(row, n, shift)
+        end, outside = places_of_ends(row, n, first, stop, shift, part.begin)
+        top, total = pair_of(taken(x, end, outside, float("-inf"), wide))
+        for c in hl.tile(part.begin * span, part.begin * span + span):
+            place = first + c.index[None, :]
+            top, total = pair_with(top, total, taken(x, place, place < stop, float("-inf"), wide))
+        tops[o, part.begin, 0] = top.squeeze(1)
+        totals[o, part.begin, 0] = total.squeeze(1)
+
+
+@helion.kernel(static_shapes=False)
+def ragged_merge_kernel(x, tops, totals, out, n, span, wide: torch.dtype, shift: hl.constexpr):
+    rows, parts, _ = tops.size()
+    for o, part in hl.tile([rows, parts], block_size=[None, 1]):
+        row = o.index[:, None]
+        first, stop = inside_of(row, n, shift)
+        every = tops[o, :, 0]
+        top = torch.amax(every, dim=1, keepdim=True)
+        # A part that is all -inf has the pair (-inf, 0), and so has a row, which becomes 0 / 0.
+        inverse = 1.0 / (totals[o, :, 0] * exponential(every - subtracted(top))).sum(1, keepdim=True)
+        end, outside = places_of_ends(row, n, first, stop, shift, part.begin)
+        ends = taken(x, end, outside, float("-inf"), wide)
+        hl.store(out, [end], (exponential(ends - subtracted(top)) * inverse).to(out.dtype), extra_mask=outside)
+        for c in hl.tile(part.begin * span, part.begin * span + span):
+            place = first + c.index[None, :]
+            here = place < stop
+            tile = taken(x, place, here, float("-inf"), wide)
+            hl.store(out, [place], (exponential(tile - subtracted(top)) * inverse).to(out.dtype), extra_mask=here)
+
+
 @register("helion", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave (max, sum) pairs; a second launch merges them and writes.
-
-    It reads every row twice, and no program waits for another.
-    """
-    id, rows, wide = "helion/softmax/split_two_launches", rows_of(x, out), tiles.wide(x)
-    tile, views = tiles.block(rows, BLOCK_BYTES), tiles.seen(rows, x, out)
-    plan, lies = tiles.cut(rows, tile, device_of(x)), tiles.placed(rows)
-    tops, totals = x.new_empty((2, lies.outer, plan.parts, lies.inner), dtype=wide).unbind()
+    """Several programs to one row, or strip of columns, leave pairs (max, sum); a second launch merges and writes."""
+    id, wide = "helion/softmax/split_two_launches", tiles.wide(x)
+    rows, views = tiles.problem(x, out)
+    tile, lies = tiles.block(rows, tiles.BLOCK_BYTES), tiles.placed(rows)
+    plan = tiles.cut(rows, tile, device_of(x))
+    pairs = x.new_empty((2, lies.outer, plan.parts, lies.inner), dtype=wide).unbind()
     if tiles.uneven(rows):
-        return launch_of_ragged_parts(id, x, out, (tops, totals), rows, tile, plan.span)
-    x_kind, out_kind = tiles.examples(*views)
-    pair = Example(wide, "outer parts inner")
-    far, blocks, order = tiles.far(*views, tops), (tile.outer, tile.inner, tile.cols), (2, 1, 0)
-    leave = Program(pairs_kernel, (x_kind, pair, pair), 1, (wide,), blocks, order, tile.warps, far)
-    write = Program(merge_kernel, (x_kind, pair, pair, out_kind), 1, (wide,), blocks, order, tile.warps, far)
-    return sequence(
-        bound(id, leave, views, (views[0], tops, totals), (plan.span,)),
-        bound(id, write, views, (views[0], tops, totals, views[1]), (plan.span,)),
-    )
+        both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (wide, tiles.shift_of(rows))
+        numbers = rows.n, plan.span
+        return in_two(id, both, tiles.flat(x, out), 1, pairs, tile.warps, numbers, kinds, (tile.outer, tile.cols // 2))
+    kernels, blocks = (pairs_kernel, merge_kernel), (tile.outer, tile.inner, tile.cols)
+    return in_two(id, kernels, views, 1, pairs, tile.warps, (plan.span,), (wide,), blocks)

@@ -5,12 +5,8 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.compiler import Program
-from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.helion.softmax_backward.tile_kernel import views_of
+from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
@@ -28,7 +24,7 @@ def online_kernel(grad, y, out, wide: torch.dtype):
 @register("helion", "softmax_backward", "online")
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks that keeps a running sum of each row, then a pass that reads again and writes."""
-    tile, views = tiles.block(rows_of(grad, out), BLOCK_BYTES // 2), views_of(grad, y, out)
-    kinds, blocks = (tiles.wide(grad),), (tile.outer, tile.inner, tile.cols, tile.cols)
-    program = Program(online_kernel, tiles.examples(*views), 0, kinds, blocks, (1, 0), tile.warps, tiles.far(*views))
-    return bound("helion/softmax_backward/online", program, views, views)
+    rows, views = tiles.problem(grad, out, y)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
+    blocks = tile.outer, tile.inner, tile.cols, tile.cols
+    return over_views("helion/softmax_backward/online", online_kernel, views, tile, (tiles.wide(grad),), blocks)

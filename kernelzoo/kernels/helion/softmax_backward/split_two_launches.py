@@ -5,13 +5,9 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.compiler import Example, Program
-from kernelzoo.kernels.helion.launch import bound
-from kernelzoo.kernels.helion.softmax.online import BLOCK_BYTES
-from kernelzoo.kernels.helion.softmax_backward.tile_kernel import views_of
+from kernelzoo.kernels.helion.launch import in_two
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_of
+from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
@@ -40,20 +36,11 @@ def write_kernel(grad, y, sums, out, span, wide: torch.dtype):
 
 @register("helion", "softmax_backward", "split_two_launches")
 def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave sums; a second launch adds them up and writes.
-
-    It reads every row twice, and no program waits for another.
-    """
-    id, rows, wide = "helion/softmax_backward/split_two_launches", rows_of(grad, out), tiles.wide(grad)
-    tile, views = tiles.block(rows, BLOCK_BYTES // 2), views_of(grad, y, out)
-    plan, lies = tiles.cut(rows, tile, device_of(grad)), tiles.placed(rows)
+    """Several programs to one row, or strip of columns, leave sums; a second launch adds them up and writes."""
+    id, wide = "helion/softmax_backward/split_two_launches", tiles.wide(grad)
+    rows, views = tiles.problem(grad, out, y)
+    tile, lies = tiles.block(rows, tiles.BLOCK_BYTES // 2), tiles.placed(rows)
+    plan = tiles.cut(rows, tile, device_of(grad))
     sums = grad.new_empty((lies.outer, plan.parts, lies.inner), dtype=wide)
-    first, second, last = tiles.examples(*views)
-    left = Example(wide, "outer parts inner")
-    far, blocks, order = tiles.far(*views, sums), (tile.outer, tile.inner, tile.cols), (2, 1, 0)
-    leave = Program(sums_kernel, (first, second, left), 1, (wide,), blocks, order, tile.warps, far)
-    write = Program(write_kernel, (first, second, left, last), 1, (wide,), blocks, order, tile.warps, far)
-    return sequence(
-        bound(id, leave, views, (*views[:2], sums), (plan.span,)),
-        bound(id, write, views, (*views[:2], sums, views[2]), (plan.span,)),
-    )
+    kernels, blocks = (sums_kernel, write_kernel), (tile.outer, tile.inner, tile.cols)
+    return in_two(id, kernels, views, 2, (sums,), tile.warps, (plan.span,), (wide,), blocks)
