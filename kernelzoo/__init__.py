@@ -1,4 +1,4 @@
-"""kernelzoo: the same GPU operations, side by side in several kernel languages, checked and measured honestly.
+"""Compare the same GPU operations in several kernel languages: check them and measure them.
 
 >>> import torch, kernelzoo
 >>> x = torch.tensor([[1.0, 1.0], [0.0, 0.0]])
@@ -10,8 +10,8 @@ tensor([0., 0.])
 >>> "torch" in kernelzoo.backends()
 True
 
-Each operation is a function here, and a method of every backend. All names are imported when they are first used, so
-that importing the package costs next to nothing.
+Each operation is a function here, and a method of every backend. All names are imported on first use, so importing the
+package costs little.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ _MODULES = ("definitions", "device", "errors", "launch", "operations", "registry
 
 
 def _found(name: str) -> Any:
-    if name in _MODULES:  # import kernelzoo; kernelzoo.errors
+    if name in _MODULES:  # for example kernelzoo.errors
         return importlib.import_module(f"kernelzoo.{name}")
     if name not in __all__:
         if name.startswith("_") or name not in importlib.import_module("kernelzoo.operations").OPERATIONS:
@@ -119,7 +119,7 @@ def _found(name: str) -> Any:
     return value
 
 
-if not TYPE_CHECKING:  # which would take any name to be there
+if not TYPE_CHECKING:  # a type checker would take any name to exist
     __getattr__ = _found
 
 

@@ -1,9 +1,9 @@
-"""``python -m kernelzoo``: the command line, see :mod:`kernelzoo.cli`."""
+"""``python -m kernelzoo``: the command line; see :mod:`kernelzoo.cli`."""
 
 import os
 import sys
 
-# Python puts the working directory first for -m: a file there must not pass for a language that a command imports.
+# With -m, Python puts the working directory first on the path. A file there must not be imported as a language.
 if not sys.flags.safe_path and sys.path[0] == os.getcwd():
     del sys.path[0]
 

@@ -1,5 +1,7 @@
-"""Keeps the working directory off the path of Python, here and in the processes that are started: a file there must not
-pass for a language. An empty entry of PYTHONPATH, which is most often a slip, stands for it too."""
+"""Keeps the working directory off Python's path, here and in child processes, so that no file there is imported.
+
+An empty entry of PYTHONPATH, most often a slip, means the working directory too.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from pathlib import Path
 
 
 def environment(*, here: bool = False) -> dict[str, str]:
-    """What a child is given: the environment of this process, less the empty entries of PYTHONPATH. ``here`` puts this
-    package's own place first."""
+    """The environment of a child: this process's, without empty entries of PYTHONPATH. ``here`` puts this package's
+    path first."""
     places = [str(Path(__file__).parents[1])] if here else []
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places + _named())}
 
 
 def leave_working_directory() -> None:
-    """Take off this process's path what an empty entry of PYTHONPATH put there."""
+    """Remove what an empty entry of PYTHONPATH put on this process's path."""
     here, given = os.getcwd(), os.environ.get("PYTHONPATH")
     if given and "" in given.split(os.pathsep) and here not in map(os.path.abspath, _named()):
         sys.path[:] = [place for place in sys.path if place not in ("", here)]

@@ -1,7 +1,7 @@
-"""What a kernel asks of a device: one that is here, or one that is described.
+"""The device that a kernel is bound for: physical or simulated.
 
-``current()`` and ``of(x)`` answer for the real device, or within ``assumed(device)`` for that one: launch tables then
-choose as they would there, and kernels are compiled for it, without a GPU.
+``current()`` and ``of(x)`` give the physical device, or within ``assumed(device)`` that simulated one. Launch tables
+then choose as on it, and kernels are compiled for it, without a GPU.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ KIB, MIB = 1024, 1024**2
 
 
 def no_room(what: str, asked: int) -> NoRoomError:
-    """The error for so many bytes of the host's memory, which it has not."""
+    """The error for more bytes than the host's memory has."""
     asked_for = f"{what} asks for {asked / 1e9:.1f} GB of memory"
     return NoRoomError(f"{asked_for}, and {free_memory() / 1e9:.1f} GB are free on the host")
 
 
 def free_memory() -> int:
-    """Bytes of the host's memory that can be taken."""
+    """Bytes of host memory that are free."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * KIB for line in lines if line.startswith("MemAvailable:"))
@@ -42,44 +42,44 @@ def free_memory() -> int:
 
 @dataclass(frozen=True)
 class Device:
-    """A device, and a multiprocessor (SM, or compute unit) of it.
+    """A device and its multiprocessors (SMs, or compute units).
 
-    Registers are 32 bits wide, memory is in bytes; all but the first five are for one multiprocessor.
+    Registers are 32 bits wide, memory is in bytes. All but the first five are for one multiprocessor.
     """
 
     arch: str
-    """``sm_90``, or AMD's name of the architecture; "" where kernels run in an interpreter or a simulator."""
+    """``sm_90``, or AMD's name of the architecture; "" in an interpreter or a simulator."""
     name: str
-    """The product."""
+    """The product name."""
     multiprocessors: int
     l2_bytes: int
-    """As the driver reports it."""
+    """Size of the L2 cache, as the driver reports it."""
     bandwidth: float
-    """Of the memory by its data sheet, in bytes per second: more than any kernel reaches. 0 if unknown."""
+    """Memory bandwidth of the data sheet in bytes per second, which no kernel reaches. 0 if unknown."""
     threads: int
     blocks: int
     shared_bytes: int
     shared_per_block: int
-    """What one block may ask for."""
+    """Most shared memory of one block."""
     registers: int = 65536
     registers_per_block: int = 65536
-    """As the driver reports it: on AMD, half of the registers."""
+    """Registers that the driver reports: on AMD, half of them."""
     register_unit: int = 256
-    """Registers are given to a warp in multiples of this, out of its quarter of the registers."""
+    """Registers are allocated to a warp in multiples of this, from its quarter of them."""
     shared_unit: int = 128
-    """Shared memory is given to a block in multiples of this."""
+    """Shared memory is allocated to a block in multiples of this."""
     shared_reserved: int = 1024
-    """Shared memory that the system takes for itself of each block."""
+    """Shared memory that the system reserves in each block."""
     warp_size: int = 32
     index: int = -1
-    """Its number where it is here; negative where it is described, which has the shipped launch tables."""
+    """Index of a physical device; negative for a simulated one, which uses the shipped launch tables."""
 
     def __hash__(self) -> int:
-        return hash((self.arch, self.name, self.index))  # which all but say the rest: plans are kept by device
+        return hash((self.arch, self.name, self.index))  # nearly unique; plans are cached by device
 
     @property
     def vendor(self) -> str:
-        """``cuda``, ``hip``, or ``cpu`` for what runs on the host."""
+        """``cuda``, ``hip``, or ``cpu`` for kernels on the host."""
         return "cuda" if self.is_nvidia else "hip" if self.arch else "cpu"
 
     @property
@@ -88,40 +88,41 @@ class Device:
 
     @property
     def capability(self) -> int:
-        """Compute capability as one number, 90 for 9.0; 0 for what is not NVIDIA's."""
+        """Compute capability as one number, 90 for 9.0; 0 if it is not NVIDIA's."""
         return int(self.arch.removeprefix("sm_")) if self.is_nvidia else 0
 
     @property
     def dependent_launches(self) -> bool:
-        """Whether a launch may be prepared while the one before it ends, and kernels wait for that end themselves."""
+        """Whether a launch may begin while the previous one ends, and kernels wait for that end themselves."""
         return self.capability >= 90
 
     @property
     def cluster_blocks(self) -> int:
-        """Blocks to a cluster at most: 16, once allowed, on Hopper and data-centre Blackwell, 8 later, else 1."""
+        """Most blocks of a cluster: 16, once allowed, on Hopper and data-centre Blackwell, 8 later, else 1."""
         if self.capability < 90:
             return 1
         return 16 if self.capability // 10 in (9, 10) else 8
 
     @property
     def described(self) -> bool:
-        """Whether it is described, and kernels can be compiled for it and not run."""
+        """Whether the device is simulated: kernels are compiled for it, and can't run."""
         return self.index < 0
 
     def warps(self, threads: int) -> int:
-        """Warps that hold so many threads: at least one, and at most the 1024 threads that a block may have."""
+        """Warps for that many threads: at least one, and at most those of 1024 threads."""
         return max(1, min(threads, 1024) // self.warp_size)
 
     def __str__(self) -> str:
         return f"{self.name}, {self.multiprocessors} multiprocessors, {self.l2_bytes / MIB:g} MiB of L2"
 
 
-# NVIDIA: the table of technical specifications per compute capability in the CUDA C++ programming guide; the same in
-# cuda/__device/arch_traits.h of NVIDIA's CCCL; units from cuda_occupancy.h of the CUDA runtime. Devices: NVIDIA's data
-# sheets; the H200's L2 as its driver reports it (seen), those of B200 and B300 as others have published them.
-# AMD: the ISA documents of CDNA 2 to 4, and LLVM's AMDGPU back end (getTotalNumVGPRs, getMaxWavesPerEU,
-# getVGPRAllocGranule): four SIMDs of 512 vector registers by 64 lanes, in eights; eight waves each. The driver reports
-# half of those registers, and the L2 of one die.
+# NVIDIA: the technical specifications per compute capability in the CUDA C++ programming guide, as in
+# cuda/__device/arch_traits.h of CCCL. Units: cuda_occupancy.h of the CUDA runtime. Devices: NVIDIA's data sheets. The
+# H200's L2 is from its driver (seen), that of B200 and B300 from others' publications. AMD: the ISA documents of CDNA 2
+# to
+# 4, and LLVM's AMDGPU back end (getTotalNumVGPRs, getMaxWavesPerEU, getVGPRAllocGranule). Four SIMDs have 512 vector
+# registers by 64 lanes, in eights, and eight waves each. The driver reports half of the registers, and the L2 of one
+# die.
 _NVIDIA = (
     Device("sm_75", "Tesla T4", 40, 4 * MIB, 320e9, 1024, 16, 64 * KIB, 64 * KIB, shared_unit=256, shared_reserved=0),
     Device("sm_80", "NVIDIA A100 80 GB", 108, 40 * MIB, 2039e9, 2048, 32, 164 * KIB, 163 * KIB),
@@ -144,7 +145,7 @@ ARCHITECTURES = {device.arch: device for device in (*_NVIDIA, *_AMD)}
 """A device of each architecture that kernels can be compiled for."""
 
 _PARTITIONS = 4
-"""Parts of a multiprocessor that own a quarter of its registers each, on every architecture above."""
+"""Partitions of a multiprocessor, each with a quarter of its registers, on all these architectures."""
 
 
 @dataclass(frozen=True)
@@ -153,16 +154,16 @@ class Occupancy:
 
     blocks: int
     fraction: float
-    """Of the threads that it may hold."""
+    """Share of its threads in use."""
     limited_by: tuple[str, ...]
-    """What stands in the way of one block more: ``threads``, ``blocks``, ``registers``, ``shared memory``."""
+    """What prevents one more block: ``threads``, ``blocks``, ``registers``, ``shared memory``."""
 
 
 def occupancy(device: Device, registers: int, threads: int, shared_bytes: int) -> Occupancy:
-    """Occupancy of a kernel with so many registers a thread, threads a block, and bytes of shared memory a block.
+    """Occupancy of a kernel, from registers per thread, threads per block, and bytes of shared memory per block.
 
-    NVIDIA's own rule (cuda_occupancy.h), which is the driver's; 0 blocks if a single one is too much. Clusters and
-    cooperative launches may leave fewer.
+    This is NVIDIA's rule (cuda_occupancy.h), as in the driver. It gives 0 blocks if one is too much. Clusters and
+    cooperative launches may allow fewer.
     """
     warps = -(-threads // device.warp_size)
     warp_registers = _round_up(max(1, registers) * device.warp_size, device.register_unit)
@@ -190,7 +191,7 @@ _assumed: ContextVar[Device | None] = ContextVar("assumed", default=None)
 
 @contextmanager
 def assumed(device: Device) -> Iterator[None]:
-    """Within the context, what this thread binds is bound for that device."""
+    """A context in which this thread binds for that device."""
     token = _assumed.set(device)
     try:
         yield
@@ -199,12 +200,12 @@ def assumed(device: Device) -> Iterator[None]:
 
 
 def of(x: torch.Tensor) -> Device:
-    """The device that a kernel on x would run on: the assumed one, or x's own. x must be on a GPU for the latter."""
+    """The device of a kernel on x: the simulated one, else that of x, which must be a GPU."""
     return _assumed.get() or here(x.get_device())
 
 
 def current() -> Device:
-    """The assumed device, or the current one of this thread."""
+    """The simulated device, or this thread's current one."""
     import torch
 
     return _assumed.get() or here(torch.cuda.current_device())
@@ -212,7 +213,7 @@ def current() -> Device:
 
 @cache
 def here(index: int) -> Device:
-    """The GPU of that index, as torch reports it; what torch doesn't tell is taken from its architecture."""
+    """The GPU of that index, as torch reports it. Its architecture gives what torch doesn't."""
     import torch
 
     p: Any = torch.cuda.get_device_properties(index)
@@ -235,7 +236,7 @@ def here(index: int) -> Device:
 
 
 def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
-    """A context in which x's device is the current one: what a launch needs, as torch's own operations do it."""
+    """A context in which x's device is current, which a launch needs."""
     import torch
 
     if not x.is_cuda or x.device.index == torch.cuda.current_device():
@@ -245,8 +246,8 @@ def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
 
 @contextmanager
 def attached(index: int) -> Iterator[None]:
-    """A context in which that GPU is the current one to the driver too, which a thread that has not used any has none
-    of: what calls the driver itself needs that, whatever torch's idea of the current device is."""
+    """A context in which a GPU is also the driver's current one, for direct driver calls. A thread that has not used a
+    GPU has none."""
     import torch
 
     before = torch.cuda.current_device()
@@ -260,7 +261,7 @@ def attached(index: int) -> Iterator[None]:
 
 @contextmanager
 def current_kept() -> Iterator[None]:
-    """A context after which the GPU that was torch's current one is so again, whatever a library did meanwhile."""
+    """A context after which torch's current GPU is the same as before, whatever a library did."""
     import torch
 
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -275,7 +276,7 @@ def current_kept() -> Iterator[None]:
 
 
 def on_its_device(launch: Launch, x: torch.Tensor) -> Launch:
-    """The launch with x's device made current for its time, where there are several."""
+    """The launch with x's device made current, if there are several devices."""
     if not x.is_cuda:
         return launch
     import torch
@@ -291,7 +292,7 @@ def on_its_device(launch: Launch, x: torch.Tensor) -> Launch:
 
 
 def device_lives(device: torch.device, id: str, reason: str) -> None:
-    """After an unexpected error: raise DeviceLostError if the device answers this process no more."""
+    """Raise DeviceLostError if, after an unexpected error, the device no longer responds to this process."""
     if device.type != "cuda":
         return
     import torch

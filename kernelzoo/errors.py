@@ -79,7 +79,7 @@ class LaunchError(KernelZooError, TypeError):
         name = f"{type(returned).__module__}.{type(returned).__qualname__}".removeprefix("builtins.")
         kind = "None" if returned is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
         super().__init__(
-            f"{id} returned {kind}, not a launch; return a function without arguments that runs the kernel and "
+            f"{id} returned {kind}, not a launch; return a function that runs the kernel, takes no argument and "
             "writes its result into out"
         )
         self.id = id

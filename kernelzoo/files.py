@@ -1,6 +1,6 @@
-"""Files of results: read within bounds and against a schema, written whole, and claimed by one process at a time.
+"""Results files: read within bounds and by a schema, replaced at once, and locked for one process.
 
-A file that is read may come from anyone: reading it executes nothing, and takes memory and time that are bounded.
+A file may come from anyone. Reading it runs nothing, and takes bounded memory and time.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from typing import Any
 from kernelzoo.errors import KernelZooError
 
 LARGEST = 256 * 2**20
-"""Bytes of JSON that are read: fifty times the largest sweep of every implementation."""
+"""Most bytes of JSON: fifty times the largest sweep of every implementation."""
 
 DEEPEST = 32
-"""Objects and lists within each other; results have six."""
+"""Most nested objects and lists; results have six."""
 
 
 class FileError(KernelZooError, ValueError):
-    """A file can't be read as JSON, or can't be written to."""
+    """A file can't be read as JSON, or can't be written."""
 
 
 def read_json(path: Path) -> Any:
-    """The document in a file of JSON, gzip-compressed if its name, or that of what it links to, ends in .gz.
+    """The document in a JSON file, gzip-compressed if its name, or that of its link target, ends in .gz.
 
-    Raises FileError if it is no regular file, or no JSON with finite numbers, or larger or deeper than any results.
+    Raises FileError unless it is a regular file of JSON with finite numbers, within the bounds of any results.
     """
     try:
         with open(
             path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
-        ) as file:  # waits for none
+        ) as file:  # does not wait for a pipe
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise FileError(f"can't read {path}: it is no regular file")
             packed = ".gz" in (path.suffix, true(path).suffix)
-            raw = (gzip.GzipFile(fileobj=file) if packed else file).read(LARGEST + 1)  # so much of a bomb, no more
+            raw = (gzip.GzipFile(fileobj=file) if packed else file).read(LARGEST + 1)  # bounds a decompression bomb
     except gzip.BadGzipFile as error:
         raise FileError(f"{path} is named .gz and is not: {error}") from error
     except (EOFError, zlib.error) as error:
@@ -63,7 +63,7 @@ def read_json(path: Path) -> Any:
 
 
 def _out_of_bounds(document: Any) -> str:
-    """What no results hold, though Python's JSON lets it pass: NaN, infinities, and depths that exhaust the stack."""
+    """Why a document is no results: NaN, infinities, or a depth that exhausts the stack. Python's JSON allows these."""
     left: list[tuple[Any, tuple[str | int, ...]]] = [(document, ())]
     while left:
         value, place = left.pop()
@@ -79,7 +79,7 @@ def _out_of_bounds(document: Any) -> str:
 
 
 def named(place: tuple[str | int, ...]) -> str:
-    """A place in a document in words, such as ``benchmarks[3] stats 'median'``."""
+    """A place in a document as text, such as ``benchmarks[3] stats 'median'``."""
     words = ""
     for index, key in enumerate(place):
         if isinstance(key, int):
@@ -91,19 +91,19 @@ def named(place: tuple[str | int, ...]) -> str:
 
 
 def true(path: Path) -> Path:
-    """The path without links, which every name of a file leads to: what is locked and replaced."""
+    """The path without links, common to every name of a file, to lock and replace."""
     return Path(os.path.realpath(path))
 
 
 def printable(text: str) -> str:
-    """The text on one line, without control characters: it may go to a terminal."""
+    """The text on one line without control characters, safe for a terminal."""
     if text.isprintable() and "  " not in text:
         return text.strip()
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def check_folder(path: Path) -> None:
-    """Raise FileError unless the folder is there that a file, or a folder, is to be written into: none is made."""
+    """Raise FileError unless the folder exists that a path is to be written into."""
     if not (folder := path.absolute().parent).is_dir():
         if folder.exists():
             raise FileError(f"{str(folder)!r} is no folder for {path.name!r}; name another one with -o")
@@ -111,11 +111,11 @@ def check_folder(path: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Write, sync, rename, sync: whoever reads the file sees the old content or the new, never a part, and what is
-    written stays so if the machine stops. Without ``mode``, it has that of the old file, or of any new one.
+    """Replace a file at once, by write, sync and rename. Readers see the old or the new content, and it survives a
+    crash.
 
-    A link stays, and the file that it leads to is written. Raises OSError that names the file, the old one being left
-    as it was.
+    Without ``mode`` it keeps the old file's mode, or has that of any new one. A link stays, and its target is written.
+    Raises OSError that names the file, which is then unchanged.
     """
     given, path = path, true(path)
     try:
@@ -143,7 +143,7 @@ _PARTIAL = ".partial"
 
 
 def _mode(path: Path) -> int:
-    """That of the file to be replaced, or what the umask leaves of a new one's."""
+    """The mode of the file to replace, or the umask's for a new one."""
     with contextlib.suppress(OSError):
         return stat.S_IMODE(path.stat().st_mode)
     umask = os.umask(0)
@@ -152,7 +152,7 @@ def _mode(path: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that the rename outlives a power cut; some file systems can't, and have it as it is."""
+    """Make the rename survive a power cut. Some file systems can't sync a folder."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -163,11 +163,10 @@ def _sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """Keep other processes from claiming the same file meanwhile, and remove what a killed one left half written.
+    """A context that locks a file against other processes, and removes what a killed one left half written.
 
-    The claim is a lock on a file beside it, ``.NAME.lock``, which is removed at the end. If the process is killed, the
-    file stays, and the lock ends all the same. Raises FileError if another process holds the lock; OSError if there can
-    be no such file.
+    The lock is on ``.NAME.lock`` beside it, which is removed at the end. If the process is killed, that file stays, and
+    the lock ends. Raises FileError if another process holds the lock, OSError if the lock file can't be made.
     """
     given, path = path, true(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +190,7 @@ def claimed(path: Path) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int:
-    """A handle that locks the file of this name. Raises BlockingIOError if another one does."""
+    """A handle that locks the file. Raises BlockingIOError if another process does."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
@@ -202,4 +201,4 @@ def _locked(path: Path) -> int:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # the last holder removed the file after it was opened here: another may lock a new one
+        os.close(handle)  # the last holder removed the file after this open; another may lock a new one

@@ -1,11 +1,10 @@
-"""The kernels that an implementation launches, compiled for any listed architecture, with or without a GPU.
+"""The kernels of an implementation, compiled for any listed architecture, with or without a GPU.
 
-The work is done in a separate process, where no device is visible and one is *described* instead
-(:func:`kernelzoo.device.assumed`): the bind functions ask it for what they always ask, choose the tiling that they
-would choose on it, and *record* the steps of the launch (:class:`kernelzoo.launch.Recording`), each of which can be
-compiled. Each language says in a module ``inspection`` of its package what it can be compiled for (``refusal``) and
-what must be set up meanwhile (``target``). What a user registers knows nothing of recording: it is *followed*, on
-tensors without memory, while each language's way of launching is replaced (``watched`` in a module ``watching``).
+A separate process does the work on a *simulated* device (:func:`kernelzoo.device.assumed`), with no GPU visible. Bind
+functions ask that device, choose its tiling, and *record* the launch's steps (:class:`kernelzoo.launch.Recording`),
+each of which can be compiled. A language's module ``inspection`` says what it can compile for (``refusal``) and what to
+set up (``target``). A user's kernel knows nothing of recording. It is *followed* on tensors without memory, while each
+language's launch function is replaced (``watched`` in a module ``watching``).
 """
 
 from __future__ import annotations
@@ -44,23 +43,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of a launch, in the order of their first launches. ``dataclasses.asdict`` makes JSON of it.
+    """One kernel of a launch, in the order of first launches. ``dataclasses.asdict`` makes JSON of it.
 
-    A field is None where the language has no such thing. A step that torch's library runs (a fill, a copy) has only a
-    name; a host's kernel has source and assembly.
+    A field is None where the language has no such thing. A step of torch's library (a fill, a copy) has only a name; a
+    host kernel has source and assembly.
     """
 
     name: str
-    """As the source calls it, with its template's arguments if it is one."""
+    """The name in the source, with template arguments if any."""
     language: str
     implementation: str
-    """The id that launches it: of ``auto``, the sibling that it hands this problem to."""
+    """The id that launches it; for ``auto``, the sibling that it chooses."""
     arch: str
     device: str
-    """The device that is assumed, in words."""
+    """The simulated device's name."""
     source: str | None = None
     source_file: str | None = None
-    """``path:line``, the path from the folder that holds the package."""
+    """``path:line``, with the path from the package's parent folder."""
     ptx: str | None = None
     sass: str | None = None
     """Machine code as text: SASS for NVIDIA, the ISA's assembly for AMD, the host's for a host."""
@@ -69,26 +68,26 @@ class Kernel:
     registers: int | None = None
     """Per thread; vector registers for AMD."""
     local_bytes: int | None = None
-    """Local memory (scratch for AMD) per thread. The kernels here keep no array in it: it is spilled registers."""
+    """Local memory (scratch for AMD) per thread. Kernels here have no local arrays, so it is spilled registers."""
     shared_bytes: int | None = None
-    """Per block, static and dynamic together."""
+    """Shared memory per block, static and dynamic."""
     grid: tuple[int, ...] | None = None
-    """In blocks, as in CUDA, clusters or not."""
+    """Grid in blocks, as in CUDA, with or without clusters."""
     block: tuple[int, ...] | None = None
     cluster: tuple[int, ...] | None = None
-    """Blocks to a cluster, (1, 1, 1) without."""
+    """Blocks of a cluster; (1, 1, 1) without."""
     cooperative: bool = False
     """Whether all blocks must run at once."""
     launches: int = 1
-    """How often the launch runs it, on this grid."""
+    """How often the launch runs it with this grid."""
     occupancy: Occupancy | None = None
     constants: dict[str, int | float | str | bool] = field(default_factory=dict)
-    """What the launch table chose, by the source's own names."""
+    """Choices of the launch table, by the source's names."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One question to an ``inspection`` module: an implementation, contiguous inputs, an architecture."""
+    """A request to an ``inspection`` module: an implementation, contiguous inputs, an architecture."""
 
     backend: str
     op: str
@@ -98,7 +97,7 @@ class Request:
     dim: int
     arch: str
     sizes: tuple[tuple[str, int], ...] = ()
-    """Of axes that the first input has not."""
+    """Sizes of axes that the first input does not have."""
 
     @property
     def id(self) -> str:
@@ -106,11 +105,11 @@ class Request:
 
     @property
     def device(self) -> Device:
-        """The device that is assumed."""
+        """The simulated device."""
         return ARCHITECTURES[self.arch]
 
     def arguments(self, device: str) -> operations.Arguments:
-        """What to bind, on a device; on ``meta`` it has no memory."""
+        """The arguments to bind, on a device; on ``meta`` they have no memory."""
         import torch
 
         op = operations.OPERATIONS[self.op]
@@ -130,26 +129,25 @@ def inspect(
 ) -> tuple[Kernel, ...]:
     """The kernels that one call of an implementation launches for contiguous tensors, compiled for ``arch``.
 
-    ``shape`` and ``dtype`` are those of the first input; ``dtype`` may be abbreviated (fp16, bf16). ``sizes``: of the
-    axes that it has not, by name. ``modules``: files that register kernels of one's own, as ``--module`` names them;
-    the process that compiles **runs them**. The shipped launch tables are used, whatever is stored here. ``arch`` is a
-    name in ARCHITECTURES, whose device is assumed; a backend for the host compiles for this host instead, and says so.
-    Needs the language's compiler and no GPU, and uses none.
+    ``shape`` and ``dtype`` are those of the first input; ``dtype`` may be abbreviated (fp16, bf16). ``sizes``: those of
+    other axes, by name. ``modules``: files that register your own kernels, as for ``--module``; the compiling process
+    **runs them**. The shipped launch tables are used. ``arch`` is a name in ARCHITECTURES, whose device is simulated. A
+    backend for the host compiles for this host instead, and says so. It needs the language's compiler, and uses no GPU.
 
     >>> from kernelzoo.inspect import inspect
     >>> for kernel in inspect("triton/softmax/fused", (4096, 4096), "fp16", arch="sm_90"):
     ...     print(kernel.name, kernel.registers, kernel.occupancy)  # doctest: +SKIP
 
     Raises UnknownNameError, InputTypeError, ShapeError, AxisError, EmptyReductionError, UnsupportedProblemError as a
-    call does, BackendUnavailableError if the language is not installed, and InspectionError where there is nothing to
-    show, a launch can't be followed, or its compiler fails.
+    call does. Raises BackendUnavailableError without the language, and InspectionError where there is nothing to show,
+    a launch can't be followed, or its compiler fails.
     """
     if arch not in ARCHITECTURES:
         raise UnknownNameError("architecture", arch, ARCHITECTURES)
     backend, op, variant = (*id.split("/"), "", "")[:3]
     axes = tuple((sizes or {}).items())
     request = Request(backend, op, variant, tuple(shape), operations.full_dtype(dtype), dim, arch, axes)
-    if not modules:  # which alone know what they register
+    if not modules:  # modules may register other ids
         check(request)
         if not files(id, tuple(operations.OPERATIONS)):
             raise InspectionError(
@@ -163,7 +161,7 @@ def inspect(
 
 
 def registered(modules: Sequence[str | Path]) -> dict[str, str]:
-    """The ids that files of one's own register, and the file of each. Their operations are known here afterwards.
+    """The ids that your files register, and the file of each. Their operations are known here afterwards.
 
     Another process runs the files. Raises InspectionError if one fails there.
     """
@@ -175,10 +173,10 @@ def registered(modules: Sequence[str | Path]) -> dict[str, str]:
 
 
 def ask(requests: list[Request], modules: Sequence[str | Path] = ()) -> list[tuple[Kernel, ...] | KernelZooError]:
-    """Kernels or an error for each of several requests of one backend and one architecture, from one process.
+    """Kernels or an error for each of several requests, from one process. All are of one backend and architecture.
 
-    Raises BackendUnavailableError if its language can't be imported, and InspectionError if a file of ``modules``
-    fails or the process dies.
+    Raises BackendUnavailableError if its language can't be imported, and InspectionError if a file of ``modules`` fails
+    or the process dies.
     """
     ((backend, _),) = {(request.backend, request.arch) for request in requests}  # a process keeps what it compiles
     told = _asked(requests[0].id, modules, requests, backend)
@@ -196,7 +194,7 @@ def _asked(what: str, modules: Sequence[str | Path], requests: Sequence[Request]
     }
     asked = {"modules": [str(path) for path in modules], "requests": [asdict(request) for request in requests]}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "kernelzoo.inspecting"],  # -P: no file of the current folder is imported
+        [sys.executable, "-P", "-m", "kernelzoo.inspecting"],  # -P: imports no file of the current folder
         input=json.dumps(asked),
         env=environment,
         capture_output=True,
@@ -241,9 +239,9 @@ def _kernel(fields: dict[str, Any]) -> Kernel:
 
 @contextmanager
 def on_described(backend: str, device: Device) -> Iterator[None]:
-    """Within the context, what this thread binds of a backend is bound, and compiled, for a device that is described.
+    """A context in which this thread binds and compiles a backend's kernels for a simulated device.
 
-    The backend's kernels are imported and nothing is probed. Raises BackendUnavailableError without the language.
+    The backend's kernels are imported, and nothing is probed. Raises BackendUnavailableError without the language.
     """
     package = packages()[backend]
     inspection = importlib.import_module(f"{package}.inspection")
@@ -253,7 +251,7 @@ def on_described(backend: str, device: Device) -> Iterator[None]:
 
 
 def check(request: Request) -> None:
-    """Raise UnknownNameError, InputTypeError or ShapeError for what the operation does not take."""
+    """Raise UnknownNameError, InputTypeError or ShapeError for a request that the operation does not take."""
     operation = registry.implementation(request.id).operation
     if request.dtype not in operation.dtypes:
         raise InputTypeError(f"{request.op} takes {', '.join(operation.dtypes)}; got {request.dtype!r}")
@@ -264,7 +262,7 @@ def check(request: Request) -> None:
 
 
 def launched(request: Request, place: str, context: AbstractContextManager[None]) -> tuple[Kernel, ...]:
-    """The kernels of a launch that is bound, and runs, within the context."""
+    """The kernels of a launch that is bound and run within the context."""
     operation = operations.OPERATIONS[request.op]
     ran = request.id
 
@@ -288,7 +286,7 @@ def launched(request: Request, place: str, context: AbstractContextManager[None]
                 f"{request.id} launches nothing for the empty shape {request.shape}; give one without 0"
             )
         launch = operation.launch(bind, args, outs)
-        steps.clear()  # a bind is not what is timed
+        steps.clear()  # a bind is not timed
         with _torch_steps(lambda name: steps.append(name)):
             launch()
         if not steps:
@@ -298,7 +296,7 @@ def launched(request: Request, place: str, context: AbstractContextManager[None]
 
 def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
     device = request.device
-    if isinstance(step, str):  # an operation of torch's
+    if isinstance(step, str):  # a torch operation
         return Kernel(step, "torch", ran, request.arch, str(device), launches=count)
     made: Compiled = step.build()
     sass, missing = made.assembly, None
@@ -307,7 +305,7 @@ def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
         sass = functions.get(made.symbol)
     source, place = made.source, _place(made.file, made.line)
     constants = {name: _plain(value) for name, value in made.constants.items()}
-    if made.registers is None:  # a host's kernel
+    if made.registers is None:  # a host kernel
         arch, host = made.host
         return Kernel(
             made.name, made.language, ran, arch, host, source, place, sass=sass, launches=count, constants=constants
@@ -339,12 +337,12 @@ def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
 
 @contextmanager
 def _torch_steps(record: Callable[[str], None]) -> Iterator[None]:
-    """Within the context, the name of each operation that torch runs is recorded."""
+    """A context that records the name of each operation that torch runs."""
     from kernelzoo.torch_private import dispatch_mode
 
     class Recorder(dispatch_mode()):  # type: ignore[misc]  # torch's own base class
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> torch.Tensor:
-            if not (getattr(func, "is_view", False) or "empty" in str(func)):  # which run nothing
+            if not (getattr(func, "is_view", False) or "empty" in str(func)):  # these run nothing
                 record(str(func))
             result: torch.Tensor = func(*args, **(kwargs or {}))
             return result
@@ -354,7 +352,7 @@ def _torch_steps(record: Callable[[str], None]) -> Iterator[None]:
 
 
 def _counted(steps: list[Any]) -> Iterator[tuple[Any, int]]:
-    """Each different step once, in the order of their first, with how many there are of it; arguments don't count."""
+    """Each different step once in order, with its count. Arguments don't count."""
     alike = [replace(step, arguments=()) if isinstance(step, Step) else step for step in steps]
     different: list[Any] = []
     for step in alike:
@@ -364,13 +362,13 @@ def _counted(steps: list[Any]) -> Iterator[tuple[Any, int]]:
 
 
 def _plain(value: Any) -> int | float | str | bool:
-    """A constant as JSON can hold it: a finite number as it is, a type by its name, infinity as ``"inf"``."""
+    """A constant for JSON: a finite number as it is, a type by its name, infinity as ``"inf"``."""
     if hasattr(value, "item"):
         value = value.item()
     return value if isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value)) else str(value)
 
 
 def _place(file: str | Path, line: int) -> str:
-    """``path:line`` of a source, from the folder that holds its package where the package is ours."""
+    """``path:line`` of a source. The path of ours begins at the package's parent folder."""
     path, here = Path(file), Path(__file__).parents[1]
     return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"

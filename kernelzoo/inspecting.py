@@ -1,4 +1,4 @@
-"""The process that compiles what :mod:`kernelzoo.inspect` asks for: there, and nowhere else, files of users are run."""
+"""The compiling process of :mod:`kernelzoo.inspect`. Only here are users' files run."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from kernelzoo.packages import BUILT_IN, files, packages
 
 
 def main() -> None:
-    """A question from standard input, the answer to standard output, as JSON."""
+    """Read a request from standard input, and write the answer to standard output as JSON."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a compiler prints is no answer
+    os.dup2(2, 1)  # a compiler's output is no answer
     asked = json.load(sys.stdin)
     requests = [
         Request(**{**fields, "shape": tuple(fields["shape"]), "sizes": tuple(map(tuple, fields["sizes"]))})
@@ -35,18 +35,18 @@ def main() -> None:
         if asked["modules"] or not all(map(_shows, requests)):
             stack.enter_context(_watched(ARCHITECTURES[requests[0].arch if requests else "sm_90"]))
         else:
-            importlib.import_module(f"{packages()[requests[0].backend]}.inspection")  # without its language it ends
+            importlib.import_module(f"{packages()[requests[0].backend]}.inspection")  # ends without its language
         try:
             told: dict[str, Any] = {"files": dict(_loaded(asked["modules"])), "answers": list(map(_answer, requests))}
             told["operations"] = [described(op) for op in operations.declared.values()]
-        except KernelZooError as error:  # of a file
+        except KernelZooError as error:  # from a file
             told = _sent(error)
     json.dump(told, replies)
     replies.close()
 
 
 def _loaded(modules: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Run the files; each id that one of them registers, and the file."""
+    """Run the files; yields each id that one registers, and the file."""
     for path in modules:
         before = {*registry._registered}
         definitions.load_reported(path)
@@ -58,7 +58,7 @@ def _answer(request: Request) -> dict[str, Any]:
         return {"kernels": [asdict(kernel) for kernel in kernels(request)]}
     except KernelZooError as error:
         return _sent(error)
-    except Exception as error:  # of the compiler, whose errors are of any type
+    except Exception as error:  # a compiler may raise anything
         return _sent(_explained(f"{request.id} fails for {request.arch}", error))
 
 
@@ -79,8 +79,7 @@ def _sent(error: KernelZooError) -> dict[str, Any]:
 
 
 def kernels(request: Request) -> tuple[Kernel, ...]:
-    """The kernels of a launch, compiled in this process and not run. Raises as :func:`kernelzoo.inspect.inspect`
-    does."""
+    """The kernels of a launch, compiled here and not run. Raises as :func:`kernelzoo.inspect.inspect` does."""
     if not _shows(request):
         return launched(request, "cuda", _followed(request))
     inspection = importlib.import_module(f"{packages()[request.backend]}.inspection")
@@ -91,7 +90,7 @@ def kernels(request: Request) -> tuple[Kernel, ...]:
 
 
 def _shows(request: Request) -> bool:
-    """Whether its backend's package says what can be shown of it; else its launch is followed."""
+    """Whether its backend's package has an inspection module. If not, its launch is followed."""
     package = packages().get(request.backend)
     if package is None or importlib.util.find_spec(f"{package}.inspection") is None:
         return False
@@ -100,14 +99,14 @@ def _shows(request: Request) -> bool:
 
 @contextmanager
 def _watched(device: Device) -> Iterator[None]:
-    """Within the context, what is launched in any language that is installed is recorded. It begins before a user's
-    file is run, which may take a class from its language."""
+    """A context that records launches in any installed language. It begins before a user's file runs, which may import
+    the language's classes."""
     with ExitStack() as stack:
-        for package in reversed(BUILT_IN.values()):  # Triton asks torch for a device, before torch tells of one
+        for package in reversed(BUILT_IN.values()):  # Triton asks torch for a device, so torch comes after it
             if importlib.util.find_spec(f"{package}.watching") is not None:
                 try:
                     watching = importlib.import_module(f"{package}.watching")
-                except ImportError:  # a file that needs it says so itself
+                except ImportError:  # a file that needs it raises this itself
                     continue
                 stack.enter_context(watching.watched(device))
         yield
@@ -115,7 +114,7 @@ def _watched(device: Device) -> Iterator[None]:
 
 @contextmanager
 def _followed(request: Request) -> Iterator[None]:
-    """Within the context, which lies in ``_watched``, a launch is followed; what it can't do here is told."""
+    """A context within ``_watched`` that follows a launch, and explains its errors."""
     if package := packages().get(request.backend):
         registry.import_kernels(request.backend, package)
     check(request)
@@ -127,7 +126,7 @@ def _followed(request: Request) -> Iterator[None]:
     except Exception as error:
         ours = ("site-packages", str(Path(__file__).parent))
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not any(part in f.filename for part in ours)]
-        frames = [f for f in frames if Path(f.filename).is_file()]  # no source of a library's that is built elsewhere
+        frames = [f for f in frames if Path(f.filename).is_file()]  # drops sources of libraries built elsewhere
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         raise _explained(
             f"{request.id} can't be followed without a GPU, where tensors have no values{where}", error

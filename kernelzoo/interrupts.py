@@ -1,4 +1,4 @@
-"""Puts an interrupt off until what must not stop half-way is over."""
+"""Delays Ctrl-C until work that must not stop half-way is done."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from types import FrameType
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Within the context, the first Ctrl-C waits for its end; the second one comes at once.
+    """A context at whose end the first Ctrl-C takes effect; the second one interrupts at once.
 
-    In a thread that no signal comes to, and where somebody else handles SIGINT, nothing is changed.
+    Nothing changes in a thread without signals, or if another handler handles SIGINT.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,7 +1,7 @@
-"""What binding returns: a launch. And what a launch consists of, where it is recorded in place of being run.
+"""Launches: what a bind returns, and their recording in place of running.
 
-A *bind* does once what a problem needs (what the kernel takes, blocks, warps, grid, compiling); the *launch* that it
-returns is what runs, what is timed, and what a CUDA graph captures.
+A *bind* does once what a problem needs (checks, blocks, warps, grid, compiling). The *launch* that it returns is run,
+timed, and captured in CUDA graphs.
 """
 
 from __future__ import annotations
@@ -19,26 +19,24 @@ if TYPE_CHECKING:
     import torch
 
 Launch = Callable[[], None]
-"""Runs the bound problem on the current stream, as often as it is called.
+"""Runs the bound problem on the current stream, any number of times.
 
-It may run on another stream than it was bound on, and from any thread, but not twice at once: both would write the same
-``out``. A CUDA graph that captured it holds the addresses of its memory and not the memory: keep the launch as long as
-the graph.
+It may run on another stream than its bind's, and from any thread. It must not run twice at once, since both write the
+same ``out``. A CUDA graph holds addresses, not the memory: keep the launch as long as the graph.
 """
 
 Bind = Callable[..., Launch]
-"""An implementation: takes the canonical tensors of its operation, inputs first (see :mod:`kernelzoo.operations`), and
-its scalars by name; returns a launch."""
+"""An implementation: takes canonical tensors, inputs first (see :mod:`kernelzoo.operations`), and scalars by name;
+returns a launch."""
 
 
 class Movable:
-    """A launch whose only memory is that of its inputs and outputs, and which can run on other addresses of the same
-    layout.
+    """A launch that can run on other addresses of the same layout. It has no memory but inputs and outputs.
 
-    ``at`` takes the addresses of the canonical tensors, inputs first. A backend keeps such launches by layout, and
-    spares a repeated call all the work of binding.
+    ``at`` takes the addresses of the canonical tensors, inputs first. A backend caches such launches by layout, which
+    spares a repeated call the binding.
 
-    Raises InputTypeError, OutputError when it is called after the storage of a tensor was freed or shrunk.
+    A call raises InputTypeError or OutputError after a tensor's storage was freed or shrunk.
     """
 
     __slots__ = ("_memory", "at", "outputs", "tensors")
@@ -46,7 +44,7 @@ class Movable:
     def __init__(self, at: Callable[..., None], *tensors: torch.Tensor) -> None:
         self.at, self.tensors, self._memory = at, tensors, Bound(tensors)
         self.outputs = 1
-        """How many tensors are outputs, the last ones."""
+        """How many of the last tensors are outputs."""
 
     def __call__(self) -> None:
         memory = self._memory
@@ -54,14 +52,14 @@ class Movable:
             self.at(*memory.addresses(self.outputs))
             return
         (x, out), (x_offset, out_offset), (x_end, out_end) = memory.storages, memory.offsets, memory.ends
-        if len(x) < x_end or len(out) < out_end:  # the same in half the time
+        if len(x) < x_end or len(out) < out_end:  # the same check in half the time
             raise memory.lost(self.outputs)
         self.at(x.data_ptr() + x_offset, out.data_ptr() + out_offset)
 
 
 class Guarded:
-    """A launch of any kind, which raises as :class:`Movable` does. ``anew``: it looks at its tensors anew at each call,
-    as one does that copies tensors of the caller's, which may have been set to other storages since."""
+    """Any launch, with the storage checks of :class:`Movable`. ``anew``: check the tensors' present storages at each
+    call, for a launch that copies the caller's tensors."""
 
     __slots__ = ("_launch", "_memory", "_outputs", "_tensors")
 
@@ -72,12 +70,12 @@ class Guarded:
     def __call__(self) -> Any:
         memory = self._memory if self._tensors is None else Bound(self._tensors)
         memory.check(self._outputs)
-        return self._launch()  # nothing, of a launch; a check says of what is returned that it is none
+        return self._launch()  # a check of the caller rejects anything but None
 
 
 def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool = False) -> Launch:
-    """The launch of some tensors, of which so many are outputs, the last ones: one that raises as a Movable does.
-    Not of tensors that have no memory, as torch has them where it traces."""
+    """The launch with the storage checks of a Movable. ``outputs``: how many of the last tensors are outputs. Tensors
+    without memory, as in a trace, are not checked."""
     import torch
 
     if isinstance(launch, Movable):
@@ -89,9 +87,10 @@ def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew:
 
 
 class WithWorkspace(Movable):
-    """A launch that can run on other addresses, and has memory of its own besides, ready on the stream of its bind.
+    """A launch with its own workspace that can run on other addresses. The workspace is ready on the stream of its
+    bind.
 
-    A backend keeps it for calls on that stream alone, where they come one after the other.
+    A backend caches it for calls on that stream only, where they do not overlap.
     """
 
     __slots__ = ("_launch", "workspace")
@@ -106,7 +105,7 @@ class WithWorkspace(Movable):
 
 
 class Copied:
-    """A launch that copies tensors whose layouts it can't take: a repeated call makes such a copy itself."""
+    """A launch that copies tensors of other layouts. A repeated call makes the copy itself."""
 
     __slots__ = ("_launch",)
 
@@ -118,9 +117,10 @@ class Copied:
 
 
 class OnStreams:
-    """Launches of one layout, each with a workspace for one stream. Called with addresses, it launches that of the
-    current stream and returns None; or it returns True where there is none, and in a CUDA graph's capture, whose memory
-    must be the graph's own."""
+    """Launches of one layout, one for each stream, each with its workspace. A call launches that of the current stream.
+
+    It returns True where there is none, and in a CUDA graph's capture, whose memory must be the graph's own.
+    """
 
     __slots__ = ("_capturing", "_current", "_device", "_kept", "_workspaces")
 
@@ -135,7 +135,7 @@ class OnStreams:
         self._current, self._capturing = current_stream, torch.cuda.is_current_stream_capturing
 
     def keep(self, launch: WithWorkspace) -> None:
-        """Keep a launch for the stream that is current, on which it was bound."""
+        """Keep a launch for the current stream, on which it was bound."""
         if not self._capturing():
             stream = self._current(self._device)
             self._workspaces[stream], self._kept[stream] = launch.workspace, launch.at
@@ -153,7 +153,8 @@ def void(_: object) -> None:
 
 
 def sequence(*launches: Launch | None) -> Launch:
-    """One launch after the other; None is no launch. Kernels of the same tensors and workspace are one such launch."""
+    """One launch after the other, without the Nones. Kernels of the same tensors with workspaces become one such
+    launch."""
     steps = [launch for launch in launches if launch is not None]
     if len(steps) == 1:
         return steps[0]
@@ -171,7 +172,8 @@ def sequence(*launches: Launch | None) -> Launch:
 
 
 def in_turn(*steps: Callable[..., None]) -> Callable[..., None]:
-    """Kernels that hand on a workspace: two threads may launch them on one stream, and not between each other's."""
+    """Kernels that share a workspace, launched under a lock, so that two threads on one stream do not interleave
+    them."""
     lock = Lock()
 
     def at(*addresses: int) -> None:
@@ -183,21 +185,21 @@ def in_turn(*steps: Callable[..., None]) -> Callable[..., None]:
 
 
 def through(stage: torch.Tensor, first: Launch, rest: Launch) -> Launch:
-    """A launch into memory of our own, and the rest out of it: on any addresses, where both are."""
+    """A launch into a staging buffer, and the rest from there. It takes any addresses if both parts do."""
     if not (isinstance(first, Movable) and isinstance(rest, Movable)):
         return owning(sequence(first, rest), stage)
     into, out_of = first.at, rest.at
-    # Asked for its address each time, since a launch on the host is all that holds it.
+    # The address is looked up each time, since on the host only a launch keeps the buffer.
     at = in_turn(lambda x, out: into(x, stage.data_ptr()), lambda x, out: out_of(stage.data_ptr(), out))
     own = [tensor for step in (first, rest) if isinstance(step, WithWorkspace) for tensor in step.workspace]
     return WithWorkspace(at, first.tensors[0], rest.tensors[-1], workspace=(stage, *own))
 
 
 def in_halves(bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]]) -> Launch:
-    """Canonical tensors bound as two, for a grid that has no blocks for so many rows. ``axes`` names those of each."""
+    """Bind canonical tensors in two halves, for a grid too small for all rows. ``axes``: those of each tensor."""
     x = tensors[0]
     axis = 0 if x.size(0) >= x.size(2) else 2
-    half = x.size(axis) // 512 * 256  # where one half is aligned, so is the other
+    half = x.size(axis) // 512 * 256  # keeps both halves equally aligned
     name = ("outer", "", "inner")[axis]
     parts = ((0, half), (half, x.size(axis) - half))
 
@@ -208,12 +210,11 @@ def in_halves(bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes
 
 
 def owning(launch: Launch, *tensors: torch.Tensor) -> Launch:
-    """The launch, with tensors of its own that are ready, and safe, on whatever stream it runs on.
+    """The launch, keeping its tensors alive, ready and safe on any stream.
 
-    What a bind enqueues, the zeroing of a counter say, it enqueues on the stream that is current then, and that stream
-    alone is what torch's allocator asks before it gives the memory to someone else, before the bind and after it. So a
-    launch on another stream first waits for that one, once, and has the memory marked as in use there. In a CUDA graph
-    it can't wait for what is outside: the bind must have ended, which ``torch.cuda.graph`` sees to.
+    A bind's work, such as zeroing a counter, runs on the stream of the bind. torch's allocator watches only that stream
+    before it reuses memory. So a launch on another stream first waits for it, once, and marks the memory as used there.
+    A CUDA graph can't wait for work outside it: the bind must be finished, which ``torch.cuda.graph`` ensures.
     """
     if not tensors[0].is_cuda:
         return launch
@@ -228,7 +229,7 @@ def owning(launch: Launch, *tensors: torch.Tensor) -> Launch:
     def lend(stream: int) -> None:
         here = torch.cuda.current_stream(device)
         if not torch.cuda.is_current_stream_capturing():
-            # 0 is the default stream to the driver, and to torch.cuda.ExternalStream a new one.
+            # 0 is the driver's default stream, but a new one to torch.cuda.ExternalStream.
             there = torch.cuda.ExternalStream(home, device) if home else torch.cuda.default_stream(device)  # type: ignore[no-untyped-call]
             here.wait_stream(there)
             ready.add(stream)
@@ -249,69 +250,69 @@ def owning(launch: Launch, *tensors: torch.Tensor) -> Launch:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel compiled for the device of its bind, and what its language says of it."""
+    """A kernel compiled for the device of its bind, with its language's facts."""
 
     name: str
-    """As the source calls it, with its template's arguments if it is one."""
+    """The name in the source, with template arguments if any."""
     language: str
     source: str
     file: str
-    """Path of the source."""
+    """Path of the source file."""
     line: int
-    """Where in that file the kernel begins, from 1."""
+    """The kernel's first line in that file, from 1."""
     constants: dict[str, Any]
-    """What the launch table chose, by the source's own names."""
+    """Choices of the launch table, by the source's names."""
     symbol: str
     """The kernel's entry in the machine code."""
     binary: bytes = b""
     """Machine code: a cubin, or AMD's hsaco."""
     registers: int | None = None
-    """Per thread; None for a host's kernel."""
+    """Registers per thread; None for a host kernel."""
     local_bytes: int = 0
     """Stack and local memory per thread."""
     shared_bytes: int = 0
-    """Static, per block."""
+    """Static shared memory per block."""
     ptx: str | None = None
     assembly: str | None = None
-    """Text of the machine code where the language has it; else it is disassembled."""
+    """Assembly where the language has it; else the machine code is disassembled."""
     host: tuple[str, str] = ("", "")
-    """Of a host's kernel, the architecture and the processor that it is compiled for."""
+    """For a host kernel, the architecture and processor of its code."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel of a launch as a bind has planned it."""
+    """One planned kernel of a launch."""
 
     kernel: str
-    """Which kernel, with what the compiler is told of it."""
+    """The kernel, and the compiler's arguments."""
     grid: tuple[int, ...]
     threads: int
-    """In a block."""
+    """Threads of a block."""
     shared_bytes: int = 0
-    """Dynamic shared memory of a block, as far as the plan says it."""
+    """Dynamic shared memory of a block, if the plan sets it."""
     cluster: int = 1
     cooperative: bool = False
     """Whether all blocks must run at once."""
     arguments: tuple[Any, ...] = ()
-    """What the plan passes to it beside tensors."""
+    """The plan's arguments beside tensors."""
     build: Callable[[], Compiled] | None = field(default=None, compare=False, repr=False)
-    """Compiles the kernel for the device of the bind; None where the recording doesn't ask for it."""
+    """Compiles the kernel for the device of the bind; None if the recording doesn't compile."""
     constants: tuple[Any, ...] = ()
-    """What it is compiled for beside what ``kernel`` says."""
+    """Compile-time constants beside those of ``kernel``."""
     block: tuple[int, ...] = ()
-    """Threads along each axis of a block, of one that has several."""
+    """Threads along each axis of a block with several axes."""
 
 
 class Recording:
-    """What is bound while a recording is in force: its kernels' steps, in order. Nothing is loaded and nothing runs."""
+    """The kernels' steps of all binds while it is active, in order. Nothing is loaded or run."""
 
     def __init__(self, compiles: bool) -> None:
         self.compiles = compiles
-        """Whether steps are compiled later on, so that a plan may ask what its kernel takes of the device."""
+        """Whether steps are compiled later, so that a plan may ask for a kernel's resources."""
         self.steps: list[Any] = []
 
     def launch(self, *steps: Step) -> Launch:
-        """The launch of some steps: it adds them to the recording. Plans alone are not launched: they are added now."""
+        """A launch that adds these steps to the recording. If nothing is compiled, they are added now."""
         if not self.compiles:
             self.steps += steps
             return sequence()
@@ -319,14 +320,14 @@ class Recording:
 
 
 recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
-"""The recording that takes the steps of what this thread binds; every language's launch helper asks it."""
+"""This thread's recording, which every language's launch helper asks for."""
 
 
 @contextmanager
 def recorded(*, compiles: bool = False) -> Iterator[list[Any]]:
-    """Within the context, what this thread binds is recorded; the list handed out holds the steps.
+    """A context that records this thread's binds, and gives the list of steps.
 
-    With ``compiles`` a launch adds its steps when it is called; without, a bind adds them, and its launch does nothing.
+    With ``compiles`` a launch adds its steps when called. Otherwise a bind adds them, and its launch does nothing.
     """
     made = Recording(compiles)
     token = recording.set(made)

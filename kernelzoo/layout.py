@@ -1,10 +1,10 @@
-"""Where the rows of a canonical problem lie: once, for every language.
+"""The memory layout of the rows of a canonical problem, for all languages.
 
-A *row* is the n elements that are reduced; a problem has ``outer * inner`` of them. ``Rows`` counts them so that
-neighbours in number are neighbours in memory. Rows lie *along* memory (their elements side by side), or *across* it:
-neighbouring rows, not neighbouring elements, are side by side, and the problem is better seen as ``Columns``. A row
-that starts or ends inside a 16-byte vector has *edges* there. Rows that follow each other without a gap are *one piece*
-of memory. Offsets need 64 bits.
+A *row* is the n elements that are reduced; a problem has ``outer * inner`` of them. ``Rows`` numbers them so that
+consecutive rows are neighbours in memory. Usually a row's elements are contiguous. With a strided reduction axis,
+neighbouring rows are contiguous instead, and the problem is better seen as ``Columns``. A row that starts or ends
+inside a 16-byte vector has an unaligned head or tail there. Rows without gaps between them are *one piece* of memory.
+Offsets need 64 bits.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def cdiv(a: int, b: int) -> int:
 
 
 def power_of_two(number: int) -> int:
-    """The smallest power of two that is no less than number."""
+    """The smallest power of two that is at least ``number``."""
     return 1 << max(number - 1, 0).bit_length()
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of a canonical problem lie: its ``outer * inner`` rows of n elements, by their strides.
+    """The layout of a canonical problem: the strides of its ``outer * inner`` rows of n elements.
 
-    Strides count elements. The output of a reduction has one element a row and no step along it: its ``out_n`` is 0.
+    Strides are in elements. The output of a reduction has one element a row, so ``out_n`` is 0.
     """
 
     dtype: str
@@ -51,12 +51,12 @@ class Layout:
     out_n: int
     out_inner: int
     x_phase: int
-    """Elements by which x starts past a 16-byte boundary."""
+    """Elements from a 16-byte boundary to the start of x."""
     out_phase: int
 
     @property
     def fields(self) -> dict[str, Any]:
-        """All of the above, by name."""
+        """All fields, by name."""
         return {name: getattr(self, name) for name in Layout.__dataclass_fields__}
 
     @property
@@ -65,16 +65,16 @@ class Layout:
 
     @property
     def whole_vector(self) -> int:
-        """Elements of a vector of 16 bytes."""
+        """Elements of a 16-byte vector."""
         return VECTOR_BYTES // self.itemsize
 
 
 class Columns(Layout):
-    """Rows that lie across, as columns: ``outer`` groups of ``inner`` neighbouring columns of n elements."""
+    """Rows with a strided reduction axis, seen as columns: ``outer`` groups of ``inner`` neighbouring columns."""
 
     @property
     def side_by_side(self) -> bool:
-        """Whether neighbouring columns have no gap between them, in out too."""
+        """Whether neighbouring columns have no gap between them, also in out."""
         return self.x_inner == 1 and (self.out_n == 0 or self.out_inner == 1)
 
     @property
@@ -85,39 +85,38 @@ class Columns(Layout):
 
     @property
     def multiple(self) -> int:
-        """The power of two, at most a vector, of which inner and all strides but the last are multiples."""
+        """The power of two, at most a vector, that divides inner and all strides but the last."""
         written = (self.out_outer, self.out_n) if self.out_n else ()
         return math.gcd(self.whole_vector, self.inner, self.x_outer, self.x_n, *written)
 
     @property
     def aligned(self) -> bool:
-        """Whether x and, for an output that has columns too, out start on a vector's boundary."""
+        """Whether x is aligned to a vector, and out too if it has columns."""
         return self.x_phase == 0 and (self.out_n == 0 or self.out_phase == 0)
 
     @property
     def vector(self) -> int:
-        """Neighbouring columns that can be moved at once: all of a vector of 16 bytes, or 1."""
+        """Columns to move at once: a full 16-byte vector, or 1."""
         whole = self.whole_vector
         return whole if self.side_by_side and self.aligned and self.multiple == whole else 1
 
     def strips(self, columns: int) -> int:
-        """How many strips of so many columns there are."""
+        """The number of strips of that many columns."""
         return self.outer * cdiv(self.inner, columns)
 
 
 class Rows(Layout):
-    """Rows by number: row r starts at ``r // inner * x_outer + r % inner * x_inner``, its elements are ``x_n`` apart;
-    likewise in out. A stride that can't matter is 0 (1 for ``x_n`` of a row of one element).
-    """
+    """Rows by number: row r starts at ``r // inner * x_outer + r % inner * x_inner``. Its elements are ``x_n`` apart;
+    likewise in out. Irrelevant strides are 0 (1 for ``x_n`` of a row of one element)."""
 
     @property
     def total(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.outer * self.inner
 
     @property
     def neighbours(self) -> int:
-        """Rows that follow each other at one stride."""
+        """Rows at one stride from each other."""
         return self.inner if self.inner > 1 else self.outer
 
     @property
@@ -127,17 +126,17 @@ class Rows(Layout):
 
     @property
     def contiguous(self) -> bool:
-        """Whether each row's elements lie side by side, in out too."""
+        """Whether each row's elements are contiguous, also in out."""
         return self.n == 1 or (self.x_n == 1 and self.out_n in (0, 1))
 
     @property
     def across(self) -> bool:
-        """Whether neighbouring rows, and not neighbouring elements of a row, are nearest in memory."""
+        """Whether the reduction axis is strided, so that neighbouring rows are nearest in memory."""
         return self.total > 1 and self.n > 1 and 0 < self.step < self.x_n
 
     @property
     def one_piece(self) -> bool:
-        """Whether the rows follow each other without a gap: all of x is one piece of memory, and all of out."""
+        """Whether there are no gaps between rows, so that x and out are each one piece of memory."""
         along = self.contiguous and self.inner == 1 and self.x_outer == self.n
         return along and self.out_outer == (self.n if self.out_n else 1)
 
@@ -148,28 +147,28 @@ class Rows(Layout):
 
     @property
     def ragged(self) -> bool:
-        """Whether rows of a few vectors, or a row alone, follow each other without a gap, and begin anywhere in vectors
-        though the first begins with one."""
+        """Whether rows of a few vectors, or a single row, have no gaps and unaligned starts. The first row starts
+        aligned."""
         vector, alone = self.whole_vector, self.total == 1 and self.contiguous
         return (self.one_piece or alone) and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
 
     @cached_property
     def common(self) -> int:
-        """The power of two, at most 16, of which a row's length and the offsets of rows are multiples."""
+        """The power of two, at most 16, that divides a row's length and the offsets of rows."""
         written = (self.out_outer, self.out_inner) if self.out_n else ()
         return math.gcd(16, self.n, self.x_outer, self.x_inner, *written)
 
     @property
     def apart(self) -> int:
-        """0 where a row starts at the same place of a vector in x and in out, and so does every other; else a multiple
-        of the most elements for which that is so."""
+        """0 if every row has the same alignment in x and in out. Otherwise a multiple of the elements for which that
+        holds."""
         if not self.out_n:
             return 0
         return (self.x_phase - self.out_phase) | (self.x_outer - self.out_outer) | (self.x_inner - self.out_inner)
 
     @cached_property
     def columns(self) -> Columns | None:
-        """The same problem by columns, or None where rows don't lie across."""
+        """The problem by columns; None unless the reduction axis is strided."""
         if not self.across:
             return None
         if self.inner > 1:
@@ -179,19 +178,19 @@ class Rows(Layout):
 
 
 class Strides(NamedTuple):
-    """Of a tensor beside x and out, by the rows of these: elements from row to row, and along one; where it has one
-    element a row, ``n`` is 0."""
+    """The layout of another tensor by the rows of x: elements from row to row, and along a row. ``n`` is 0 for one
+    element a row."""
 
     outer: int
     n: int
     inner: int
     phase: int
-    """Elements by which it starts past a 16-byte boundary."""
+    """Elements from a 16-byte boundary to its start."""
 
 
 def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tuple[Rows, tuple[Strides, ...]]:
-    """Where the rows of x and of out lie, and those of other tensors, (outer, n, inner) or (outer, inner), each counted
-    as x's are."""
+    """The rows of x and out, and the strides of other tensors in the same order. Those are (outer, n, inner) or (outer,
+    inner)."""
     outer, n, inner = x.shape
     turned = _turned(outer, inner, x.stride(0), x.stride(2))
     found = []
@@ -206,12 +205,12 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
 
 
 def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
-    """Whether the outer axis is the one whose rows are neighbours."""
+    """Whether rows are neighbours along the outer axis."""
     return outer == 1 or (inner > 1 and x_outer < x_inner)
 
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
-    """Where the rows of x (outer, n, inner) and of out (outer, n, inner), or for a reduction (outer, inner), lie."""
+    """The rows of x (outer, n, inner) and of out: (outer, n, inner), or (outer, inner) for a reduction."""
     phases = x.data_ptr() % VECTOR_BYTES, out.data_ptr() % VECTOR_BYTES
     return _rows(x.dtype, x.shape, x.stride(), out.stride(), *phases)
 

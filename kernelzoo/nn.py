@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from kernelzoo.calls import backend as backends
-from kernelzoo.calls import torch_library as torch_library  # which defines torch.ops.kernelzoo
+from kernelzoo.calls import torch_library as torch_library  # it defines torch.ops.kernelzoo
 
 __all__ = ["Softmax", "torch_library"]
 
@@ -13,9 +13,8 @@ __all__ = ["Softmax", "torch_library"]
 class Softmax(torch.nn.Module):
     """Softmax along one axis, as ``torch.nn.Softmax``.
 
-    dim: the axis. backend: its name; None takes the best one for the input's device. variant: which form of the
-    backend's. Input and output: float16, bfloat16, float32 or float64, any shape, which both have. Gradients run on the
-    same backend.
+    dim: the axis. backend: its name; None takes the best one for the input's device. variant: a form of the backend.
+    Input and output: float16, bfloat16, float32 or float64, any common shape. Gradients run on the same backend.
 
     Errors: those of :meth:`kernelzoo.Backend.softmax`, at the first call.
 

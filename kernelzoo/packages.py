@@ -1,4 +1,4 @@
-"""Which packages hold backends, ours and others', and what their source files register. Nothing of them is imported."""
+"""The packages that hold backends, and the implementations in their source files. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnknownNameError
 
 ENTRY_POINTS = "kernelzoo.backends"
-"""Entry-point group of backends in other packages: name = the backend, value = a package laid out like ours."""
+"""Entry-point group of backends in other packages. The name is the backend, the value a package with this layout."""
 
-# A backend is one line here and one folder: ``probe()`` in its __init__, and for each operation a module, or a folder
-# with a module to each form.
+# A backend is a line here and a folder: ``probe()`` in its __init__, and for each operation a module, or a folder with
+# a module for each form.
 BUILT_IN = {
     "cpu": "kernelzoo.kernels.cpu",
     "cupy": "kernelzoo.kernels.cupy",
@@ -37,7 +37,7 @@ BUILT_IN = {
 
 
 class Found(NamedTuple):
-    """What a decorator in a source file registers."""
+    """An implementation or chooser in a source file."""
 
     backend: str
     op: str
@@ -47,15 +47,15 @@ class Found(NamedTuple):
     chooses: bool
     """Whether it is a chooser."""
     file: Path
-    """Where it stands."""
+    """Its source file."""
     unreadable: bool = False
-    """Whether it stands for what can't be listed, as ``summary`` says. Nothing of such a package is ever run."""
+    """Whether it stands for code that can't be listed, with the reason in ``summary``. Such a package is never run."""
 
 
 @cache
 def announced() -> tuple[tuple[str, str, str], ...]:
-    """Name, package and distribution of every backend that other distributions announce. Nothing is imported."""
-    import importlib.metadata  # slow to import, and only this needs it
+    """Name, package and distribution of every backend of other distributions. Nothing is imported."""
+    import importlib.metadata  # slow to import, and only needed here
 
     return tuple(
         (point.name, point.value, f"{point.dist.name} {point.dist.version}" if point.dist else "unknown")
@@ -66,12 +66,12 @@ def announced() -> tuple[tuple[str, str, str], ...]:
 
 @cache
 def packages() -> dict[str, str]:
-    """Import path of every backend's package, by name; ours win over an entry point of the same name."""
+    """Import path of every backend's package, by name. Built-in ones win over entry points."""
     return {**{name: package for name, package, _ in announced()}, **BUILT_IN}
 
 
 def how_to_install(backend: str) -> str:
-    """The command that installs a backend's language, by the extras of the distribution."""
+    """The command that installs a backend's language, from the distribution's extras."""
     import importlib.metadata
 
     try:
@@ -84,7 +84,7 @@ def how_to_install(backend: str) -> str:
 
 
 def requirement(package: str, backend: str) -> str:
-    """What the distribution asks of a package for a backend, such as ``triton>=3.6``; its name alone for nothing."""
+    """The distribution's requirement of a package for a backend, such as ``triton>=3.6``; else its name alone."""
     import importlib.metadata
 
     try:
@@ -99,7 +99,7 @@ def requirement(package: str, backend: str) -> str:
 
 
 def unfit(package: str, version: str, backend: str) -> str:
-    """Why a version of a package is none that the distribution asks for, in words, or ""."""
+    """Why a version of a package does not meet the distribution's requirement, or ""."""
     found = tuple(map(int, re.findall(r"\d+", version.partition("+")[0])))
     for sign, bound in re.findall(r"(>=|<)\s*([\d.]+)", requirement(package, backend)):
         limit = tuple(map(int, bound.split(".")))
@@ -111,7 +111,7 @@ def unfit(package: str, version: str, backend: str) -> str:
 
 
 def load_module(path: str | Path) -> None:
-    """Run a Python file that registers implementations; a second call for the same file does nothing.
+    """Run a Python file that registers implementations. A second call for the same file does nothing.
 
     Raises UnknownNameError if there is no such file, and whatever the file itself raises.
     """
@@ -137,9 +137,9 @@ def summary_of(doc: str | None) -> str:
 
 @cache
 def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found, ...]:
-    """The implementations that a package's modules register, read off their source. Nothing of it is run.
+    """The implementations that a package's modules register, read from their source without running it.
 
-    What can't be read is one row for its operation, or for the first one if it is all of the package.
+    Unreadable code gives one row for its operation, or for the first one if the whole package is unreadable.
     """
     found = list[Found]()
     op, path = operations[0], Path()
@@ -171,7 +171,7 @@ def unreadable(backend: str, operations: tuple[str, ...]) -> str:
 
 
 def files(id: str, operations: tuple[str, ...]) -> tuple[Path, ...]:
-    """The files of an implementation: its module, and files of the same name with another suffix (a ``.cu``).
+    """The files of an implementation: its module, and files of the same name with other suffixes (a ``.cu``).
 
     Nothing is imported. Empty if it is registered outside its backend's package.
     """
@@ -185,14 +185,14 @@ def files(id: str, operations: tuple[str, ...]) -> tuple[Path, ...]:
 
 
 class _UnreadableError(Exception):
-    """Somebody's source is not there, is no Python, or names what it registers by no literals."""
+    """A source is missing, is not Python, or registers names that are no literals."""
 
 
 _LEAVES = re.compile(r"(sys\.|os\._?)?(exit|quit|abort)\(.*|raise .*", re.DOTALL)
 
 
 def _folders(package: str) -> list[Path]:
-    """Where a package lies. Unlike importlib's own search, this reads the packages that it lies in, and runs none."""
+    """The folders of a package. Unlike importlib's search, this does not run parent packages."""
     name, _, rest = package.partition(".")
     try:
         spec = importlib.util.find_spec(name)
@@ -209,9 +209,9 @@ def _folders(package: str) -> list[Path]:
 
 
 def _parsed(path: Path) -> ast.Module:
-    """A module's source, of which it is plain that it can be imported."""
+    """A module's source, checked to be importable."""
     try:
-        tree = ast.parse(importlib.util.decode_source(path.read_bytes()))  # in the encoding that it names
+        tree = ast.parse(importlib.util.decode_source(path.read_bytes()))  # in its declared encoding
     except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
         line, words = getattr(error, "lineno", None), getattr(error, "msg", "") or str(error)
         raise _unreadable(path, line, f"{type(error).__name__}: {words}") from error
@@ -234,7 +234,7 @@ _AS_OURS = re.compile(
 
 
 def _written(path: Path) -> list[Found] | None:
-    """What ``_decorated`` finds in a file that is written as ours are, in a tenth of its time; None for any other."""
+    """What ``_decorated`` finds, for files written like ours, in a tenth of the time; None for others."""
     try:
         source = path.read_text(encoding="utf-8") if path.is_file() else ""
     except (OSError, ValueError):
@@ -270,9 +270,9 @@ MEND = "update or reinstall that package"
 
 @contextmanager
 def importing(backend: str, operations: tuple[str, ...]) -> Iterator[None]:
-    """A context in which a backend's package is imported: whatever it raises, BackendUnavailableError says it.
+    """A context to import a backend's package, in which any error becomes BackendUnavailableError.
 
-    A package that can't be listed is not entered.
+    A package that can't be listed is not imported.
     """
     if reason := unreadable(backend, operations):
         raise BackendUnavailableError(backend, reason, MEND)
@@ -288,11 +288,11 @@ def importing(backend: str, operations: tuple[str, ...]) -> Iterator[None]:
 
 
 instead: ContextVar[Callable[[str], Any] | None] = ContextVar("instead", default=None)
-"""What :func:`require` looks for a module with that is not loaded, where it must load none; see ``unloaded``."""
+"""How :func:`require` finds a module without loading it; see ``unloaded``."""
 
 
 def require(backend: str, module: str, remedy: str) -> Any:
-    """Import a module that a backend needs, for its ``probe``; BackendUnavailableError if that fails."""
+    """Import a module that a backend's ``probe`` needs. Raises BackendUnavailableError if that fails."""
     found = instead.get()
     try:
         return found(module) if found and sys.modules.get(module) is None else importlib.import_module(module)

@@ -1,6 +1,6 @@
-"""The registry: the backends, and the implementations of each.
+"""The registry of backends and their implementations.
 
-Listing parses source files for ``@register`` and ``@chooser``, and imports none: it needs no language installed.
+Listing parses source files for ``@register`` and ``@chooser`` and imports none, so it needs no language.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     import torch
 
 Choose: TypeAlias = "Callable[..., str]"
-"""A chooser: takes what a bind of its operation takes, and returns the name of the form for it."""
+"""A chooser: takes what a bind takes, and returns the name of the form to use."""
 
 BindT = TypeVar("BindT", bound=Bind)
 ChooseT = TypeVar("ChooseT", bound=Choose)
 
 BASELINE = "torch"
-"""The backend that the others are compared with. It runs wherever torch does."""
+"""The backend to compare with. It runs wherever torch does."""
 
 BASELINE_VARIANT = "eager"
-# The backends that kernelzoo.softmax tries, best first, by the input's device type: as bench/results measured them.
+# The backends that kernelzoo.softmax tries, the best first, by device type, as measured in bench/results.
 PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torch")}
 
 
@@ -58,7 +58,7 @@ class Implementation:
     summary: str
     """The first paragraph of its docstring."""
     chooses: bool = False
-    """Whether it stands for several forms, and chooses one of them for a problem."""
+    """Whether it stands for several forms, and chooses one for a problem."""
 
     @property
     def id(self) -> str:
@@ -69,16 +69,16 @@ class Implementation:
         return operations.OPERATIONS[self.op]
 
     def bind(self, *tensors: torch.Tensor, **scalars: Any) -> Launch:
-        """Bind canonical tensors, inputs first, and load the backend first if it is not loaded.
+        """Bind canonical tensors, inputs first, and load the backend if necessary.
 
-        Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't
-        take the problem, LaunchError if it returns no launch.
+        Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't take
+        the problem, LaunchError if it returns no launch.
         """
         launch = launch_of(self.id, language(self.backend).binds[self.op, self.variant], *tensors, **scalars)
         return guarded(launch, tensors, len(self.operation.outputs))
 
     def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
-        """The id of the form that takes canonical tensors: its own, or that which it chooses. Raises as ``bind``."""
+        """The id of the form for canonical tensors: its own, or the one it chooses. Raises as ``bind``."""
         language(self.backend)
         return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.variant, *tensors, **scalars)}"
 
@@ -91,10 +91,9 @@ class Implementation:
     ) -> Launch:
         """Bind tensors of any legal shape and layout, as a call of the backend does, and return the launch.
 
-        This is what benchmarks time: the launch includes every copy, fill and workspace pass that the variant needs.
-        ``out``: a tensor, or a tuple of them where the operation has several outputs. Raises as ``bind`` does, and as
-        the operation's checks do. The launch itself raises InputTypeError or OutputError, and runs nothing, once the
-        storage of a tensor was freed or shrunk; it follows one that was moved.
+        Benchmarks time this launch, with every copy, fill and workspace pass that the variant needs. ``out``: a tensor,
+        or a tuple of them for several outputs. Raises as ``bind`` and the operation's checks do. The launch follows a
+        storage that moves. Once one is freed or shrunk, it runs nothing and raises InputTypeError or OutputError.
 
         >>> import torch, kernelzoo
         >>> x = torch.tensor([[3.0, 1.0], [2.0, 5.0]])
@@ -112,7 +111,7 @@ class Implementation:
         return self.launch_checked(args, outs)
 
     def launch_checked(self, args: operations.Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The same for arguments and outputs that are checked already."""
+        """Bind arguments and outputs that are checked already."""
         language(self.backend).check(*args.inputs)
         with on_device_of(args.x):
             launch = guarded(self.operation.launch(self.bind, args, outs), (*args.inputs, *outs), len(outs), anew=True)
@@ -127,9 +126,9 @@ class Language:
     devices: tuple[str, ...]
     """Device types that it takes here, such as ``("cuda",)``."""
     binds: dict[tuple[str, str], Bind] = field(repr=False)
-    """What binds each of its variants, by operation and name."""
+    """Bind functions of its variants, by operation and name."""
     emulator: str = ""
-    """What runs the kernels in place of a device (an interpreter, a simulator), or "". Never to be timed."""
+    """The interpreter or simulator that runs the kernels, or "" on a device. Its times mean nothing."""
 
     def check(self, x: torch.Tensor, *others: torch.Tensor) -> None:
         """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork, InputTypeError if torch traces."""
@@ -152,10 +151,10 @@ class Language:
 def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
     """Register the decorated function as ``backend/op/variant`` and hand it back unchanged.
 
-    The function takes the canonical tensors of its operation, inputs first, and its scalars by name: of a softmax ``(x,
-    out)``, both of shape (outer, n, inner). It returns a launch: a function without arguments that runs the kernel and
-    writes the outputs. For a problem that it can't take, it raises UnsupportedProblemError. A new backend name makes a
-    new backend, which takes tensors on the CPU and on any GPU.
+    The function takes canonical tensors, inputs first, and scalars by name: for a softmax ``(x, out)``, both of shape
+    (outer, n, inner). It returns a launch: a function without arguments that runs the kernel and writes the outputs.
+    For a problem that it can't take, it raises UnsupportedProblemError. A new backend name makes a new backend, for
+    tensors on the CPU and on any GPU.
 
     Raises RegistrationError if the id is taken by another function, UnknownNameError for an unknown operation.
 
@@ -180,8 +179,8 @@ def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
 def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]:
     """Register the decorated function as ``backend/op/variant``, a name that stands for several forms.
 
-    The function takes what a bind takes, and returns the name of the form for the problem: a registered variant that is
-    no chooser. Raises as ``register`` does.
+    The function takes what a bind takes, and returns the form for the problem: a registered variant that is no chooser.
+    Raises as ``register`` does.
 
     >>> import kernelzoo
     >>> @kernelzoo.chooser("mine", "min", "auto")
@@ -209,11 +208,11 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
 
 
 _FEWEST_HALVED = 2**20
-"""Rows, below which a grid is too large for another reason than their number."""
+"""With fewer rows, a grid is too large for another reason."""
 
 
 def chosen(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:
-    """The variant that binds canonical tensors when this one of a loaded backend is asked for."""
+    """The variant that binds canonical tensors when this one of a loaded backend is called."""
     choose = _choosers.get((backend, op, variant))
     if choose is None:
         return variant
@@ -264,7 +263,7 @@ def backends() -> tuple[str, ...]:
 def implementations(backend: str | None = None, op: str | None = None) -> tuple[Implementation, ...]:
     """All implementations, or those of one backend or operation, sorted by id. Imports no language.
 
-    What can't be listed of another's package is one named ``unreadable``, whose summary says why. Raises
+    Unreadable code of another package is listed as ``unreadable``, with the reason as its summary. Raises
     UnknownNameError for an unknown backend or operation.
 
     >>> import kernelzoo
@@ -302,7 +301,7 @@ def implementation(id: str) -> Implementation:
 
 
 def launch_of(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:
-    """What a bind returns for canonical tensors. Raises LaunchError unless it can be called."""
+    """The launch that a bind returns for canonical tensors. Raises LaunchError if it is not callable."""
     launch = bind(*tensors, **scalars)
     if not callable(launch):
         raise LaunchError(id, launch)
@@ -310,32 +309,33 @@ def launch_of(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> La
 
 
 def preferred(op: str, device: str) -> tuple[str, ...]:
-    """Backends to try for an operation on a device, the best first: ours, then those of others that have it."""
+    """Backends to try for an operation on a device, the best first: built-in ones, then others."""
     others = {i.backend for i in implementations(op=op)} - {*packages(), BASELINE}
     return (*PREFERENCE.get(device, (BASELINE,)), *sorted(others))
 
 
 def baseline(op: str) -> str:
-    """The id of the implementation of an operation that the others are compared with."""
+    """The id of the implementation that others of an operation are compared with."""
     return f"{BASELINE}/{op}/{BASELINE_VARIANT}"
 
 
 def language(name: str) -> Language:
-    """The backend of that name, its package imported on first use and kept.
+    """The backend of that name, imported on first use and kept.
 
-    Raises UnknownNameError, BackendUnavailableError. Safe from several threads."""
+    Raises UnknownNameError, BackendUnavailableError. Safe from several threads.
+    """
     return _loaded.get(name) or _load(name)
 
 
-# Guards the tables below. Never held while a module is imported, which may wait for a thread that waits here.
+# Guards the tables below. Not held while importing, which may wait for a thread that waits for this lock.
 _lock = threading.RLock()
 _loading: dict[str, threading.RLock] = {}
-"""Locks by backend: one thread at a time imports it."""
+"""Locks by backend, so that one thread at a time imports it."""
 _cuda_user = 0
-"""The process that had used CUDA before a fork."""
+"""The process that used CUDA before a fork."""
 _registered: dict[tuple[str, str, str], Bind] = {}
 _choosers: dict[tuple[str, str, str], Choose] = {}
-"""The choosers among them."""
+"""The registered choosers."""
 _loaded: dict[str, Language] = {}
 
 
@@ -388,7 +388,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    """In a forked child: make new locks, since a thread of the parent may hold the old ones, and keep no launch."""
+    """Make new locks in a forked child, since a parent's thread may hold the old ones, and drop all launches."""
     global _lock
     _lock = threading.RLock()
     _loading.clear()

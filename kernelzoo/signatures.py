@@ -1,7 +1,7 @@
-"""The operations of this package for type checkers alone: nothing imports this as it runs. What it says follows from
-an operation's own class, as :func:`kernelzoo.calls.methods.signature_of` has it at run time.
+"""The operations' signatures for type checkers only; no module imports this.
 
-Tensors give tensors, arrays of NumPy arrays of NumPy. What another library's arrays give is not followed.
+They follow from each operation's class, as :func:`kernelzoo.calls.methods.signature_of` does at run time. Tensors give
+tensors, and NumPy arrays give NumPy arrays. Results for other libraries' arrays are untyped.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ min_backward_finish: MinBackwardFinish
 
 
 class Operations:
-    """What a backend has of them."""
+    """The operations as methods of a backend."""
 
     softmax: Softmax
     min: Min

@@ -1,5 +1,6 @@
-"""Whether a tensor's memory is there: torch frees, shrinks and moves a storage under the tensors that see it, as FSDP
-does by ``untyped_storage().resize_(0)``, and all that a kernel is given is an address.
+"""Checks that a tensor's memory exists, since a kernel gets only an address.
+
+torch frees, shrinks and moves storages under their tensors, for example FSDP by ``untyped_storage().resize_(0)``.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def span(x: torch.Tensor) -> int:
-    """Bytes from a tensor's first element to the end of its last; 0 if it has none."""
+    """Bytes from a tensor's first element to the end of its last; 0 if it is empty."""
     shape, strides = x.shape, x.stride()
     return (1 + sum(map(mul, shape, strides)) - sum(strides)) * x.element_size() if 0 not in shape else 0
 
 
 def placed(tensors: Sequence[torch.Tensor], offsets: Sequence[int], spans: Sequence[int]) -> list[int]:
-    """The addresses of tensors, if they are these modulo 16, and so many bytes from there on are in the storages; else
+    """The addresses of tensors, if they match these offsets modulo 16 and their spans lie in the storages; else
     none."""
     found = []
-    for i, x in enumerate(tensors):  # zip() takes as long as all the rest
+    for i, x in enumerate(tensors):  # zip() would double the time of this loop
         address, storage = x.data_ptr(), x.untyped_storage()
-        # A view into a storage that was freed has an address too, of a few bytes; and len() looks up no attribute.
+        # A view into a freed storage still has a small address. len() of the storage needs no attribute lookup.
         if not address or address % 16 != offsets[i] or address + spans[i] > storage.data_ptr() + len(storage):
             return []
         found.append(address)
@@ -34,13 +35,13 @@ def placed(tensors: Sequence[torch.Tensor], offsets: Sequence[int], spans: Seque
 
 
 def held(x: torch.Tensor, size: int) -> bool:
-    """Whether the storage of a tensor that spans so many bytes has them."""
+    """Whether a tensor's storage has the bytes that it spans."""
     address, storage = x.data_ptr(), x.untyped_storage()
     return address != 0 and address + size <= storage.data_ptr() + len(storage)
 
 
 def lacking(x: torch.Tensor, size: int) -> str:
-    """What is wrong with the storage of a tensor that spans so many bytes, and what to do; "" if nothing is."""
+    """What is wrong with a tensor's storage, and the remedy; "" if it has the bytes that the tensor spans."""
     if not size or held(x, size):
         return ""
     return _words(len(x.untyped_storage()), int(x.storage_offset()) * x.element_size() + size)
@@ -54,19 +55,20 @@ def _words(there: int, end: int) -> str:
 
 
 class Bound:
-    """The memory that tensors are bound to, the inputs' first. A launch follows it wherever torch moves it."""
+    """The memory of bound tensors, inputs first. A launch follows it wherever torch moves it."""
 
     __slots__ = ("ends", "offsets", "storages")
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self.storages = [x.untyped_storage() for x in tensors]
         self.offsets = [int(x.storage_offset()) * x.element_size() for x in tensors]
-        """Where each tensor begins in its storage, and..."""
+        """Where each tensor begins in its storage, in bytes."""
         self.ends = [offset + span(x) for x, offset in zip(tensors, self.offsets, strict=True)]
-        """...where it ends, in bytes."""
+        """Where each tensor ends in its storage, in bytes."""
 
     def check(self, outputs: int) -> None:
-        """Raise InputTypeError, OutputError where memory is no more. So many of the tensors are outputs."""
+        """Raise InputTypeError or OutputError where memory is gone. ``outputs``: how many of the last tensors are
+        outputs."""
         for i, storage in enumerate(self.storages):
             if len(storage) < self.ends[i]:
                 raise self.lost(outputs)
@@ -77,7 +79,7 @@ class Bound:
         return [storage.data_ptr() + self.offsets[i] for i, storage in enumerate(self.storages)]
 
     def lost(self, outputs: int) -> KernelZooError:
-        """Which tensor has no memory, in words."""
+        """The error that names the tensor without memory."""
         inputs = len(self.ends) - outputs
         there = list(map(len, self.storages))
         place = next(i for i, end in enumerate(self.ends) if there[i] < end)

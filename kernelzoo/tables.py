@@ -1,14 +1,14 @@
 """Launch tables: the numbers that choose tiles, grids and algorithms for a card.
 
-A backend declares a table for each operation: a frozen dataclass whose fields are *knobs*. A knob's shipped value was
-chosen by measurements on an H200. ``kernelzoo tune`` measures other values on the card that is here, and stores the
-better ones in the user's cache folder; from the next process on, binds on such a card use them.
+A backend declares a table for each operation: a frozen dataclass whose fields are *knobs*. Shipped values were measured
+on an H200. ``kernelzoo tune`` measures other values on this card, and stores better ones in the user's cache folder.
+New processes use them on such a card.
 
-A knob may change the time and never the result: with any value that it allows, the plan must be right and within the
-device's limits. A number that must not vary (a warp, a vector of 16 bytes, the threads of a block) is a constant.
+A knob may change the time, never the result: with any allowed value the plan must be right and within the device's
+limits. A number that must not vary (a warp, a 16-byte vector, the threads of a block) is a constant.
 
-Binds ask ``of(Table, device)`` for the table in use. Tables compare by identity, and there is one object for each set
-of values, so that a look-up by table is fast.
+Binds ask ``of(Table, device)`` for the table in use. Tables compare by identity, with one object for each set of
+values, so that look-ups are fast.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kernelzoo.files import write_whole
 from kernelzoo.user_cache import folder
 
 ENVIRONMENT = "KERNELZOO_TABLES"
-"""``shipped`` in this variable makes every bind use the shipped tables; without it, stored ones are used."""
+"""The environment variable that makes every bind use the shipped tables if it is ``shipped``."""
 
 FORMAT = "kernelzoo-table/1"
 
@@ -45,7 +45,7 @@ class TableError(KernelZooError, ValueError):
 
 
 class TableWarning(UserWarning):
-    """A stored table is not used; the shipped one is."""
+    """A stored table is ignored, and the shipped one is used."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -59,14 +59,14 @@ class Knob:
     name: str
     shipped: int
     among: tuple[int, ...]
-    """The values that it may have, ascending."""
+    """The allowed values, ascending."""
     unit: str
     why: str
-    """What it decides, in a line."""
+    """What it decides, in one line."""
 
 
 def knob(shipped: int, *, among: Sequence[int], unit: str, why: str) -> Any:
-    """A field of a launch table: its shipped value, those allowed, what they count, and what they decide."""
+    """A field of a launch table: its shipped value, allowed values, unit, and what it decides."""
     if shipped not in among or list(among) != sorted(set(among)):
         raise TableError(f"the values of a knob ascend and hold the shipped one; got {shipped} and {tuple(among)}")
     return field(default=shipped, metadata={"knob": (tuple(among), unit, why)})
@@ -75,7 +75,7 @@ def knob(shipped: int, *, among: Sequence[int], unit: str, why: str) -> Any:
 def numbers(part: type[T]) -> type[T]:
     """Declare the decorated class, whose fields are knobs, as one form's part of a launch table.
 
-    The table of the operation inherits it (see ``launch_table``), and ``of(part, device)`` is that table's instance.
+    The operation's table inherits it (see ``launch_table``), and ``of(part, device)`` is that table's instance.
     """
     return dataclass(frozen=True, eq=False)(part)
 
@@ -83,7 +83,7 @@ def numbers(part: type[T]) -> type[T]:
 def launch_table(backend: str, op: str) -> Callable[[type[T]], type[T]]:
     """Declare the decorated class, whose fields are knobs, as the launch table of a backend's operation.
 
-    It inherits the parts that its forms declare by ``numbers``. Raises TableError if two of those share a name.
+    It inherits the parts that forms declare by ``numbers``. Raises TableError if two parts share a name.
     """
 
     def declare(table: type[T]) -> type[T]:
@@ -102,24 +102,24 @@ def launch_table(backend: str, op: str) -> Callable[[type[T]], type[T]]:
 
 
 def declared(backend: str, op: str) -> type[Any] | None:
-    """The table that a backend has declared for an operation, once its module is loaded; None if it has none."""
+    """A backend's table for an operation, once its module is loaded; None if it has none."""
     return _declared.get((backend, op))
 
 
 def knobs(table: type[Any]) -> tuple[Knob, ...]:
-    """The knobs of a table, in the order in which it names them."""
+    """The knobs of a table, in its order."""
     return tuple(Knob(f.name, cast("int", f.default), *f.metadata["knob"]) for f in dataclasses.fields(table))
 
 
 def digest(table: type[Any]) -> str:
-    """A hash of what a table declares: a stored table of another declaration must not be used."""
+    """A hash of a table's declaration. A stored table of another declaration must not be used."""
     return _digest([[k.name, k.shipped, k.among] for k in knobs(table)])
 
 
 def made(table: type[T], values: Mapping[str, int]) -> T:
-    """The table with these values, and the shipped ones elsewhere: one object for each set of values.
+    """The table with these values, and shipped ones elsewhere. Each set of values has one object.
 
-    Raises TableError for a knob that it hasn't, or a value that the knob doesn't allow.
+    Raises TableError for an unknown knob, or a value that the knob does not allow.
     """
     allowed = {k.name: k for k in knobs(table)}
     for name, value in values.items():
@@ -155,16 +155,16 @@ def _digest(value: Any) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Which table is in force
+# Tables in use
 
 
 chosen: ContextVar[Mapping[type[Any], Any]] = ContextVar("chosen", default={})  # noqa: B039 - nobody writes to it
-"""Tables to use in place of others while this thread binds; see ``using``."""
+"""Tables that replace others while this thread binds; see ``using``."""
 
 
 @contextmanager
 def using(table: Any) -> Iterator[None]:
-    """Within the context, this thread binds with that table on any device."""
+    """A context in which this thread binds with that table on any device."""
     token = chosen.set({**chosen.get(), type(table): table})
     try:
         yield
@@ -173,8 +173,8 @@ def using(table: Any) -> Iterator[None]:
 
 
 def of(table: type[T], device: int) -> T:
-    """The table in use on the device of that index, or the one that a form's part belongs to. A negative index means no
-    device: the shipped table.
+    """The table in use on the device of that index; for a form's part, the whole table. A negative index is no physical
+    device, and gives the shipped table.
 
     Raises UnknownNameError for a wrong value of the variable KERNELZOO_TABLES.
     """
@@ -189,7 +189,7 @@ def of(table: type[T], device: int) -> T:
 
 
 def label(backend: str, op: str, device: int) -> str | None:
-    """Which table a bind would use: ``shipped``, or ``tuned`` and a digest of its values; None if there is none."""
+    """The table that a bind would use: ``shipped``, or ``tuned`` with a digest of its values; None without one."""
     table = declared(backend, op)
     if table is None:
         return None
@@ -198,7 +198,7 @@ def label(backend: str, op: str, device: int) -> str | None:
 
 
 def forget_loaded() -> None:
-    """Read stored tables again at the next bind. Existing launches stay as they are."""
+    """Read stored tables again at the next bind. Existing launches stay unchanged."""
     _in_force.clear()
     _warned.clear()
 
@@ -213,7 +213,7 @@ _warned: set[Path] = set()
 
 @dataclass(frozen=True)
 class Card:
-    """What a table is measured for: two cards that are equal here may share it."""
+    """The card that a table is measured for. Equal cards may share it."""
 
     name: str
     capability: str
@@ -230,39 +230,38 @@ def card(device: int) -> Card | None:
 
     try:
         found: Any = torch.cuda.get_device_properties(device)
-    except (RuntimeError, AssertionError):  # no driver, a torch built without one, no such index
+    except (RuntimeError, AssertionError):  # no driver, torch without CUDA, or no such index
         return None
     architecture = getattr(found, "gcnArchName", "") if torch.version.hip else f"{found.major}.{found.minor}"
     return Card(found.name, architecture.partition(":")[0], found.multi_processor_count)
 
 
 def path(card: Card, backend: str) -> Path:
-    """The file of a card's tables for a backend, whether or not it is there. Raises RuntimeError without a home."""
+    """The file of a card's tables for a backend, which may not exist. Raises RuntimeError without a home."""
     name = re.sub(r"[^a-z0-9.]+", "-", f"{card.name} {card.capability} {card.multiprocessors}".lower()).strip("-")
     return folder("tables") / f"{name}-{backend}.json"
 
 
 def make_folder(where: Path) -> None:
-    """Make the folder of stored tables, if need be, for its owner alone. Raises OSError."""
+    """Make the folder of stored tables if necessary, for its owner alone. Raises OSError."""
     where.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def store(
     card: Card, backend: str, op: str, declared: str, values: Mapping[str, int], about: Json, evidence: Sequence[Json]
 ) -> Path:
-    """Keep a table for a card, beside those of other operations; the file's path.
+    """Store a table for a card, beside those of other operations; returns the file's path.
 
-    declared: the ``digest`` of the table. values: its knobs that are not as shipped. about: what they were measured
-    with. evidence: what they rest on. Whoever reads the file sees the old content or the new; of several that write at
-    once, each finds what the one before has written. Raises OSError where the folder can't be written, RuntimeError for
-    a user without a home.
+    declared: the ``digest`` of the table. values: knobs that differ from shipped. about: what they were measured with.
+    evidence: the measurements. Readers see the old or the new content, and concurrent writers keep each other's tables.
+    Raises OSError where the folder can't be written, RuntimeError for a user without a home.
     """
     file = path(card, backend)
     make_folder(file.parent)
     section = {"declared": declared, "values": dict(values), "about": about, "evidence": list(evidence)}
     with _locked(file):
         sections = {}
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, TableError):  # what is damaged goes
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, TableError):  # damaged content is dropped
             sections = _checked(file.read_bytes(), card, backend)
         document = {
             "format": FORMAT,
@@ -275,7 +274,7 @@ def store(
 
 
 def reset(card: Card, backend: str, ops: Sequence[str] = ()) -> Path | None:
-    """Delete a card's tables for a backend, or those of some operations: the file's path, None if nothing was there.
+    """Delete a card's tables for a backend, or those of some operations; returns the path, None without a file.
 
     Raises OSError where the folder can't be written, RuntimeError for a user without a home.
     """
@@ -309,7 +308,7 @@ def _load(table: type[T], device: int) -> T:
 
 
 def _stored(table: type[T], here: Card, shipped: T) -> T:
-    """The table that is stored for a card; the shipped one if there is none, or none that can be used."""
+    """The stored table for a card, or the shipped one if there is no usable one."""
     ((backend, op),) = [key for key, value in _declared.items() if value is table]
     try:
         file = path(here, backend)
@@ -333,7 +332,7 @@ def _stored(table: type[T], here: Card, shipped: T) -> T:
 
 
 def _checked(content: bytes, card: Card, backend: str) -> Json:
-    """The tables in a file, by operation. Raises TableError, or what reading something else raises."""
+    """The tables in a file, by operation. Raises TableError, or any error of reading other content."""
     document = json.loads(content)
     if document["format"] != FORMAT:
         raise TableError(f"its format is {document['format']!r}, and {FORMAT!r} is read here")
@@ -351,7 +350,7 @@ def _ignored(file: Path, reason: str, shipped: T) -> T:
 
 
 def _locked(file: Path) -> AbstractContextManager[object]:
-    """One writer of the file at a time, among processes and threads."""
-    from filelock import FileLock  # which a bind has no use for
+    """A lock for one writer of the file, among processes and threads."""
+    from filelock import FileLock  # a bind does not need it
 
     return FileLock(file.with_suffix(".lock"))

@@ -1,7 +1,7 @@
-"""How a table fits a terminal of some width.
+"""Fits tables into a terminal.
 
-No cell is ever cut. A table that is too wide wraps its prose, then leaves out the columns that are named as spare, and
-at last shows each row as a block of lines.
+No cell is ever cut. A table that is too wide first wraps its prose, then drops spare columns. At last it shows each row
+as a block of lines.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ GAP = 2
 """Spaces between two columns."""
 
 PROSE = 20
-"""Characters that a column of prose keeps at least, however narrow the terminal."""
+"""Least characters of a column of prose."""
 
 UNLIMITED = 160
-"""Characters of a line that goes to no terminal: enough for the widest row, so that a file or a pipe gets it whole."""
+"""The width of output that is no terminal: enough for the widest row in a file or a pipe."""
 
 
 def width() -> int:
-    """Of standard output, or what COLUMNS says."""
+    """Width of standard output, or the value of COLUMNS."""
     return shutil.get_terminal_size((UNLIMITED, 24)).columns
 
 
@@ -35,7 +35,7 @@ class Fitted:
     rows: list[list[str]]
     """The lines of each row."""
     notes: list[str]
-    """What to say below it."""
+    """Notes to print below it."""
 
 
 def fit(
@@ -47,8 +47,8 @@ def fit(
 ) -> Fitted:
     """Lay out a table in lines of at most ``width`` characters, without cutting any word.
 
-    right: the columns that are aligned to the right; their cells do not wrap. spare: titles of columns that may be left
-    out, the least needed first. Only a word that is wider than the terminal makes a longer line.
+    right: the right-aligned columns, whose cells do not wrap. spare: titles of columns to drop, the least needed first.
+    Only a word wider than the terminal makes a longer line.
     """
     rows = [[_KEPT.sub("\xa0", cell) for cell in row] for row in rows]
     columns = list(zip(titles, *rows, strict=True))
@@ -61,7 +61,7 @@ def fit(
     for index in (titles.index(title) for title in spare if title in titles):
         if not fits(set(range(len(titles))) - set(left_out)):
             left_out.append(index)
-    for index in reversed(left_out):  # some may have room again, now that wider ones are out
+    for index in reversed(left_out):  # some may fit again without the wider ones
         others = [i for i in left_out if i != index]
         if fits(set(range(len(titles))) - set(others)):
             left_out = others
@@ -81,11 +81,11 @@ def fit(
 
 
 _KEPT = re.compile(r" (?=\S(?: \S)?$)")
-"""The space before a mark at the end of a cell, where no line is broken."""
+"""The space before a mark at the end of a cell, which must not break."""
 
 
 def _least(column: Sequence[str], right: bool) -> int:
-    """The narrowest that a column can be: its longest word, or cell if cells don't wrap; and prose is kept readable."""
+    """The least width of a column: its longest word or unwrapped cell. Prose stays readable."""
     title, *cells = column
     words = [word for text in (title, *([] if right else cells)) for word in text.split(" ")]
     longest = max(map(len, [*words, *(cells if right else ())]))
@@ -106,7 +106,7 @@ def _lines(cells: Sequence[str], columns: Sequence[int], sizes: dict[int, int], 
 
 
 def _block(titles: Sequence[str], row: Sequence[str], width: int) -> list[str]:
-    """A row as lines: its name, then what it holds, each value beside its title."""
+    """A row as lines: its name, then each value beside its title."""
     size = max(map(len, titles))
     lines = [row[0].replace("\xa0", " ")]
     for title, cell in zip(titles[1:], row[1:], strict=True):
@@ -118,7 +118,7 @@ def _block(titles: Sequence[str], row: Sequence[str], width: int) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text; no word is broken."""
+    """The lines of a text, without breaking a word."""
     if len(text) <= width:
         return [text]
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

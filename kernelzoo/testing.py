@@ -1,14 +1,14 @@
 """The conformance suite: tests for every implementation, in this repository and in yours.
 
-A test file of a few lines runs the whole suite over your own backend (without ``backends``, over all)::
+A short test file runs the whole suite over your own backend (without ``backends``, over all)::
 
     from kernelzoo.testing import Conformance
 
     class TestMine(Conformance):
         backends = ("mine",)
 
-Each test calls an implementation as a user does, ``get(backend).op(x, variant=...)``, and checks the values against the
-float64 reference, that the input is unchanged, that every element of ``out`` is written, and that a second run gives
+Each test calls an implementation as a user does, ``get(backend).op(x, variant=...)``. It checks the values against the
+float64 reference, and that the input is unchanged. Every element of ``out`` must be written, and a second run must give
 the same bits. A case that a variant refuses is skipped with its reason; a variant that refuses them all fails.
 
 The same in a function, for one case::
@@ -18,8 +18,8 @@ The same in a function, for one case::
 
     check(implementation("torch/softmax/eager"), cases("softmax")[-1], "cpu")
 
-This module is also a pytest plugin, which every project in the environment loads. So it imports nothing until one of
-its names is asked for, and changes nothing but for an option of its own.
+This module is also a pytest plugin, which every project in the environment loads. So it imports nothing before one of
+its names is used, and only adds an option.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["Case", "Conformance", "cases", "check", "pytest_addoption", "tensors
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kernelzoo", "what the conformance suite insists on")
-    # Every project in the environment has this plugin loaded, so its options bear the package's name.
+    # Every project in the environment loads this plugin, so its options have the package's name.
     group.addoption(
         "--kernelzoo-require",
         default="",

@@ -1,8 +1,8 @@
-"""What a backend's probe answers, by what can be seen without loading any language.
+"""Answers a backend's probe without loading a language.
 
-``kernelzoo list`` runs the very probes that ``kernelzoo.get`` does. Within :func:`unloaded`, what they ``require`` is
-looked for and not imported, and what they ask of it is answered by the facts below: versions, environment variables,
-NVIDIA's management library. Whatever else a probe asks raises NotSeenError; then only loading the backend can tell.
+``kernelzoo list`` runs the same probes as ``kernelzoo.get``. Within :func:`unloaded`, ``require`` only locates modules,
+and the facts below answer for them: versions, environment variables and NVML. Any other question raises NotSeenError;
+then only loading the backend can tell.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kernelzoo import packages
 
 
 class NotSeenError(BaseException):
-    """What a probe asks can't be told without loading a package. No Exception, since a probe may catch those."""
+    """Only loading a package could answer a probe. It is no Exception, since a probe may catch those."""
 
 
 def probed(backend: str) -> tuple[tuple[str, ...], str]:
-    """The device types that one of our backends takes here, and its emulator, as its package says; nothing is loaded.
+    """The device types that a built-in backend takes here, and its emulator. Nothing is loaded.
 
     Raises BackendUnavailableError, or NotSeenError.
     """
@@ -38,7 +38,8 @@ def probed(backend: str) -> tuple[tuple[str, ...], str]:
 
 @contextmanager
 def unloaded() -> Iterator[None]:
-    """Within the context, ``require`` finds packages and loads none; another import of them raises NotSeenError."""
+    """A context in which ``require`` locates packages without loading them. Other imports of them raise
+    NotSeenError."""
     _numbers.cache_clear()
     sys.meta_path.insert(0, guard := _Guard())
     token = packages.instead.set(_found)
@@ -50,7 +51,7 @@ def unloaded() -> Iterator[None]:
 
 
 class _Guard:
-    """Refuses the import of anything but Python's own modules, this package's, and the management library."""
+    """Refuses imports except of Python's modules, this package's, and NVML."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         first = name.partition(".")[0]
@@ -60,7 +61,7 @@ class _Guard:
 
 
 def _found(module: str) -> Any:
-    """What stands for a module that is there. Raises ModuleNotFoundError as an import would."""
+    """A stand-in for a module that can be imported. Raises ModuleNotFoundError as an import would."""
     path: Any = None
     parts = module.split(".")
     for index in range(len(parts)):
@@ -68,7 +69,7 @@ def _found(module: str) -> Any:
         if (loaded := sys.modules.get(name)) is not None:
             path = getattr(loaded, "__path__", None)
             continue
-        if name in sys.modules:  # it is hidden, and an import names what it was to hold
+        if name in sys.modules:  # it is hidden, and an import would name it
             name = ".".join(parts[: index + 2])
         elif (spec := _spec(name, path)) is not None:
             path = spec.submodule_search_locations
@@ -78,7 +79,7 @@ def _found(module: str) -> Any:
 
 
 def _spec(name: str, path: Any) -> ModuleSpec | None:
-    """Where a module lies, or None. Raises NotSeenError if only a finder that imports something may know."""
+    """A module's spec, or None. Raises NotSeenError if finding it could import something."""
     unsure: NotSeenError | None = None
     for finder in sys.meta_path:
         if not isinstance(finder, _Guard):
@@ -93,7 +94,7 @@ def _spec(name: str, path: Any) -> ModuleSpec | None:
 
 
 class _Unloaded:
-    """A module, or a part of one, that is there and not loaded."""
+    """A stand-in for a module, or a part of one, that is not loaded."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -115,7 +116,7 @@ def _version(distribution: str) -> str:
 
 
 def _switch(variable: str) -> bool:
-    """A switch in the environment, of a value that every language reads alike."""
+    """A switch in the environment. Raises NotSeenError for values that languages read differently."""
     value = os.environ.get(variable, "0")
     if value not in ("0", "1", "") or Path(".numba_config.yaml").exists():
         raise NotSeenError(f"{variable}={value}")
@@ -124,7 +125,7 @@ def _switch(variable: str) -> bool:
 
 @cache
 def _built_for(which: str) -> str | None:
-    """What torch was built for, ``cuda`` or ``hip``, by the file that says so."""
+    """What torch was built for, ``cuda`` or ``hip``, from its version file."""
     spec = PathFinder.find_spec("torch")
     if spec is None or spec.origin is None:
         raise NotSeenError("torch's files")
@@ -136,17 +137,17 @@ def _built_for(which: str) -> str | None:
 
 
 class _Numbers(NamedTuple):
-    """What NVIDIA's management library says."""
+    """Facts from NVML."""
 
     capabilities: tuple[tuple[int, int], ...] = ()
-    """Of the devices that this process may see."""
+    """Compute capabilities of the devices visible to this process."""
     driver: int = 0
-    """The CUDA that the driver is for, as it numbers itself."""
+    """The driver's CUDA version, as a number."""
 
 
 @cache
 def _numbers() -> _Numbers:
-    """The NVIDIA devices that torch sees; none where it was built for no GPU."""
+    """The NVIDIA devices that torch sees; none for a build without GPUs."""
     if _built_for("hip") is not None:
         raise NotSeenError("AMD's devices")
     built, visible = _built_for("cuda"), os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -176,7 +177,7 @@ def _numbers() -> _Numbers:
 
 
 def _library(folder: str, name: str) -> bool:
-    """Whether one of NVIDIA's wheels, or the toolkit, has such a file; it may be elsewhere too."""
+    """Whether one of NVIDIA's wheels or the toolkit has such a file. Raises NotSeenError otherwise."""
     toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     places = [Path(place, "nvidia") for place in sys.path if place]
     if any(next(place.glob(f"**/{name}.so*"), None) for place in places):
@@ -187,7 +188,7 @@ def _library(folder: str, name: str) -> bool:
 
 
 def _toolkit() -> tuple[int, ...]:
-    """The version of the CUDA toolkit that the wheels hold."""
+    """The version of the CUDA toolkit in the wheels."""
     return tuple(map(int, _version("nvidia-cuda-runtime").split(".")[:2]))
 
 
@@ -235,4 +236,4 @@ FACTS: dict[str, Callable[[], Any]] = {
     "kernelzoo.kernels.cutile.compiler.lacking": lambda: lambda: _too_old("nvidia-cuda-tileiras", "cutile"),
     "kernelzoo.kernels.shared.driver.version": lambda: lambda: _numbers().driver,
 }
-"""What is known of modules that are not loaded, by its dotted name. What is to be called is given as a function."""
+"""Facts about modules that are not loaded, by dotted name. A callable's fact is a function."""

@@ -1,4 +1,4 @@
-"""Where this package keeps files that may be deleted at any time: ``kernelzoo`` in the user's folder for caches."""
+"""The folder ``kernelzoo`` in the user's cache, whose files may be deleted at any time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,5 @@ from pathlib import Path
 
 
 def folder(name: str) -> Path:
-    """The part of it that has this name, whether or not it is there.
-
-    Raises RuntimeError for a user who has no home.
-    """
+    """The subfolder of that name, which may not exist. Raises RuntimeError for a user without a home."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelzoo" / name

@@ -17,6 +17,8 @@ PACKAGE = Path(kernelzoo.__file__).parent
 ROOT = PACKAGE.parent
 LONGEST = 400
 """Lines of a file."""
+MOST_WORDS = 20
+"""In the first sentence of a docstring."""
 
 # From the ground up: a module imports from its own floor and from those below it.
 FLOORS = (
@@ -96,6 +98,21 @@ def test_files_are_short() -> None:
         if path.suffix in (".py", ".cu", ".cuh")
     }
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_first_sentences_are_short() -> None:
+    """Of docstrings outside kernels/."""
+    long = []
+    for name, path in modules().items():
+        if name == "kernels" or name.startswith("kernels."):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                paragraph = (ast.get_docstring(node) or "").split("\n\n")[0]
+                first = re.split(r"(?<=[.!?])\s", paragraph)[0]
+                if len(first.split()) > MOST_WORDS:
+                    long.append(f"{name}.{getattr(node, 'name', '')}: {first}")
+    assert long == []
 
 
 def test_imports_go_down() -> None:

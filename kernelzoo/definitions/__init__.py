@@ -1,7 +1,7 @@
-"""The field's own definitions: JSON files of flashinfer-bench, which SOL-ExecBench uses too.
+"""Reads and writes the JSON files of flashinfer-bench, which SOL-ExecBench uses too.
 
-A *definition* says what an operation takes and gives, and has a reference as code. A *solution* is one implementation,
-with its sources. A *workload* says sizes and scalars. Definitions and solutions hold code: whoever loads one runs it.
+A *definition* describes an operation, with a reference as code. A *solution* is one implementation, with its sources. A
+*workload* has sizes and scalars. Definitions and solutions hold code: loading one runs it.
 https://bench.flashinfer.ai/docs/flashinfer-trace/definition
 """
 
@@ -46,7 +46,7 @@ def load_file(path: str | Path) -> None:
 
 
 def load_reported(path: str) -> None:
-    """The same; an error of the file that is no KernelZooError becomes a RegistrationError that names its line."""
+    """Run a user's file. An error other than KernelZooError becomes a RegistrationError that names its line."""
     try:
         load_file(path)
     except KernelZooError:

@@ -1,4 +1,4 @@
-"""From an operation to a definition of flashinfer-bench."""
+"""Exports operations as definitions of flashinfer-bench."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kernelzoo.operations.signature import parameters, wide_name
 
 
 def export_definition(name: str, dtype: str = "float32", path: str | Path | None = None) -> Json:
-    """An operation as a definition of flashinfer-bench, for one dtype of its first input; with ``path``, written there.
+    """An operation as a definition of flashinfer-bench, for one dtype of its first input.
 
-    An operation by rows takes its tensors in the axes (outer, n, inner). The reference is the source of the operation's
-    own, which must need no more than the modules math and torch; it computes in float64. An operation that was loaded
-    from a definition is that definition again.
+    With ``path`` it is also written there. By rows, tensors have the axes (outer, n, inner). The reference is the
+    source of the operation's own, which may only use math and torch; it computes in float64. An operation loaded from a
+    definition is that definition again.
 
     >>> from kernelzoo.definitions import export_definition
     >>> export_definition("min", "bfloat16")["axes"]

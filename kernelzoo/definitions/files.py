@@ -1,4 +1,4 @@
-"""The files: what kind one is, and whether it is whole."""
+"""Reads the files: their kind, and whether they are complete."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Json = dict[str, Any]
 
 
 class DefinitionError(KernelZooError, ValueError):
-    """A file is no definition, solution or list of workloads, or asks for what is not there."""
+    """A file is no definition, solution or list of workloads, or refers to something missing."""
 
 
 def read(path: str | Path) -> tuple[str, Any]:
-    """What a file is, ``"definition"``, ``"solution"`` or ``"workloads"``, and what it holds.
+    """The kind of a file, ``"definition"``, ``"solution"`` or ``"workloads"``, and its contents.
 
     Nothing of it is run. Raises DefinitionError.
     """
@@ -67,7 +67,7 @@ def _workload(path: str | Path, line: str, number: int) -> Json:
 
 
 def _check(where: str | Path, data: Any, kind: str) -> None:
-    """Raise DefinitionError unless the data is a whole definition, solution or workload."""
+    """Raise DefinitionError unless the data is a complete definition, solution or workload."""
     error = next(iter(_validator(kind).iter_errors(data)), None)
     if error is not None:
         place = ".".join(map(str, error.absolute_path))
@@ -110,6 +110,6 @@ def _check_solution(where: str | Path, data: Json) -> None:
 @cache
 def _validator(kind: str) -> Any:
     schema = json.loads(resources.files("kernelzoo.definitions").joinpath("schema.json").read_text(encoding="utf-8"))
-    from jsonschema import Draft202012Validator  # slow to import, and the command line begins without it
+    from jsonschema import Draft202012Validator  # slow to import, and the command line starts without it
 
     return Draft202012Validator({**schema, "$ref": f"#/$defs/{kind}"})

@@ -1,4 +1,4 @@
-"""From a definition to an operation, whose reference and bound come from the definition's own code."""
+"""Makes operations from definitions, with the reference and bounds from the definition's code."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     import torch
 
 REFERENCE = "reference"
-"""The backend, and its one variant, that runs a definition's reference as it is written."""
+"""The backend, and its only variant, that runs a definition's reference unchanged."""
 
 _TRIES, _STEP = 4, 2.0**-12
-"""How often inputs are changed at random to learn what a rounding of them does to the result, and by what share."""
+"""How often inputs are changed at random to learn the effect of rounding, and by what share."""
 
 
 _LARGEST = 1e15
-"""The largest finite number of an input: most references square their inputs in float32."""
+"""The largest finite input: most references square their inputs in float32."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What is kept of a definition beside its operation."""
+    """The data of a definition beside its operation."""
 
     names: tuple[str, ...]
-    """Inputs in the order in which the reference and a solution take them, scalars among them."""
+    """Inputs in the argument order of the reference and of solutions, with scalars."""
     data: Json
     """The definition itself."""
 
 
 loaded: dict[str, Loaded] = {}
-"""By the name of the operation."""
+"""Definitions by the name of the operation."""
 
 
 def load_definition(path: str | Path) -> Operation:
-    """Read a definition of flashinfer-bench, and declare its operation. **This runs the reference of the file.**
+    """Read a definition of flashinfer-bench, and declare its operation. **This runs the file's reference.**
 
-    Axes become named axes, inputs without a shape scalars (of 1, unless a workload says more). What is right: the
-    reference in float64, whatever dtypes its code converts to. How far a result may be off: two roundings of the first
-    input's dtype and some of float32 arithmetic (by the longest axis), of the result itself and of each input, as found
-    by changing the inputs at random; and the rounding of the output. Finite values are at most 1e15, since most
-    references square them in float32. The reference as it is written is registered as ``reference/NAME/reference``, to
-    compare with.
+    Axes become named axes. Inputs without a shape become scalars, which are 1 unless a workload says more. The right
+    result is the reference in float64, whatever dtypes its code converts to. The allowed error is two roundings of the
+    first input's dtype, plus float32 arithmetic by the longest axis. It applies to the result and to each input. Random
+    changes of the inputs show their effect. The output's rounding comes on top. Finite values are at most 1e15, since
+    most references square them in float32. The reference itself is registered as ``reference/NAME/reference`` for
+    comparison.
 
     Raises DefinitionError for a file that is no definition, or one whose dtypes or integer inputs can't be drawn.
     """
@@ -92,7 +92,7 @@ def load_definition(path: str | Path) -> Operation:
 
 
 def _axes(data: Json, tensor: Json) -> str:
-    """The axes of a tensor: a constant one is its size, and none has a name that rows take."""
+    """The axes of a tensor. A constant one is its size, and names differ from those of operations by rows."""
     said = (data["axes"][axis] for axis in tensor["shape"])
     return " ".join(
         str(kind["value"]) if kind["type"] == "const" else f"{axis}_" if axis in ROW else axis
@@ -118,7 +118,7 @@ def _function(code: str, name: str) -> Callable[..., Any]:
 
 
 def _named(function: Callable[..., Any], names: tuple[str, ...]) -> FunctionType:
-    """A function that is given these arguments by name, as the functions of an operation's class are."""
+    """Give a function parameter names, as functions of an operation's class have."""
     assert isinstance(function, FunctionType)
     function.names = names  # type: ignore[attr-defined]
     return function
@@ -132,7 +132,7 @@ def _reference(run: Callable[..., Any], order: tuple[str, ...]) -> Callable[...,
 
 
 def _in_float64(run: Callable[..., Any], arguments: list[Any]) -> Any:
-    """What the reference gives in float64: conversions to narrower floats within it convert to float64."""
+    """The reference's results in float64. Its conversions to narrower floats convert to float64."""
     import torch
 
     from kernelzoo.torch_private import dispatch_mode
@@ -161,7 +161,7 @@ def _in_float64(run: Callable[..., Any], arguments: list[Any]) -> Any:
 def _error(
     run: Callable[..., Any], order: tuple[str, ...], tensors: tuple[str, ...], longest: int, dtype: str
 ) -> Callable[..., Any]:
-    """How far off a result may be, learnt from the reference; ``dtype`` is that of the first input."""
+    """A function for the allowed error, learnt from the reference. ``dtype``: that of the first input."""
 
     def error(unit: float, ref: Any, **given: Any) -> Any:
         import torch
@@ -185,7 +185,7 @@ def _error(
 
 
 def _changed(name: str, given: Mapping[str, Any], tensors: tuple[str, ...], generator: torch.Generator) -> torch.Tensor:
-    """An input with each element a little larger or smaller."""
+    """An input with each element slightly changed."""
     import torch
 
     x: torch.Tensor = given[name]
@@ -216,7 +216,7 @@ def _plainly(name: str, run: Callable[..., Any]) -> Callable[..., Launch]:
 def arguments_of(
     name: str, tensors: tuple[torch.Tensor, ...], scalars: Mapping[str, Any]
 ) -> tuple[list[Any], tuple[torch.Tensor, ...]]:
-    """Arguments of a call of a definition's operation in its own order, and the outputs."""
+    """A call's arguments in the definition's own order, and the outputs."""
     op, order = OPERATIONS[name], loaded[name].names
     given = {**dict(zip(op.inputs, tensors, strict=False)), **scalars}
     return [given[key] for key in order], tensors[len(op.inputs) :]

@@ -1,4 +1,4 @@
-"""From a solution to an implementation: its sources in a folder of their own, its entry point behind a launch."""
+"""Makes implementations from solutions: their sources in a folder, their entry point behind a launch."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ if TYPE_CHECKING:
     import torch
 
 _COMPILED = ("cuda", "cpp")
-"""Languages whose entry point is compiled; that of any other is a function of a Python module."""
+"""Languages with a compiled entry point. In others it is a function of a Python module."""
 
 _folders: list[tempfile.TemporaryDirectory[str]] = []
-"""Where the sources of this process's solutions lie until it ends."""
+"""Folders with the sources of this process's solutions, kept until it ends."""
 
 
 def load_solution(path: str | Path) -> registry.Implementation:
-    """Read a solution of flashinfer-bench, and register it for its definition, which must be loaded before it. **This
-    runs its code**, and compiles it if it is CUDA C++.
+    """Read a solution of flashinfer-bench, and register it for its definition, which must be loaded already.
 
-    Its id is ``AUTHOR/DEFINITION/NAME``. In the destination-passing style it writes into the outputs; else its results
-    are copied into them, within the time that is measured.
+    **This runs its code**, and compiles CUDA C++. Its id is ``AUTHOR/DEFINITION/NAME``. In the destination-passing
+    style it writes into the outputs. Otherwise its results are copied there, and the copy is timed.
 
     Raises DefinitionError for a file that is no solution, an unknown definition, or a solution that can't be built.
     """
@@ -64,7 +63,7 @@ def load_solution(path: str | Path) -> registry.Implementation:
 
 
 def _built(data: Json, folder: Path) -> Callable[..., Any]:
-    """The entry point, compiled if it must be."""
+    """The entry point, compiled if necessary."""
     spec = data["spec"]
     entry, _, symbol = spec["entry_point"].partition("::")
     found: Callable[..., Any]
@@ -97,7 +96,7 @@ def _built(data: Json, folder: Path) -> Callable[..., Any]:
 
 
 def _module(folder: Path, entry: str) -> Any:
-    """A module of the folder, which may import the others there."""
+    """A module of the folder, which may import other files there."""
     sys.path.insert(0, str(folder))
     try:
         spec = importlib.util.spec_from_file_location(f"kernelzoo_{folder.name}".replace("-", "_"), folder / entry)
@@ -111,8 +110,8 @@ def _module(folder: Path, entry: str) -> Any:
 
 
 def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
-    """Whether the function takes the outputs as its last arguments. Files that are older than the field say nothing of
-    it; then a function with as many parameters as there are inputs does not."""
+    """Whether the function takes the outputs as its last arguments. Older files don't say; then the number of
+    parameters decides."""
     said = data["spec"].get("destination_passing_style")
     if said is not None:
         return bool(said)

@@ -1,7 +1,7 @@
-"""Operations over an axis that several ranks share, on torch.distributed as it is.
+"""Operations over an axis that several ranks share, on plain torch.distributed.
 
-Each rank has a shard of the axis, of any length, and calls the same function with as many rows. Nothing is gathered but
-a pair of numbers a row. A DTensor says itself what is sharded, and the result keeps its placements.
+Each rank has a shard of the axis, of any length, and calls the same function with as many rows. Only a (max, sum) state
+or a minimum a row is exchanged. A DTensor knows its shards, and the result keeps its placements.
 
 >>> import kernelzoo.distributed
 >>> kernelzoo.distributed.softmax(x_local, dim=-1, backend="triton")  # doctest: +SKIP
@@ -29,16 +29,16 @@ def softmax(
     backend: str | None = None,
     exchange: str = "group",
 ) -> torch.Tensor:
-    """Softmax over an axis that the ranks of a group share: this rank's part of :func:`kernelzoo.softmax` of the whole.
+    """Softmax over an axis that a group's ranks share: this rank's part of :func:`kernelzoo.softmax` of the whole.
 
-    x: this rank's shard, float16, bfloat16, float32 or float64. The ranks' shards may differ along ``dim``, one may be
-    empty; all else must agree. Or a DTensor, whose placements the result has; ``group`` is its mesh's then. group: None
-    is the default group. backend: its name; None takes the best one for x's device. exchange: "group" is the group's
-    own collective between two passes, which Triton and torch have kernels of: any other backend runs Triton's on a GPU,
-    torch's elsewhere. "symmetric" is one launch, whose blocks exchange pairs by torch's symmetric memory: in Triton on
-    NVIDIA, up to 32 bits an element; a first call with as many rows is made by all ranks outside of a graph, and calls
-    and graphs run one after the other, in one order on all ranks. Returns a contiguous tensor of x's shape and dtype.
-    The contract is that of softmax, over all shards; the same bits on every run. Differentiable once.
+    x: this rank's shard, float16, bfloat16, float32 or float64. Shards may differ along ``dim``, and may be empty; all
+    else must agree. Or a DTensor: the result has its placements, and ``group`` is its mesh's. group: None is the
+    default group. backend: its name; None takes the best one for x's device. exchange: "group" is the group's
+    collective between two passes. Triton and torch have these passes; other backends use Triton's on a GPU, torch's
+    elsewhere. "symmetric" is one launch whose blocks exchange (max, sum) states by torch's symmetric memory. It needs
+    Triton on NVIDIA, and at most 32 bits an element. All ranks make a first call with as many rows outside of a graph.
+    Calls and graphs must not overlap, and have one order on all ranks. Returns a contiguous tensor of x's shape and
+    dtype. The contract is that of softmax over all shards, with the same bits on every run. Differentiable once.
 
     Errors: those of softmax; PeerError where a rank fails, after the group's timeout at the latest.
     """
@@ -58,7 +58,7 @@ def min(
     group: ProcessGroup | None = None,
     backend: str | None = None,
 ) -> torch.Tensor:
-    """Minimum along an axis that the ranks of a group share: as :func:`kernelzoo.min` of the whole, on every rank.
+    """Minimum along an axis that the ranks of a group share: that of :func:`kernelzoo.min` of the whole, on every rank.
 
     x: this rank's shard, of any dtype of min; see :func:`softmax` for shards, DTensors, group and backend. Returns x's
     dtype. A DTensor's result is replicated where ``dim`` was sharded. Differentiable once.
@@ -113,7 +113,7 @@ def min_backward(
 
 
 def _is_dtensor(x: object) -> bool:
-    """Whether x is a DTensor, whose module nobody has imported who has none."""
+    """Whether x is a DTensor. If its module is not imported, it is none."""
     import sys
 
     module = sys.modules.get("torch.distributed.tensor")

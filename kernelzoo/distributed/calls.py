@@ -1,4 +1,4 @@
-"""Calls of the operations, on dense tensors and over groups that are known: checked, followed for a gradient, run."""
+"""Calls of the operations on dense tensors and known groups: checked, differentiated, run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 _last: dict[str, tuple[Any, ...]] = {}
-"""Of each operation, the axis, keepdim and backend of the call before, a test for tensors like its own, and what
-:func:`checked` found."""
+"""For each operation: axis, keepdim and backend of the last call, a test for similar tensors, and the result of
+:func:`checked`."""
 
 
 def _forget(_: str) -> None:
@@ -27,7 +27,7 @@ registry.on_change.append(_forget)
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str = "group") -> torch.Tensor:
-    """Softmax of a shard whose axis groups share, of none the backend's own."""
+    """Softmax of a shard. Without groups it is the backend's own."""
     import torch
 
     if not groups:  # whole rows on every rank
@@ -42,7 +42,7 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: s
 
 
 def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
-    """Minimum of a shard whose axis groups share, likewise."""
+    """Minimum of a shard. Without groups it is the backend's own."""
     import torch
 
     if not groups:
@@ -57,7 +57,7 @@ def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: s
 
 
 def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, keepdim: bool = False) -> tuple[int, str]:
-    """The axis, non-negative, and the backend's name, of a call on dense tensors; of one like the call before, quickly.
+    """The non-negative axis and the backend's name of a call on dense tensors. Fast for a call like the last one.
 
     Raises InputTypeError, ShapeError, AxisError, DeviceError, UnknownNameError, BackendUnavailableError.
     """
@@ -66,9 +66,9 @@ def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, kee
     from kernelzoo.torch_private import carries_tangents, count_modes, is_jit_traced, make_tensor_guard
 
     before = _last.get(op)
-    # What a tensor does not show that looks the same.
+    # State that the tensors do not show.
     seen = carries_tangents() or count_modes() or is_jit_traced()
-    # Of a nested tensor, which has no one shape, the test would end the process.
+    # The test would end the process for a nested tensor.
     if before is not None and not seen and all(isinstance(x, torch.Tensor) and not x.is_nested for x in inputs):
         axis, keeps, named, same, found = before
         if dim is axis and keepdim is keeps and backend == named and same(*inputs):

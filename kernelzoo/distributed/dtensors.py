@@ -1,4 +1,4 @@
-"""The same on DTensors: what is sharded, and over which ranks, is said by their placements, which the result keeps."""
+"""The operations on DTensors, whose placements give shards and ranks, and are those of the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
-    """Softmax of a DTensor, in its placements."""
+    """Softmax of a DTensor, with its placements."""
     x, groups, (at,) = _settled(x, dim)
     local = x.to_local()
     _, name = calls.checked("softmax", (local.detach(),), at, backend)
@@ -42,9 +42,10 @@ def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
 
 
 def _settled(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
-    """The DTensor without partial sums; the groups that share the axis, one for each axis of the mesh; and the axis.
+    """The DTensor without partial sums, the groups that share the axis, and the axis. Each group is one axis of the
+    mesh.
 
-    A partial sum is reduced first, for no softmax or minimum of parts of a number is one of the number.
+    Partial sums are reduced first, since softmax and minimum are not linear.
     """
     if any(isinstance(placed, Partial) for placed in x.placements):
         whole = [Replicate() if isinstance(placed, Partial) else placed for placed in x.placements]
@@ -55,7 +56,7 @@ def _settled(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
     at = axes_of(dim, x.ndim)
     mesh = x.device_mesh
     sharing = [i for i, placed in enumerate(x.placements) if isinstance(placed, Shard) and placed.dim == at[0]]
-    # Of one that no axis of the mesh shares, each rank has whole rows: no group, and nothing to exchange.
+    # If no mesh axis shares it, each rank has whole rows, and exchanges nothing.
     return x, tuple(mesh.get_group(i) for i in reversed(sharing)), at
 
 

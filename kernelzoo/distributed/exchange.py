@@ -1,4 +1,4 @@
-"""The exchange between ranks: each gets the few numbers a row that every other has, in the order of ranks."""
+"""The exchange between ranks: each gets the few numbers a row of all others, in the order of ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 Groups: TypeAlias = "tuple[ProcessGroup, ...]"
-"""What is exchanged goes through one group after the other, each over another axis of a mesh."""
+"""Groups to exchange through one after the other, each over another axis of a mesh."""
 
 
 def world() -> ProcessGroup:
@@ -28,7 +28,7 @@ def world() -> ProcessGroup:
 
 
 def member(group: object) -> ProcessGroup:
-    """A group that was given. Raises PeerError where this rank is not in it."""
+    """The given group. Raises PeerError if this rank is not in it."""
     import torch.distributed as dist
 
     if not isinstance(group, dist.ProcessGroup):
@@ -37,16 +37,16 @@ def member(group: object) -> ProcessGroup:
 
 
 def sizes(groups: Groups) -> tuple[int, ...]:
-    """The ranks of each."""
+    """The number of ranks of each group."""
     return tuple(group.size() for group in groups)
 
 
 def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """``sent`` of every rank of the group, of one shape and dtype on all, along a new first axis.
+    """``sent`` of every rank along a new first axis. All ranks send the same shape and dtype.
 
-    Raises PeerError where a rank fails, after the group's timeout at the latest: on the host, and with NCCL where
-    ``TORCH_NCCL_BLOCKING_WAIT=1`` lets a rank wait, else NCCL's watchdog ends the process then. On the host also
-    ShapeError, on every rank, where ranks have other rows.
+    Raises PeerError where a rank fails, after the group's timeout at the latest. With NCCL this needs
+    ``TORCH_NCCL_BLOCKING_WAIT=1``; otherwise NCCL's watchdog ends the process. On the host, ranks with other rows also
+    raise ShapeError on every rank.
     """
     import torch
     import torch.distributed as dist
@@ -54,15 +54,15 @@ def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
     ranks = group.size()
     if ranks == 1:
         return sent.unsqueeze(0)
-    gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its name from torch 2.13 on
-    # NCCL lets no rank wait for what goes on the caller's own stream: then it goes on another.
+    gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # the name from torch 2.13 on
+    # NCCL's blocking wait does not cover the caller's own stream, so use another.
     apart = sent.is_cuda and os.environ.get("TORCH_NCCL_BLOCKING_WAIT") == "1" and not capturing(sent)
 
     def bytes_of(own: torch.Tensor) -> torch.Tensor:
         received = own.new_empty((ranks, *own.shape))
         if own.dtype in (torch.float32, torch.float64):
             work = gather(received.flatten(0, 1), own, group=group, async_op=apart)
-        else:  # as bytes: NCCL takes fewer dtypes than there are
+        else:  # as bytes, since NCCL takes fewer dtypes
             places = received.view(-1).view(torch.uint8), own.view(-1).view(torch.uint8)
             work = gather(*places, group=group, async_op=apart)
         if work is not None:
@@ -70,10 +70,10 @@ def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
         return received
 
     try:
-        if sent.device.type == "cpu":  # where sizes that differ would end the process
+        if sent.device.type == "cpu":  # unequal sizes would end the process there
             sizes = bytes_of(torch.tensor([sent.numel(), sent.itemsize])).tolist()
         received = bytes_of(sent) if sent.is_cuda or all(size == sizes[0] for size in sizes) else None
-    except RuntimeError as error:  # of any transport, of which each has its own words
+    except RuntimeError as error:  # each transport has its own errors
         words = " ".join(str(error).split())
         raise PeerError(
             f"rank {group.rank()} of {ranks} got nothing from the others: {words}; one of them raised, ended, or was "

@@ -1,4 +1,4 @@
-"""Gradients over an axis that ranks share: each sums over its shard, they exchange a number a row, each finishes."""
+"""Gradients over an axis that ranks share: each sums over its shard, exchanges a number a row, and finishes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ PASSES = {
     "softmax_backward": ("vecdot", "softmax_backward_finish"),
     "min_backward": ("min_backward_counts", "min_backward_finish"),
 }
-"""Of each gradient the operation that leaves a number of each row, and the one that finishes by its sum."""
+"""For each gradient, the operation that gives a number a row, and the one that finishes with its sum."""
 
 
 class Plan:
-    """The steps of a rank for shards of one layout in groups of so many ranks, and the memory of their sums, for one
-    call at a time.
+    """A rank's steps for shards of one layout and groups of given sizes, with the memory of their sums.
 
-    Sums lie as (parts, rows), so that those of all ranks are one axis of parts, along which they add up in order.
+    It serves one call at a time. Sums are stored as (parts, rows), so that those of all ranks are one axis, added in
+    order.
     """
 
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str, op: str, dense: bool) -> None:
         self._kept_shape = x.shape[:dim] + x.shape[dim + 1 :]
         rows = math.prod(self._kept_shape)
-        count = parts.parts_of(rows, x.is_cuda)  # by what all ranks know alike: not by n
+        count = parts.parts_of(rows, x.is_cuda)  # not from n, so that all ranks agree
         cut = parts.cut_of(x, dim, count, dense)
         wide = torch.promote_types(x.dtype, torch.float32)
         self._sent = torch.empty((count, rows), dtype=wide, device=x.device)
-        self._sent[cut.filled :] = 0.0  # those that are empty
+        self._sent[cut.filled :] = 0.0  # empty parts
         self._merged = [torch.empty(rows, dtype=wide, device=x.device) for _ in ranks]
         self._one = torch.ones((1, 1), dtype=wide, device=x.device)
         self._first, self._last = (parts.Pass(backend, one, x, dim, cut) for one in PASSES[op])
@@ -50,8 +50,8 @@ class Plan:
         also: Sequence[torch.Tensor],
         groups: Groups,
     ) -> torch.Tensor:
-        """The gradient of this rank's shard. asked, also: tensors of one number a row that both passes take, and that
-        the second takes too."""
+        """The gradient of this rank's shard. asked: tensors of one number a row for both passes. also: those for the
+        second only."""
         x = shards[0]
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         if x.numel():
@@ -78,9 +78,9 @@ def _gradient(
     backend: str,
 ) -> torch.Tensor:
     x, *beside = *shards, *asked, *also
-    for one in (x, *beside):  # autograd kept some, which may have lost their memory since
+    for one in (x, *beside):  # autograd saved some, which may have lost their memory
         check_storage(one, f"a tensor that {op} takes")
-    if not math.prod(size for d, size in enumerate(x.shape) if d != dim):  # no rows, on any rank
+    if not math.prod(size for d, size in enumerate(x.shape) if d != dim):  # no rows on any rank
         return torch.empty(x.shape, dtype=x.dtype, device=x.device)
     dense = all(one.is_contiguous() for one in (x, *beside))
     with on_device_of(x):
@@ -89,19 +89,19 @@ def _gradient(
 
 
 def softmax_backward(grad: torch.Tensor, y: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:
-    """Gradient of a softmax's shard, of checked arguments."""
+    """Gradient of a shard of a softmax, from checked arguments."""
     return _gradient("softmax_backward", (grad, y), (), (), dim, groups, backend)
 
 
 def min_backward(
     x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, dim: int, groups: Groups, backend: str
 ) -> torch.Tensor:
-    """Gradient of a minimum's shard, of checked arguments; y and grad without the axis."""
+    """Gradient of a shard of a minimum, from checked arguments; y and grad lack the axis."""
     return _gradient("min_backward", (x,), (y,), (grad,), dim, groups, backend)
 
 
 class Softmax(torch.autograd.Function):
-    """A softmax whose gradient is one number a row of exchange too."""
+    """A softmax whose gradient exchanges one number a row."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:

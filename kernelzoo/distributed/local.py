@@ -1,7 +1,7 @@
-"""What a rank computes itself: launches of a backend's kernels, kept for a repeated call.
+"""A rank's own computation: launches of a backend's kernels, cached for repeated calls.
 
-A pass is an operation that a rank runs before or after an exchange. Triton and torch alone have kernels of passes; for
-other backends :func:`implementation_of` takes theirs.
+A pass is an operation before or after an exchange. Triton and torch alone have kernels for passes; for other backends
+:func:`implementation_of` takes theirs.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KEPT = 256
-"""Plans kept at most, with a few numbers a row each."""
+"""Most cached plans, each with a few numbers a row."""
 
 _kept: dict[tuple[object, ...], Any] = {}
 
 
 def capturing(x: torch.Tensor) -> bool:
-    """Whether what runs on x now goes into a CUDA graph."""
+    """Whether work on x is being captured into a CUDA graph."""
     import torch
 
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any, beside: Sequence[torch.Tensor] = ()) -> T:
-    """``make(x, *rest)``, kept for tensors that look the same, those beside x too, on the same stream and thread.
+    """``make(x, *rest)``, cached for similar tensors, including those beside x, by stream and thread.
 
-    In a CUDA graph's capture nothing is kept, since its memory must be the graph's own; nor under a launch table on
-    trial.
+    Nothing is cached in a CUDA graph's capture, whose memory is the graph's, or while a launch table is tried.
     """
     from kernelzoo.torch_private import current_stream
 
@@ -62,8 +61,8 @@ registry.on_change.append(_forget)
 
 
 def implementation_of(op: str, backend: str, x: torch.Tensor) -> registry.Implementation:
-    """What runs an operation on a rank's own tensors, which are on x's device: the backend's own, if it has one; else
-    that of the best backend that has: Triton on a GPU, torch elsewhere. Raises DeviceError if none has."""
+    """The implementation of an operation on a rank's tensors: the backend's, else the best backend's. The latter is
+    Triton on a GPU, torch elsewhere. Raises DeviceError if none has it."""
     found = registry.implementations(backend, op)
     if not found:
         found = registry.implementations(backends.best(op, x).name, op)
@@ -71,8 +70,8 @@ def implementation_of(op: str, backend: str, x: torch.Tensor) -> registry.Implem
 
 
 class Step:
-    """One operation for a backend on tensors of one layout and x's device: bound when it is called, and moved to other
-    addresses after that, where its launch can be. Of the tensors that it was bound to it keeps none."""
+    """One operation of a backend on tensors of one layout. The first call binds it; later ones rebind addresses if
+    possible. It keeps none of its tensors."""
 
     def __init__(self, backend: str, op: str, x: torch.Tensor) -> None:
         self._implementation = implementation_of(op, backend, x)
@@ -80,9 +79,9 @@ class Step:
         self._workspace: tuple[torch.Tensor, ...] = ()
 
     def __call__(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], dim: int) -> None:
-        """Bind it, and run it."""
+        """Bind and run it."""
         with on_device_of(inputs[0]):
-            # Not Implementation.launch, whose launch brings its device along, and can't be moved then.
+            # Not Implementation.launch, whose launch is bound to its device and can't be moved.
             operation = self._implementation.operation
             args = operation.arguments(tuple(inputs), dim, False, {})
             registry.language(self._implementation.backend).check(*args.inputs)
@@ -93,8 +92,8 @@ class Step:
             launch()
 
     def moved(self, *addresses: int) -> bool:
-        """Run it on other tensors, inputs first, and say whether it could: once it is bound. Their device is current,
-        and they lie as the first ones did, 16-byte alignment included."""
+        """Run it on other addresses, inputs first; False if it is not bound. The tensors are on the current device,
+        with the first ones' layout and 16-byte alignment."""
         if self._at is None:
             return False
         self._at(*addresses)

@@ -1,4 +1,4 @@
-"""The minimum over an axis that ranks share: each reduces its shard, they exchange a number a row, and reduce those."""
+"""The minimum over an axis that ranks share: each reduces its shard, exchanges a number a row, and reduces those."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def greatest(dtype: torch.dtype) -> float | int | bool:
-    """What no minimum is above: that of a shard without elements."""
+    """The largest value, which is the minimum of an empty shard."""
     import torch
 
     if dtype.is_floating_point:
@@ -24,10 +24,10 @@ def greatest(dtype: torch.dtype) -> float | int | bool:
 
 
 class Plan:
-    """The steps of a rank for shards of one layout in groups of so many ranks, and the memory of what it sends.
+    """A rank's steps for shards of one layout and groups of given sizes, with the memory it sends.
 
-    That is the minimum of each row, and behind them whether the shard has elements, which only a rank looks at that has
-    none, and in a CUDA graph's capture nobody: there it can't be known.
+    It sends the minimum of each row, followed by a flag for a shard that is not empty. Only ranks with an empty shard
+    read the flags, and none does while a graph is captured.
     """
 
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str) -> None:
@@ -37,15 +37,15 @@ class Plan:
         self.rows = math.prod(self.kept_shape)
         self._sent = [torch.empty(self.rows + 1, dtype=x.dtype, device=x.device) for _ in ranks]
         if x.size(dim):
-            self._sent[0].fill_(1)  # a launch in a graph; all but the last are written anyway
+            self._sent[0].fill_(1)  # one launch in a graph; all but the last are overwritten
         else:
             self._sent[0].fill_(greatest(x.dtype))
-            self._sent[0][-1:].fill_(0)  # an element's assignment is a copy from the host, which no capture allows
+            self._sent[0][-1:].fill_(0)  # assigning one element copies from the host, which no capture allows
         self._local = Step(backend, "min", x)
         self._reduce = [Step(backend, "min", x) for _ in ranks]
 
     def run(self, x: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
-        """Write the minimum of each whole row, the same bits on each rank. Raises EmptyReductionError."""
+        """Write the minimum of each whole row, with the same bits on each rank. Raises EmptyReductionError."""
         sent = self._sent[0]
         if x.numel() and not self._local.moved(x.data_ptr(), sent.data_ptr()):
             self._local((x,), (sent[:-1].view(self.kept_shape),), self.dim)
@@ -65,7 +65,7 @@ class Plan:
 
 
 def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
-    """The minimum along an axis of a shard and those of other ranks, of checked arguments."""
+    """The minimum along the axis of all ranks' shards, from checked arguments."""
     import torch
 
     kept_shape = [1 if d == dim else size for d, size in enumerate(x.shape) if keepdim or d != dim]

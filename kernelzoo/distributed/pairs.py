@@ -1,4 +1,4 @@
-"""Softmax over an axis that ranks share: each passes over its shard, they exchange a pair a row, each finishes."""
+"""Softmax over an axis that ranks share: each rank makes (max, sum) states, exchanges them, and finishes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Plan:
-    """The steps of a rank for shards of one layout in groups of so many ranks, and the memory of their pairs, for one
-    call at a time.
+    """A rank's steps for shards of one layout and groups of given sizes, with the memory of their states.
 
-    Pairs lie as (parts, 2, rows), so that those of all ranks are one axis of parts, along which they merge in order.
+    It serves one call at a time. States are stored as (parts, 2, rows), so that those of all ranks are one axis, merged
+    in order.
     """
 
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str) -> None:
@@ -28,7 +28,7 @@ class Plan:
 
         self._kept_shape = x.shape[:dim] + x.shape[dim + 1 :]
         rows = math.prod(self._kept_shape)
-        # By what all ranks know alike: not by n, nor by how the shard lies.
+        # Not from n or the shard's layout, so that all ranks agree.
         count = parts.parts_of(rows, x.is_cuda)
         cut = parts.cut_of(x, dim, count, x.is_contiguous())
         wide = getattr(torch, wide_name(dtype_name(x.dtype)))
@@ -42,11 +42,11 @@ class Plan:
         self._found = [tuple(number.view(self._kept_shape) for number in merged) for merged in self._merged][-1]
 
     def pairs(self, x: torch.Tensor) -> None:
-        """The first pass: the pair of each part, in ``sent``."""
+        """The first pass: the (max, sum) state of each part, in ``sent``."""
         self._pairs.numbers((x,), (), self._halves)
 
     def exchange(self, groups: Groups) -> None:
-        """The pair of each whole row, the same bits on each rank."""
+        """Exchange and merge the states to those of whole rows, with the same bits on each rank."""
         sent, further = self.sent, self._merged[0].nbytes // 2
         for group, merged, merge in zip(groups, self._merged, self._merge, strict=True):
             received = gathered(sent, group)
@@ -57,16 +57,16 @@ class Plan:
             sent = merged.unsqueeze(0)
 
     def finish(self, x: torch.Tensor, out: torch.Tensor) -> None:
-        """The second pass, into ``out``, which is contiguous."""
+        """The second pass, into the contiguous ``out``."""
         self._finish.elements((x,), self._found, out)
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:
-    """Softmax of a shard, of checked arguments."""
+    """Softmax of a shard, from checked arguments."""
     import torch
 
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    if not math.prod(size for d, size in enumerate(x.shape) if d != dim):  # no rows, on any rank
+    if not math.prod(size for d, size in enumerate(x.shape) if d != dim):  # no rows on any rank
         return out
     with on_device_of(x):
         plan = kept(Plan, x, dim, sizes(groups), backend)

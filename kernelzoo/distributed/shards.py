@@ -1,4 +1,4 @@
-"""Softmax of a shard by one exchange or the other."""
+"""Softmax of a shard by either exchange."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     import torch
 
 EXCHANGES = ("group", "symmetric")
-"""How pairs get to other ranks: by the group's own collective, or by symmetric memory, in one launch."""
+"""How (max, sum) states reach other ranks: by the group's collective, or by symmetric memory in one launch."""
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:
-    """Softmax of a shard, of checked arguments. Raises UnknownNameError for an unknown exchange."""
+    """Softmax of a shard, from checked arguments. Raises UnknownNameError for an unknown exchange."""
     if exchange not in EXCHANGES:
         raise UnknownNameError("exchange", exchange, EXCHANGES)
     if exchange == "symmetric" and len(groups) == 1 and groups[0].size() > 1:

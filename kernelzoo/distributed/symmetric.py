@@ -1,4 +1,4 @@
-"""The exchange by symmetric memory, where torch has it between the ranks: kernels write into each other's words."""
+"""The exchange by torch's symmetric memory: kernels write into each other's words."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _without_multicast() -> Iterator[None]:
-    """Within the context, torch allocates symmetric memory, and makes it known, without multicast, unless the user's
-    own setting says otherwise."""
+    """A context in which torch allocates symmetric memory without multicast, unless the user chose otherwise."""
     name = "TORCH_SYMM_MEM_DISABLE_MULTICAST"
     own = os.environ.get(name)
     os.environ.setdefault(name, "1")
@@ -40,7 +39,7 @@ def _without_multicast() -> Iterator[None]:
 
 
 class Workspace:
-    """Words of a group for so many rows. Made by all ranks together, and used by one launch at a time."""
+    """Words of a group for a number of rows, made by all ranks together. One launch at a time uses them."""
 
     def __init__(self, group: ProcessGroup, rows: int, device: torch.device) -> None:
         import torch
@@ -62,17 +61,17 @@ class Workspace:
         self.late = torch.zeros(1, dtype=torch.int64).pin_memory()
         self.came_late = ctypes.c_int64.from_address(self.late.data_ptr())
         self.limit = int(group._get_backend(device).options._timeout.total_seconds() * 1e9)
-        # Each rank's words lie anywhere in its allocation. When the others' places have come, their words are clear.
+        # Each rank's words lie anywhere in its allocation. Once the others' offsets have arrived, their words are
+        # clear.
         offset = self.words.data_ptr() - int(bases[self.rank])
         self.peers = bases + gathered(bases.new_tensor([offset]), group).view(-1)
         torch.cuda.synchronize(device)
         self._bound: dict[tuple[object, ...], tuple[Callable[..., None], object]] = {}
 
     def launch(self, form: Any, x: torch.Tensor, out: torch.Tensor, rows: int) -> None:
-        """Launch a form on a contiguous shard of so many rows, bound once for a layout, and kept as long as the words.
+        """Launch a form on a contiguous shard. It is bound once for a layout, and cached with the words.
 
-        What is first bound in a CUDA graph's capture is not kept: its memory is the graph's, and ready only once that
-        has run.
+        Nothing is cached in a CUDA graph's capture: its memory belongs to the graph, and is ready only after a replay.
         """
         key = form, x.dtype, x.numel(), x.data_ptr() % 16
         at, _ = self._bound.get(key, (None, None))
@@ -88,15 +87,15 @@ class Workspace:
 
 _workspaces: dict[tuple[object, ...], Workspace] = {}
 _last: dict[torch.device, tuple[int, Any]] = {}
-"""The stream of the last launch on each device, with its handle."""
+"""The last launch's stream on each device, with its handle."""
 _lock = threading.Lock()
 
 
 def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
-    """That of the group for so many rows: one, whatever streams the ranks call on, which need not be alike."""
+    """The group's only workspace for so many rows. Ranks may call on different streams."""
     key = group.group_name, rows, x.device
     found = _workspaces.get(key)
-    if found is None or found.group() is not group:  # a group that was destroyed leaves its name to another
+    if found is None or found.group() is not group:  # a destroyed group leaves its name to another
         if capturing(x):
             raise PeerError("ranks make their memory known to each other in a first call, before a graph's capture")
         found = _workspaces[key] = Workspace(group, rows, x.device)
@@ -104,9 +103,9 @@ def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
 
 
 def _follow(device: torch.device) -> None:
-    """Let what comes next on this stream begin after the last launch, on whatever stream that was.
+    """Make this stream wait for the last launch on any stream.
 
-    Two launches at once could each hold the multiprocessors that the other rank's half of the other waits for.
+    Two launches at once could each hold the SMs that the other's peer waits for.
     """
     import torch
 
@@ -127,7 +126,7 @@ def _follow(device: torch.device) -> None:
 
 @functools.cache
 def _form(backend: str) -> Any:
-    """A backend's form that exchanges pairs by symmetric memory, or None."""
+    """A backend's form that exchanges states by symmetric memory, or None."""
     package = packages().get(backend, "")
     name = f"{package}.softmax.split_ranks"
     known = package and importlib.util.find_spec(name) is not None
@@ -135,19 +134,19 @@ def _form(backend: str) -> Any:
 
 
 def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> torch.Tensor:
-    """Softmax of a shard in one launch, of checked arguments.
+    """Softmax of a shard in one launch, from checked arguments.
 
-    Raises BackendUnavailableError where the backend has no such form; PeerError after a call in which a rank was later
-    than the group's timeout, whose results are NaN.
+    Raises BackendUnavailableError where the backend has no such form. Raises PeerError after a call in which a rank
+    exceeded the group's timeout, whose results are NaN.
     """
     import torch
 
     form = _form(backend)
     if form is None or not x.is_cuda or x.itemsize > 4:
-        reason = "its kernels exchange no pairs by symmetric memory for this tensor"
+        reason = "its kernels exchange no states by symmetric memory for this tensor"
         raise BackendUnavailableError(backend, reason, "leave out exchange='symmetric'")
     n, rows = x.size(dim), x.numel() // max(x.size(dim), 1)
-    if not n:  # it takes part with a shard that says nothing
+    if not n:  # it takes part with -inf
         kept_shape = [1 if d == dim else size for d, size in enumerate(x.shape)]
         softmax(x.new_full(kept_shape, float("-inf")), dim, group, backend)
         return torch.empty_like(x)

@@ -82,8 +82,8 @@ class Measurement:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Caveats of this time: a broken contract, slow submission by the host, clocks that disagree, or a device
-        disturbed in every round."""
+        """Caveats of this time: a broken contract, slow submission, clocks that disagree, or a device disturbed in
+        every round."""
         found = [BREAKS] if self.breaks else []
         if self.clock == "device" and self.submit is not None and self.median < self.submit:
             found.append("host-bound")

@@ -20,8 +20,7 @@ def _counts(dtype: torch.finfo, n: int) -> tuple[float, float]:
 
 @operation(dtypes=FLOATS)
 class min_backward_finish:
-    """Gradient of a minimum in a part of each row: ``grad / count`` where x equals y, and ``grad * 0 / count``
-    elsewhere.
+    """Gradient of a minimum in a part of each row: ``grad / count`` where x equals y. Others get ``grad * 0 / count``.
 
     x: float16, bfloat16, float32 or float64, any rank. y, grad: the minimum of the whole row and its gradient, of x's
     dtype, without the axis ``dim``. count: how many minima the whole row has, of their shape; float32, of float64

@@ -24,7 +24,7 @@ def _largest(dtype: torch.finfo, n: int) -> float:
 
 @operation(dtypes=FLOATS)
 class softmax_backward_finish:
-    """Gradient of a softmax in a part of each row: ``y * (grad - total)``, with the total of the whole row.
+    """Gradient of a softmax in a part of each row: ``y * (grad - total)``, by the row's total.
 
     grad: gradient of the softmax's output, float16, bfloat16, float32 or float64, any rank. y: that output, of grad's
     shape and dtype, which no softmax makes infinite. total: the row's ``vecdot(grad, y)``, without the axis ``dim``,

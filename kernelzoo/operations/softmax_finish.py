@@ -19,7 +19,7 @@ def _sums(dtype: torch.finfo, n: int) -> tuple[float, float]:
 
 @operation(dtypes=FLOATS)
 class softmax_finish:
-    """Softmax of a part of each row, from the (max, sum) state of the whole: ``exp(min(x - maximum, 0)) / total``.
+    """Softmax of a part of each row, from the row's (max, sum) state: ``exp(min(x - maximum, 0)) / total``.
 
     x: float16, bfloat16, float32 or float64, any rank. maximum, total: the state from ``softmax_pairs`` or
     ``softmax_merge``, without the axis ``dim``. A total is 1 or more, or 0 beside a maximum of -inf. Returns a

@@ -34,8 +34,8 @@ WORST = 10  # worst cases against each side
 
 
 def score_table(group: Group, op: str) -> Table | None:
-    """Scores by implementation in the order of :func:`ranked`, then of the best kernelzoo variant, the best peer and a
-    plain copy. None without limits."""
+    """Scores by implementation in the order of :func:`ranked`, then of the best variant, the best peer and a copy. None
+    without limits."""
     selection = group.select(op)
     if not any(row.of_limit is not None for row in selection.rows):
         return None
