@@ -68,15 +68,15 @@ CHOICES: dict[str, dict[str, tuple[tuple[tuple[int, ...], str, int], ...]]] = {
     "numba/softmax": {
         "multi_row_tile": (
             ((3251, 123), B, -1),
-            ((2000, 61), B, -1),
+            ((15000, 55), B, -1),
             ((3000, 101), F, -1),
             ((16, 50689), B, 0),
             ((16, 1001), F, 0),
             ((99, 32, 8), F, 1),
             ((50000, 20, 6), B, 1),
         ),
-        "multi_row_shared": (((15000, 55), B, -1),),
         "split_cluster": (((150, 19360), F, -1), ((250, 12345), F, -1)),
+        "split_grid": (((433816, 48), F, 0), ((1, 16777259), B, -1)),
         "fused": (
             ((131, 12345), F, -1),
             ((264, 12345), F, -1),
@@ -85,7 +85,6 @@ CHOICES: dict[str, dict[str, tuple[tuple[tuple[int, ...], str, int], ...]]] = {
             ((96, 50000), B, 0),
         ),
         "columns": (((97, 50000), B, 0),),
-        "columns_flat": (((433816, 48), F, 0),),
     },
     "numba/min": {
         "rows_deferred_block": (

@@ -27,8 +27,7 @@ from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import CacheWarning
 from kernelzoo.kernels.numba import min as minima
 from kernelzoo.kernels.numba import min_backward, softmax, softmax_backward
-from kernelzoo.kernels.numba.beside import strips_of
-from kernelzoo.kernels.numba.columns import in_one_piece, side_by_side
+from kernelzoo.kernels.numba.columns import in_vectors
 from kernelzoo.kernels.numba.disk import folder, store, stored
 from kernelzoo.kernels.numba.launch import View, view
 from kernelzoo.kernels.numba.source import Source, compiled, shown, to_ptx
@@ -72,37 +71,17 @@ def softmax_kernels(v: View) -> dict[str, Source]:
         ("multi_row", softmax.multi_row_tile.multi_row_tile_kernel, softmax.multi_row_tile.multi_row_tiling(v)),
         ("persistent", softmax.persistent.persistent_kernel, softmax.persistent.persistent_tiling(v, SOFTMAX)),
         ("online", softmax.online.online_kernel, streaming),
-        ("partial", softmax.split_two_launches.partial_kernel, streaming),
-        ("merge", softmax.split_two_launches.merge_kernel, streaming),
     ):
         if tiling is not None:
             found[name] = kernel(v.dtype, tiling)
-    if (tile := softmax.multi_row_shared.shared_shape(v)) is not None:
-        found["tile"] = softmax.multi_row_shared.multi_row_shared_kernel(v.dtype, *tile)
-    if (own := softmax.multi_row_thread.shape(v, SOFTMAX)) is not None:
-        found[f"thread_{own.word}"] = softmax.multi_row_thread.multi_row_thread_kernel(own)
-    if (own := softmax.multi_row_lanes.shape(v, SOFTMAX)) is not None:
-        found["lanes"] = softmax.multi_row_lanes.multi_row_lanes_kernel(own)
-    c = side_by_side(v)
-    held_kernel = softmax.columns_cluster.held_kernel
-    if c is not None and c.vector > 1 and (shape := softmax.columns.shape(c, H200)) is not None:
+    c = in_vectors(v)
+    if c is not None and (shape := softmax.columns.shape(c, H200)) is not None:
         for blocks, name in ((1, "columns"), (2, "columns_cluster")):
             found[name] = softmax.columns.columns_kernel(v.dtype, *shape[:2], blocks > 1)
-        if v.itemsize <= 4:
-            found["held"] = held_kernel(v.dtype, c.vector, 4, False, 256, 3, 0)
-            found["held_cluster"] = held_kernel(v.dtype, c.vector, 8, True, 256, 2, 8)
-            found["turns"] = softmax.columns_grid.turns_kernel(v.dtype, 16, 8, 256, 2)
-    elif in_one_piece(v) is not None and v.itemsize <= 4:
-        found["flat_grid"] = softmax.columns_flat.flat_kernel(v.dtype, softmax.columns_flat.FLAT_TILES)
-    elif c is not None and v.itemsize <= 4:
-        for blocks, name in ((1, "ragged"), (2, "ragged_cluster")):
-            found[name] = softmax.columns_ragged.ragged_kernel(v.dtype, blocks > 1)
-        if v.itemsize == 4:
-            found["held_single"] = held_kernel(v.dtype, 1, 32, True, 256, 3, 16)
     if not v.across and v.n > 1000:
         found["cluster"] = softmax.split_cluster.cluster_kernel(v.dtype, softmax.split_cluster.held_tiling(v, 4))
+    if v.n > 1000:
         found["grid"] = softmax.split_grid.grid_kernel(v.dtype, softmax.split_grid.grid_tiling(v))
-
     return found
 
 
@@ -126,22 +105,17 @@ def min_kernels(v: View) -> dict[str, Source]:
 def gradient_kernels(forms: Any, v: View) -> dict[str, Source]:
     """Those of the gradient of a softmax, or of a minimum, which have the same forms."""
     found = {}
-    for name, kernel, tiling in (
-        ("fused", forms.fused.fused_kernel, forms.tiling.whole_row(v)),
-        ("multi_row", forms.multi_row_tile.multi_row_tile_kernel, forms.tiling.short_rows(v)),
-        ("online", forms.online.online_kernel, forms.tiling.streaming(v)),
-    ):
+    multi_row_tiling = softmax.multi_row_tile.multi_row_tiling
+    short_rows = multi_row_tiling if forms is min_backward else forms.tiling.short_rows
+    for name, tiling in (("fused", forms.tiling.whole_row(v)), ("multi_row", short_rows(v))):
         if tiling is not None:
-            found[name] = kernel(v.dtype, tiling)
-    if not v.across and v.n > 1000:
-        found["grid"] = forms.split_grid.grid_kernel(v.dtype, softmax_backward.split_grid.grid_tiling(v))
-        if forms is softmax_backward:
-            found["cluster"] = forms.split_cluster.cluster_kernel(v.dtype, forms.split_cluster.cluster_tiling(v))
-    if (c := v.columns) is not None:
-        deep, how = 8 if v.itemsize < 8 else 4, "columns" if c.vector > 1 else "singles"
-        lanes, tiles, _, _ = strips_of(c, c.vector, deep, 512, H200)
-        found[how] = forms.columns.columns_kernel(v.dtype, c.vector, lanes, 2 * deep if c.vector == 1 else deep, True)
-        found[f"{how}_twice"] = forms.columns.columns_kernel(v.dtype, c.vector, lanes, tiles, False)
+            found[name] = forms.fused.fused_kernel(v.dtype, tiling)
+    found["online"] = forms.online.online_kernel(v.dtype, forms.tiling.streaming(v))
+    if v.n > 1000 and forms is min_backward:
+        found["grid"] = forms.split_grid.grid_kernel(v.dtype, forms.split_grid.grid_tiling(v))
+    if v.n > 1000 and forms is softmax_backward:
+        for name, held in (("cluster", True), ("cluster_twice", False)):
+            found[name] = forms.split_cluster.cluster_kernel(v.dtype, forms.split_cluster.cluster_tiling(v, held), held)
     return found
 
 
@@ -177,30 +151,10 @@ def fullest() -> set[tuple[str, str, str, str]]:
     return set(found.values())
 
 
-CLUSTERS = ("cluster", "columns_cluster", "held_cluster", "held_single", "ragged_cluster")
-# And later: what is launched where there are clusters.
-ON_SM_90 = (*CLUSTERS, "held", "ragged", "turns", "flat_grid", "grid")
-BY_VECTORS = (
-    "columns",
-    "columns_twice",
-    "columns_cluster",
-    "held_cluster",
-    "turns",
-    "flat",
-    "flat_grid",
-)  # which lie across the rows
-THREAD = ("thread_4", "thread_8", "thread_16")  # whole rows to a thread
-COPIED = (
-    "tile",
-    "lanes",
-    *THREAD,
-    "held",
-    "held_cluster",
-    "ragged",
-    "ragged_cluster",
-    "turns",
-)  # to shared memory, by vectors
-MEETING = ("grid", "turns")  # blocks that run at once wait for each other, once
+CLUSTERS = ("cluster", "cluster_twice", "columns_cluster")  # sm_90 and later
+BY_VECTORS = ("columns", "columns_cluster")  # which lie across the rows
+COPIED = ("grid", "cluster")  # to shared memory, by vectors
+MEETING = ("grid",)  # blocks that run at once wait for each other, once
 # float16, which is bfloat16 with other conversions, and float64 are sm_90's matter.
 KINDS = fullest()
 CASES = [
@@ -209,7 +163,7 @@ CASES = [
     for capability in CAPABILITIES
     if key in KINDS
     and (capability == (9, 0) or key[1] not in ("float16", "float64"))
-    and (key[3] not in ON_SM_90 or capability >= (9, 0))
+    and (key[3] not in CLUSTERS or capability >= (9, 0))
 ]
 # Right, but slower than they might be: two rows at once, or eight vectors of a row with edges, take more than the 64 to
 # 128 registers that there are; and for sm_100 and later the loop over a column's vectors is not unrolled.
@@ -223,38 +177,12 @@ SLOWER = {
     ("softmax", "bfloat16", "cluster", "fused", (10, 0)),
     ("softmax", "bfloat16", "block", "persistent", (8, 0)),
     ("softmax", "bfloat16", "block", "persistent", (12, 0)),
-    ("min_backward", "bfloat16", "across", "columns", (8, 0)),
+    ("softmax_backward", "float32", "block", "fused", (8, 0)),
+    ("softmax_backward", "bfloat16", "block", "fused", (8, 0)),
     *(
-        ("softmax_backward", dtype, shape, name, capability)
+        ("softmax", dtype, shape, "grid", (8, 0))
         for dtype in ("float32", "bfloat16")
-        for shape, name, capability in (
-            ("block", "fused", (8, 0)),
-            ("across_odd", "singles", (8, 0)),
-            ("across", "columns", (8, 0)),
-            ("across", "columns_twice", (10, 0)),
-            ("across", "columns_twice", (12, 0)),
-        )
-    ),
-    # The loop over a thread's rows is not unrolled.
-    *(("softmax", "bfloat16", "odd_short", "thread_4", capability) for capability in ((10, 0), (12, 0))),
-    *(
-        ("softmax", dtype, shape, name, capability)
-        for dtype, shape, name in (
-            ("float32", "across", "columns"),
-            ("float32", "across", "columns_cluster"),
-            *(
-                (dtype, shape, name)
-                for dtype in ("float32", "bfloat16")
-                for shape, name in (
-                    ("across", "held"),
-                    ("across", "held_cluster"),
-                    ("across", "turns"),
-                    ("across_flat", "flat_grid"),
-                )
-            ),
-            ("float32", "across_odd", "held_single"),
-        )
-        for capability in ((10, 0), (12, 0))
+        for shape in ("block", "cluster", "across_odd")
     ),
 }
 
@@ -295,25 +223,14 @@ def test_compiles_to_what_it_is_written_for(
         wide = is_wide(v)
         # 16 bytes: four words, or two of 64 bits
         words = r"(?:L1::no_allocate\.|L2::cache_hint\.)?v[24]\.[a-z]\d+" if wide or name in BY_VECTORS else r"\w+"
-        if name in COPIED:
+        if op == "softmax" and name in COPIED and v.whole:
             assert count(r"cp\.async\.cg\.shared\.global", ptx) > 0
             # What the simulator can't miss, since its copies are done at once.
-            assert count(r"cp\.async\.wait_(?:all|group 0)", ptx) > 0
-            assert count(r"cp\.async\.wait_group 1", ptx) == (name in ("ragged", "ragged_cluster"))
-        if name == "held_single":
-            assert count(r"cp\.async\.ca\.shared\.global", ptx) > 0
-        if name not in ("tile", "lanes", *THREAD, "held", "ragged", "ragged_cluster"):
-            assert count(rf"ld\.global\.{words}", ptx) > 0
-        # A warp whose lanes belong to 32 rows has nothing to shuffle, nor has a thread with a row of its own.
-        if name not in THREAD:
-            assert count(r"bar\.sync" if v.across or name == "tile" else r"shfl\.sync", ptx) > 0
-    if name in THREAD:
-        word = {"thread_4": r"[bf]32", "thread_8": r"(?:v2\.\w32|[bf]64)", "thread_16": r"v[24]\."}[name]
-        assert count(rf"ld\.shared\.{word}", ptx) >= v.n, "of an odd length there is a word an element, of any size"
-        assert count(r"shfl", ptx) == 0, "threads wait for each other"
-    if name in ("lanes", *THREAD):
-        assert count(r"bar\.warp\.sync", ptx) == (2 if op == "softmax" else 1)
-        assert count(r"bar\.sync", ptx) == 0, "warps wait for each other"
+            assert count(r"cp\.async\.wait_all", ptx) > 0
+        assert count(rf"ld\.global\.{words}", ptx) > 0
+        # A warp whose lanes belong to 32 rows has nothing to shuffle.
+        across = v.across and name not in (*MEETING, *CLUSTERS)
+        assert count(r"bar\.sync" if across else r"shfl\.sync", ptx) > 0
     if op.endswith("_backward") and dtype != "float64":
         assert count(r"\.f64", ptx) == 0, "a plain Python number has widened float32 arithmetic"
     if op == "softmax":
@@ -324,7 +241,7 @@ def test_compiles_to_what_it_is_written_for(
         if dtype != "float64":
             assert count(r"ex2\.approx\.ftz\.f32", ptx) > 0
             assert count(r"\.f64", ptx) == 0, "a plain Python number has widened float32 arithmetic"
-        if dtype in ("float16", "bfloat16") and name not in ("partial", "tile") and v.vec > 1 and not v.across:
+        if dtype in ("float16", "bfloat16") and v.vec > 1 and not v.across:
             kind = "f16x2" if dtype == "float16" else "bf16x2"
             assert count(rf"cvt\.rn\.{kind}\.f32", ptx) > 0
     if name.startswith("atomic"):
@@ -366,18 +283,12 @@ def is_wide(v: View) -> bool:
 def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[str]:
     """What a kernel's machine code for sm_90 must hold."""
     if name not in ("fill", "narrow"):
-        if name in COPIED:
+        if op == "softmax" and name in COPIED and v.whole:
             yield r"LDGSTS\.E\S*\.128"
-        if (is_wide(v) and name not in COPIED) or name in BY_VECTORS:
+        if is_wide(v) or name in BY_VECTORS:
             yield r"LDG\.E\S*\.128"
-        if not v.across and name != "tile" and name not in THREAD:
+        if not v.across:
             yield r"SHFL\.BFLY"
-        if name == "thread_16":
-            yield r"LDS\.128"
-        if name == "thread_16" and op == "softmax":
-            yield r"STS\.128"
-        if name in ("lanes", *THREAD) and op == "softmax":
-            yield r"STG\.E\S*\.128"
     if op == "softmax" and dtype != "float64":
         yield r"MUFU\.EX2"
     if name.startswith("atomic"):
@@ -387,35 +298,17 @@ def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[s
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype", "rows", "n", "form"),
-    [
-        ("softmax", "bfloat16", 3000017, 5, "multi_row_thread"),
-        ("softmax", "float32", 700001, 17, "multi_row_thread"),
-        ("softmax", "bfloat16", 150001, 129, "multi_row_lanes"),
-        ("softmax", "float32", 150001, 255, "multi_row_lanes"),
-        ("softmax", "bfloat16", 100003, 5, "multi_row_shared"),  # fewer than fill the device
-        ("softmax", "bfloat16", 8191, 129, "multi_row_tile"),
-        ("softmax", "float64", 3000017, 5, "multi_row_shared"),
-        ("softmax", "bfloat16", 300007, 200, "multi_row_tile"),  # of whole vectors
-        ("softmax", "bfloat16", 150001, 259, "multi_row_tile"),
-    ],
-)
-def test_short_rows_have_the_form_that_is_for_them(op: str, dtype: str, rows: int, n: int, form: str) -> None:
-    v = look((rows, n, 1), dtype, op)
-    found = softmax.choose.fastest(v, H200, SOFTMAX) if op == "softmax" else minima.choose.best(v, H200, MIN)
-    assert found == form
-
-
-@pytest.mark.parametrize(
     ("dtype", "shape", "form"),
     [
-        ("float32", (1, 433816, 48), "columns_flat"),  # few columns of whole vectors, too long for clusters
-        ("bfloat16", (1, 6086459, 16), "columns_flat"),
-        ("float32", (1, 8192, 8192), "columns_cluster"),
-        ("float32", (1, 8050106, 7), "columns_flat"),
+        ("bfloat16", (1, 6086459, 16), "split_grid"),  # few columns, too long for clusters
+        ("float32", (1, 8050106, 7), "split_grid"),
+        ("float32", (1, 8192, 8192), "columns"),
+        ("float32", (1, 40000, 8192), "online"),
+        ("float32", (1, 4194305, 8192), "split_grid"),  # longer than online is accurate for
+        ("float32", (8, 333, 777), "fused"),
     ],
 )
-def test_long_columns_are_read_by_the_whole_grid(dtype: str, shape: tuple[int, int, int], form: str) -> None:
+def test_columns_have_the_form_that_is_for_them(dtype: str, shape: tuple[int, int, int], form: str) -> None:
     assert softmax.choose.fastest(look(shape, dtype, "softmax"), H200, SOFTMAX) == form
 
 

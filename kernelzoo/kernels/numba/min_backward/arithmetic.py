@@ -37,75 +37,29 @@ def shares(dtype: str) -> Any:
 def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     """``matches(row, k, least)``: how many elements of ``words`` registers from ``row[k]`` on equal the row's minimum.
     ``finish(row, k, least, share, rest)`` puts ``share`` in the place of each of these, and ``rest`` in the others'."""
-    if machine.is_packed(dtype, vec):
-        low, high, pair, _, _ = machine.word_functions(dtype)
-        keep = machine.keep
+    PACKED = machine.is_packed(dtype, vec)
+    low, high, pair, _, _ = machine.word_functions(dtype)
+    keep = machine.keep
 
-        @cuda.jit(device=True, inline="always")
-        def matches(row, k, least):
-            count = types.int32(0)
-            for j in range(words):
+    @cuda.jit(device=True, inline="always")
+    def matches(row, k, least):
+        count = types.int32(0)
+        for j in range(words):
+            if PACKED:
                 word = keep(row[k + j])
                 count = types.int32(count + (low(word) == least))
                 count = types.int32(count + (high(word) == least))
-            return types.int64(count)
-
-        @cuda.jit(device=True, inline="always")
-        def finish(row, k, least, share, rest):
-            for j in range(words):
-                word = keep(row[k + j])
-                row[k + j] = pair(share if low(word) == least else rest, share if high(word) == least else rest)
-
-        return matches, finish
-
-    @cuda.jit(device=True, inline="always")
-    def wide_matches(row, k, least):
-        count = types.int32(0)
-        for j in range(words):
-            count = types.int32(count + (row[k + j] == least))
+            else:
+                count = types.int32(count + (row[k + j] == least))
         return types.int64(count)
 
     @cuda.jit(device=True, inline="always")
-    def wide_finish(row, k, least, share, rest):
+    def finish(row, k, least, share, rest):
         for j in range(words):
-            row[k + j] = share if row[k + j] == least else rest
-
-    return wide_matches, wide_finish
-
-
-@cache
-def by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
-    """``matches(row, k, least, counts)``, ``finish(row, k, least, share, rest)``: as in ``arithmetic``, but each
-    element of a vector is of another row, and so is each of the other arrays."""
-    if machine.is_packed(dtype, vec):
-        low, high, pair, _, _ = machine.word_functions(dtype)
-        keep = machine.keep
-
-        @cuda.jit(device=True, inline="always")
-        def matches(row, k, least, counts):
-            for j in range(words):
+            if PACKED:
                 word = keep(row[k + j])
-                counts[2 * j] += types.int64(low(word) == least[2 * j])
-                counts[2 * j + 1] += types.int64(high(word) == least[2 * j + 1])
+                row[k + j] = pair(share if low(word) == least else rest, share if high(word) == least else rest)
+            else:
+                row[k + j] = share if row[k + j] == least else rest
 
-        @cuda.jit(device=True, inline="always")
-        def finish(row, k, least, share, rest):
-            for j in range(words):
-                word = keep(row[k + j])
-                first = share[2 * j] if low(word) == least[2 * j] else rest[2 * j]
-                second = share[2 * j + 1] if high(word) == least[2 * j + 1] else rest[2 * j + 1]
-                row[k + j] = pair(first, second)
-
-        return matches, finish
-
-    @cuda.jit(device=True, inline="always")
-    def wide_matches(row, k, least, counts):
-        for j in range(words):
-            counts[j] += types.int64(row[k + j] == least[j])
-
-    @cuda.jit(device=True, inline="always")
-    def wide_finish(row, k, least, share, rest):
-        for j in range(words):
-            row[k + j] = share[j] if row[k + j] == least[j] else rest[j]
-
-    return wide_matches, wide_finish
+    return matches, finish

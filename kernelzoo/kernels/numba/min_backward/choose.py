@@ -4,12 +4,10 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.launch import View, settled
-from kernelzoo.kernels.numba.min_backward import tiling
-from kernelzoo.kernels.numba.words import WARP
+from kernelzoo.kernels.numba.min_backward.tiling import fused_tiling, streaming
+from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 
-WARP_VECTORS = 6 * WARP
-"""Of the longest row that a warp takes."""
 SHARED_VECTORS = 2048
 """Of a row, above which the whole grid shares it, if rows are fewer than half of the SMs."""
 
@@ -22,11 +20,9 @@ def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
 
 def fastest(v: View, device: Device, _: None) -> str:
     """The form for any problem."""
-    if v.across:
-        return "multi_row_tile" if tiling.short_rows(v) is not None else "columns"
-    vectors = v.n // v.vec
-    if vectors <= WARP_VECTORS and tiling.short_rows(v) is not None:
-        return "multi_row_tile"
-    if 2 * v.total <= device.multiprocessors and vectors > SHARED_VECTORS:
-        return "split_grid"
-    return "fused" if tiling.whole_row(v) is not None else "split_grid"
+    few = 2 * v.total <= device.multiprocessors and v.n // v.vec > SHARED_VECTORS
+    if (v.across or not few) and fused_tiling(v) is not None:
+        return "fused"
+    # Of columns the grid goes down single ones: it wastes most of each vector, but leaves no SM idle.
+    few = (4 if v.across else 1) * cdiv(v.total, streaming(v).rows) < device.multiprocessors
+    return "split_grid" if few else "online"

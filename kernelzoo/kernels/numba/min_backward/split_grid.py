@@ -7,14 +7,18 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, nan, shares
 from kernelzoo.kernels.numba.row import Tiling, access, elements, reductions, seat_of, word_type
-from kernelzoo.kernels.numba.softmax_backward.split_grid import grid_shape, grid_tiling
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.words import EVERY_LANE, WARP, machine
+from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
+
+THREADS = 512
+"""Of a block, with 128 registers each."""
+LINE = 8
+"""Vectors: a block's share begins on a line of the cache, where the row does."""
 
 
 @cache
@@ -94,12 +98,25 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(grid, pointees, tiling.threads, (dtype, tiling), inputs=3)
 
 
+def grid_tiling(v: View) -> Tiling:
+    """Four vectors in registers, beside as many of a batch; elements one by one, with an address each, half of that."""
+    tiles = 4 if v.whole else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
+    return Tiling(THREADS, 1, tiles, v.vec, v.edges, flexible=True)
+
+
+def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
+    """``(chunks, share)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
+    vectors = max(1, v.n // v.vec)
+    chunks = processors // v.total if v.total <= processors else cdiv(vectors, THREADS * tiling.tiles)
+    chunks = max(1, min(chunks, processors, vectors // THREADS))
+    share = cdiv(cdiv(vectors, chunks), LINE) * LINE
+    return cdiv(vectors, share), share * v.vec
+
+
 @register("numba", "min_backward", "split_grid")
 @planned()
 def split_grid(v: View, device: Device, _: None) -> BindView:
     """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other."""
-    if v.across:
-        raise UnsupportedProblemError("numba/min_backward/split_grid", "these rows lie across memory")
     tiling = grid_tiling(v)
     chunks, share = grid_shape(v, tiling, device.multiprocessors)
     groups = min(v.total, device.multiprocessors // chunks)

@@ -4,13 +4,13 @@ from kernelzoo.kernels.numba.launch import View
 from kernelzoo.kernels.numba.row import Tiling
 from kernelzoo.kernels.numba.softmax.multi_row_tile import multi_row_tiling
 from kernelzoo.kernels.numba.softmax.tiling import column_tiling
+from kernelzoo.kernels.numba.words import WARP
 from kernelzoo.layout import cdiv, power_of_two
 
 BLOCK_LIMIT = 1024
 """Threads in a block."""
-
-short_rows = multi_row_tiling
-"""A warp, or a part of one, to a row: as of a softmax."""
+WARP_VECTORS = 6 * WARP
+"""Of the longest row that a warp takes."""
 
 
 def deep_of(v: View) -> int:
@@ -28,6 +28,12 @@ def whole_row(v: View) -> Tiling | None:
         if vectors <= lanes * tiles:
             return Tiling(lanes, 1, tiles, v.vec, v.edges, flexible=True)
     return None
+
+
+def fused_tiling(v: View) -> Tiling | None:
+    """A warp or a part of one to a short row, as of a softmax; a block to a longer one."""
+    short = multi_row_tiling(v) if v.across or v.n // v.vec <= WARP_VECTORS else None
+    return short or whole_row(v)
 
 
 def streaming(v: View) -> Tiling:

@@ -1,56 +1,80 @@
 """Whole columns in the registers of a block, or of the blocks of a cluster: read once, written once."""
 
 from functools import cache
+from typing import Any
 
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.columns import cluster_words, in_vectors, offsets, quotient
-from kernelzoo.kernels.numba.dtypes import WIDE, itemsize, lowest
+from kernelzoo.kernels.numba.columns import in_vectors, offsets, quotient
+from kernelzoo.kernels.numba.dtypes import WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import Tiling, spread, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import finite_of
-from kernelzoo.kernels.numba.softmax.columns_words import by_column, meeting
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import ALIGNED, WARP, exponential, machine
+from kernelzoo.kernels.numba.words import ALIGNED, EVERY_LANE, WARP, exponential, machine, maximum
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
 from kernelzoo.registry import register
 
 ID = "numba/softmax/columns"
 COLUMN_WARPS = 16
 """Of a block, at most."""
+TEAM = 8
+"""Lanes that merge the pairs of a row; a warp has whole teams."""
 
 
 @cache
 def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
-    """Rows side by side, on chip in a block, or in the blocks of a cluster: read once, and written once.
+    """``lanes`` threads side by side have a vector of neighbouring rows each, the block's other threads go on below.
 
-    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them.
+    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs are merged
+    in the warp, in the block, and in the cluster, in a fixed order: there in ``pairs``, whose bytes ``barrier`` counts.
     """
-    kind, LOWEST = WIDE[dtype], lowest(dtype)
+    kind, ONE = WIDE[dtype], one(dtype)
+    LOWEST: Any = lowest(dtype)
     ZERO = type(LOWEST)(0)
-    VEC = VECTOR_BYTES // itemsize(dtype)
+    VEC, PACKED = VECTOR_BYTES // itemsize(dtype), machine.is_packed(dtype, VECTOR_BYTES // itemsize(dtype))
     LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
     WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
     HELD, SLOTS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS
-    NUMBERS = 2 * SLOTS
+    NUMBERS, STEPS = 2 * SLOTS, (WARP // lanes).bit_length() - 1
     BLOCK_BYTES = 2 * WIDE_ROWS * kind.bitwidth // 8  # of pairs, that each block of a cluster sends to each
     IDENTITY = spread(dtype, VEC, LOWEST)
-    PACKED = machine.is_packed(dtype, VEC)
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
-    finite = finite_of(dtype)
-    tops, totals, finishes = by_column(dtype, VEC, WORDS)
-    meet_all = meeting(dtype, VEC, lanes, in_clusters)
-    cluster_arrive, _, _, _ = cluster_words(in_clusters)
+    low, high, pair, larger_words, _ = machine.word_functions(dtype)
+    larger, keep, finite = larger_words if PACKED else maximum, machine.keep, finite_of(dtype)
+    cluster_arrive = cluster_wait = send = wait_for = None
+    if in_clusters:
+        from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
+
+    @cuda.jit(device=True, inline="always")
+    def merge(maxima, sums, count, row, part):
+        # The pair of so many pairs of a row, by a team of lanes; the same bits in each.
+        m = LOWEST
+        i = part
+        while i < count:
+            m = maximum(m, maxima[i * WIDE_ROWS + row])
+            i = types.int32(i + TEAM)
+        for step in range(3):
+            m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 4 >> step))
+        shift = finite(m)
+        s = ZERO
+        i = part
+        while i < count:
+            s += sums[i * WIDE_ROWS + row] * exponential(maxima[i * WIDE_ROWS + row] - shift)
+            i = types.int32(i + TEAM)
+        for step in range(3):
+            s += cuda.shfl_xor_sync(EVERY_LANE, s, 4 >> step)
+        return m, s
 
     def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
         barrier = cuda.shared.array(1, types.int64)
         if in_clusters:
             cluster_arrive(barrier, blocks * BLOCK_BYTES)
         held = cuda.local.array(HELD, WORD)
-        own = cuda.local.array(VEC, kind)
+        shift = cuda.local.array(VEC, kind)
         top = cuda.local.array(VEC, kind)
         total = cuda.local.array(VEC, kind)
         maxima = cuda.shared.array(SLOTS, kind)
@@ -73,28 +97,76 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
             i = first + tile * depths
             load_vector(x, source + i * x_step, held, tile * WORDS, i < end)
 
+        for j in range(WORDS):
+            word = held[j]
+            for tile in range(1, TILES):
+                word = larger(word, held[tile * WORDS + j])
+            if PACKED:
+                top[2 * j], top[2 * j + 1] = maximum(LOWEST, low(word)), maximum(LOWEST, high(word))
+            else:
+                top[j] = maximum(LOWEST, word)
         for k in range(VEC):
-            own[k] = LOWEST
-        tops(held, TILES, own)
-        for k in range(VEC):
-            top[k] = own[k]
-            own[k] = finite(own[k])
+            shift[k] = finite(top[k])
             total[k] = ZERO
-        for tile in range(TILES):
-            totals(held, tile * WORDS, own, total)
+        for k in range(HELD):
+            j = k % WORDS
+            if PACKED:
+                word = keep(held[k])
+                total[2 * j] += exponential(low(word) - shift[2 * j])
+                total[2 * j + 1] += exponential(high(word) - shift[2 * j + 1])
+            else:
+                held[k] = exponential(held[k] - shift[j])
+                total[j] += held[k]
 
-        meet_all(top, total, maxima, sums, pairs, barrier, rank, blocks)
         for k in range(VEC):
-            shift = maxima[lane * VEC + k]
-            total[k] = sums[lane * VEC + k]
-            if not PACKED:  # what is -inf alone was taken with 0, but stays 0 by this factor whatever the shift is
-                total[k] *= exponential(top[k] - shift)
-            top[k] = shift
-        for tile in range(TILES):
-            finishes(held, tile * WORDS, top, total)
+            m, s = top[k], total[k]
+            for step in range(STEPS):
+                m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 16 >> step))
+            s *= exponential(top[k] - finite(m))
+            for step in range(STEPS):
+                s += cuda.shfl_xor_sync(EVERY_LANE, s, 16 >> step)
+            if t % WARP < LANES:
+                maxima[t // WARP * WIDE_ROWS + lane * VEC + k] = m
+                sums[t // WARP * WIDE_ROWS + lane * VEC + k] = s
+        cuda.syncthreads()
+        part, warps = types.int32(t % TEAM), types.int32(threads // WARP)
+        if in_clusters:
+            cluster_wait()  # the other blocks have begun: their shared memory is there
+            row = types.int32(t // TEAM)
+            while row < WIDE_ROWS:
+                m, s = merge(maxima, sums, warps, row, part)
+                peer = part
+                while peer < blocks:
+                    send(pairs, 2 * (rank * WIDE_ROWS + row), (m, s), barrier, types.int64(peer))
+                    peer = types.int32(peer + TEAM)
+                row = types.int32(row + threads // TEAM)
+            wait_for(barrier)
+        row = types.int32(t // TEAM)
+        while row < WIDE_ROWS:
+            if in_clusters:
+                m, s = merge(pairs[0::2], pairs[1::2], types.int32(blocks), row, part)
+            else:
+                m, s = merge(maxima, sums, warps, row, part)
+            if part == 0:
+                maxima[row] = finite(m)
+                sums[row] = ONE / s
+            row = types.int32(row + threads // TEAM)
+        cuda.syncthreads()
 
+        for k in range(VEC):
+            shift[k], total[k] = maxima[lane * VEC + k], sums[lane * VEC + k]
+            if not PACKED:  # what is -inf alone was taken with 0, but stays 0 by this factor whatever the shift is
+                total[k] *= exponential(top[k] - shift[k])
         target = group * out_group + column
         for tile in range(TILES):
+            for j in range(WORDS):
+                k = tile * WORDS + j
+                if PACKED:
+                    word = keep(held[k])
+                    first_result = exponential(low(word) - shift[2 * j]) * total[2 * j]
+                    held[k] = pair(first_result, exponential(high(word) - shift[2 * j + 1]) * total[2 * j + 1])
+                else:
+                    held[k] *= total[j]
             i = first + tile * depths
             store_vector(out, target + i * out_step, held, tile * WORDS, i < end)
 
@@ -120,11 +192,9 @@ def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
 def columns(v: View, device: Device, _: None) -> BindView:
     """Whole columns in the registers of a block, or of the blocks of a cluster."""
     c = in_vectors(v)
-    if c is None:
-        raise UnsupportedProblemError(ID, "these are no columns that whole aligned vectors cover")
-    found = shape(c, device)
-    if found is None:
-        raise UnsupportedProblemError(ID, f"a column of {c.n} elements is more than registers hold")
+    found = None if c is None else shape(c, device)
+    if c is None or found is None:
+        raise UnsupportedProblemError(ID, "these are no columns of whole aligned vectors that registers hold")
     lanes, tiles, blocks, threads = found
     grid, share = within_grid(ID, c.strips(lanes * c.vector) * blocks), cdiv(c.n, blocks)
     kernel = prepare(columns_kernel(c.dtype, lanes, tiles, blocks > 1), device)

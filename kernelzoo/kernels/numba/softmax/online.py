@@ -68,12 +68,17 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(online, (dtype, dtype), tiling.threads, (dtype, tiling))
 
 
+def is_inaccurate(v: View) -> bool:
+    """Whether rows are too long for a running sum in float32."""
+    return v.n > ONLINE_COLUMNS and v.dtype != "float64"
+
+
 @register("numba", "softmax", "online")
 @planned()
 def online(v: View, device: Device, _: None) -> BindView:
     """One block per row of any length: a running (max, sum) in one pass, a second pass that writes."""
     id, tiling = "numba/softmax/online", streaming_tiling(v)
-    if v.n > ONLINE_COLUMNS and v.dtype != "float64":
+    if is_inaccurate(v):
         raise UnsupportedProblemError(
             id, f"a running sum in float32 is accurate up to {ONLINE_COLUMNS} columns; got {v.n}"
         )

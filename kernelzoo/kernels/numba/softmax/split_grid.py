@@ -6,13 +6,11 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, lowest, one
+from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, shared_bytes
 from kernelzoo.kernels.numba.row import Tiling, access, begin, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.softmax.holding import HELD, MOST_WARPS, holding, share_of, warp_pair_of
-from kernelzoo.kernels.numba.softmax.split_cluster import is_for_clusters
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.words import ALIGNED, WARP, exponential, machine, maximum
 from kernelzoo.layout import VECTOR_BYTES, cdiv
@@ -24,7 +22,8 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     """As split_cluster's kernel, for blocks anywhere on the device, all of which run at once (a co-operative launch).
 
     ``chunks`` blocks leave their pairs in memory and wait for each other at a counter, which only ever grows. What is
-    held neither in registers nor in shared memory is read a second time, from the L2 cache with luck.
+    held neither in registers nor in shared memory, which takes whole vectors alone, is read a second time, from the L2
+    cache with luck.
     """
     kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
     WORD, WORDS, SIZE, VEC = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.vec
@@ -34,6 +33,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     start, take, meet, write_kept = holding(dtype, tiling)
     warp_pair = warp_pair_of(finite)
     count_up, seen = machine.count_up, machine.seen
+    KEEPS = VECTOR_BYTES // itemsize(dtype) == VEC
 
     def grid(
         x, pairs, counters, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
@@ -55,13 +55,16 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             last = min(first + share, end)
             beyond = first + threads * (SIZE + kept * VEC)
             read(x, source, x_step, t, threads, first, last, row, 0)
-            start(x, source, t, threads, first, last, memory, kept)
+            if KEEPS:
+                start(x, source, t, threads, first, last, memory, kept)
             edge = LOWEST
             if chunk == 0:
                 edge = read_edge(x, source, t, head, end, n)
             held_top = maximum(top(row, 0), edge)
             own = finite(held_top)
-            m, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
+            m, s = held_top, total(row, 0, own) + exponential(edge - own)
+            if KEEPS:
+                m, s = take(memory, t, threads, first, last, kept, m, s)
             thread_top = m
             i = beyond
             while i < last:
@@ -100,7 +103,8 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
 
             finish(row, 0, shift, rescale(held_top, shift, scale))
             write(out, target, out_step, t, threads, first, last, row, 0)
-            write_kept(memory, out, target, t, threads, first, last, kept, thread_top, shift, scale)
+            if KEEPS:
+                write_kept(memory, out, target, t, threads, first, last, kept, thread_top, shift, scale)
             i = beyond
             while i < last:
                 read(x, source, x_step, t, threads, i, last, batch, 0)
@@ -123,7 +127,7 @@ def grid_tiling(v: View) -> Tiling:
 def grid_shape(v: View, device: Device) -> tuple[int, int]:
     """``(chunks, threads)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
     vectors, threads, processors = max(1, v.n // v.vec), 512, device.multiprocessors
-    capacity = threads * HELD + shared_bytes(device) // VECTOR_BYTES
+    capacity = threads * HELD + (shared_bytes(device) // VECTOR_BYTES if v.whole else 0)
     chunks = processors // v.total if v.total <= processors else min(processors, cdiv(vectors, capacity))
     return min(chunks, max(1, vectors // threads)), threads
 
@@ -132,14 +136,10 @@ def grid_shape(v: View, device: Device) -> tuple[int, int]:
 @planned()
 def split_grid(v: View, device: Device, _: None) -> BindView:
     """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other."""
-    if not is_for_clusters(v, device):
-        raise UnsupportedProblemError(
-            "numba/softmax/split_grid", "it takes rows in whole vectors, on devices of compute capability 9.0 or later"
-        )
     chunks, threads = grid_shape(v, device)
     tiling = grid_tiling(v)
     share, kept = share_of(v, chunks, threads, tiling.tiles)
-    kept = min(kept, shared_bytes(device) // (threads * VECTOR_BYTES))
+    kept = min(kept, shared_bytes(device) // (threads * VECTOR_BYTES)) if v.whole else 0
     groups = min(v.total, device.multiprocessors // chunks)
     return prepare(grid_kernel(v.dtype, tiling), device).call_with_workspace(
         *(v.total * chunks * 2, v.total),

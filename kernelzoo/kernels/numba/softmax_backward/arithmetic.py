@@ -31,31 +31,19 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     """``products(grads, weights, k)``: the sum of the products of two times ``words`` registers, from k on.
     ``finish(grads, weights, k, total)`` makes the former results: weight times (gradient less total)."""
     ZERO: Any = type(one(dtype))(0)
+    PACKED = machine.is_packed(dtype, vec)
+    low, high, pair, _, _ = machine.word_functions(dtype)
+    keep = machine.keep
 
-    if machine.is_packed(dtype, vec):
-        low, high, pair, _, _ = machine.word_functions(dtype)
-        keep = machine.keep
-
-        @cuda.jit(device=True, inline="always")
-        def products(grads, weights, k):
-            s, other = ZERO, ZERO
+    @cuda.jit(device=True, inline="always")
+    def products(grads, weights, k):
+        s, other = ZERO, ZERO
+        if PACKED:
             for j in range(words):
                 grad, weight = keep(grads[k + j]), keep(weights[k + j])
                 s += low(grad) * low(weight)
                 other += high(grad) * high(weight)
             return s + other
-
-        @cuda.jit(device=True, inline="always")
-        def finish(grads, weights, k, total):
-            for j in range(words):
-                grad, weight = keep(grads[k + j]), keep(weights[k + j])
-                grads[k + j] = pair(low(weight) * (low(grad) - total), high(weight) * (high(grad) - total))
-
-        return products, finish
-
-    @cuda.jit(device=True, inline="always")
-    def wide_products(grads, weights, k):
-        s, other = ZERO, ZERO
         for j in range(words // 2):
             s += grads[k + 2 * j] * weights[k + 2 * j]
             other += grads[k + 2 * j + 1] * weights[k + 2 * j + 1]
@@ -64,45 +52,12 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
         return s + other
 
     @cuda.jit(device=True, inline="always")
-    def wide_finish(grads, weights, k, total):
+    def finish(grads, weights, k, total):
         for j in range(words):
-            grads[k + j] = weights[k + j] * (grads[k + j] - total)
-
-    return wide_products, wide_finish
-
-
-@cache
-def by_column(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
-    """``products(grads, weights, k, s)``, ``finish(grads, weights, k, total)``: as in ``arithmetic``, but each element
-    of a vector is of another row, and so is each of ``s`` and ``total``."""
-    if machine.is_packed(dtype, vec):
-        low, high, pair, _, _ = machine.word_functions(dtype)
-        keep = machine.keep
-
-        @cuda.jit(device=True, inline="always")
-        def products(grads, weights, k, s):
-            for j in range(words):
+            if PACKED:
                 grad, weight = keep(grads[k + j]), keep(weights[k + j])
-                s[2 * j] += low(grad) * low(weight)
-                s[2 * j + 1] += high(grad) * high(weight)
+                grads[k + j] = pair(low(weight) * (low(grad) - total), high(weight) * (high(grad) - total))
+            else:
+                grads[k + j] = weights[k + j] * (grads[k + j] - total)
 
-        @cuda.jit(device=True, inline="always")
-        def finish(grads, weights, k, total):
-            for j in range(words):
-                grad, weight = keep(grads[k + j]), keep(weights[k + j])
-                first, second = low(grad) - total[2 * j], high(grad) - total[2 * j + 1]
-                grads[k + j] = pair(low(weight) * first, high(weight) * second)
-
-        return products, finish
-
-    @cuda.jit(device=True, inline="always")
-    def wide_products(grads, weights, k, s):
-        for j in range(words):
-            s[j] += grads[k + j] * weights[k + j]
-
-    @cuda.jit(device=True, inline="always")
-    def wide_finish(grads, weights, k, total):
-        for j in range(words):
-            grads[k + j] = weights[k + j] * (grads[k + j] - total[j])
-
-    return wide_products, wide_finish
+    return products, finish

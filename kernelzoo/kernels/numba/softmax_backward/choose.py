@@ -3,15 +3,14 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.launch import View, settled
-from kernelzoo.kernels.numba.softmax_backward import split_cluster, split_grid, tiling
-from kernelzoo.kernels.numba.words import WARP
+from kernelzoo.kernels.numba.launch import View, has_clusters, settled
+from kernelzoo.kernels.numba.softmax_backward.split_cluster import cluster_shape
+from kernelzoo.kernels.numba.softmax_backward.tiling import fused_tiling, streaming
+from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 
-WARP_VECTORS = 4 * WARP
-"""Of the longest row that a warp takes."""
-SHARED_VECTORS = 4 * split_grid.THREADS
-"""Of a row, above which the whole grid shares it, if rows are fewer than half of the SMs."""
+SHARED_VECTORS = 2048
+"""Of a row, above which a cluster shares it, if rows are fewer than half of the SMs."""
 
 
 @chooser("numba", "softmax_backward", "auto")
@@ -22,14 +21,10 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
 
 def fastest(v: View, device: Device, _: None) -> str:
     """The form for any problem."""
-    if v.across:
-        return "multi_row_tile" if tiling.short_rows(v) is not None else "columns"
-    vectors = v.n // v.vec
-    if vectors <= WARP_VECTORS and tiling.short_rows(v) is not None:
-        return "multi_row_tile"
-    few = 2 * v.total <= device.multiprocessors and vectors > SHARED_VECTORS
-    if not few and tiling.whole_row(v) is not None:
+    few = 2 * v.total <= device.multiprocessors and v.n // v.vec > SHARED_VECTORS
+    if (v.across or not few) and fused_tiling(v) is not None:
         return "fused"
-    shape = split_cluster.cluster_shape(v, device)
-    enough = shape is not None and 2 * v.total * shape[0] > device.multiprocessors
-    return "split_cluster" if enough else "split_grid"
+    # Of columns a cluster goes down single ones: it wastes most of each vector, but leaves fewer SMs idle.
+    few = (4 if v.across else 1) * cdiv(v.total, streaming(v).rows) < device.multiprocessors
+    held = not v.across and cluster_shape(v, device) is not None
+    return "split_cluster" if has_clusters(device) and (held or few) else "online"

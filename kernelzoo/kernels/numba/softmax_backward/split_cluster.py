@@ -1,4 +1,4 @@
-"""A row on chip in a thread-block cluster (sm_90 and later): read once, written once."""
+"""A row shared by the blocks of a thread-block cluster (sm_90 and later): on chip, or read twice where it is longer."""
 
 from functools import cache
 from typing import Any
@@ -12,7 +12,7 @@ from kernelzoo.kernels.numba.columns import quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, one
 from kernelzoo.kernels.numba.launch import BindView, View, has_clusters, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import Tiling, access, seat_of, word_type
-from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
+from kernelzoo.kernels.numba.softmax_backward.arithmetic import add, arithmetic, whole
 from kernelzoo.kernels.numba.softmax_backward.tiling import BLOCK_LIMIT, deep_of
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.words import EVERY_LANE, WARP
@@ -28,8 +28,8 @@ LINE = 8
 
 
 @cache
-def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
-    """A row on chip in a cluster of ``blocks`` blocks, ``share`` elements each: read once, and written once.
+def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
+    """A cluster of ``blocks`` blocks, ``share`` elements each, which stay in registers where all are ``held``.
 
     Each warp sends its sum to the shared memory of every block of its cluster; once all have come, each block adds up
     the same sums in the same order.
@@ -38,7 +38,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
 
     kind = WIDE[dtype]
     ZERO: Any = type(one(dtype))(0)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS, SIZE, HELD = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, held
     NUMBERS, BYTES = MOST_BLOCKS * BLOCK_LIMIT // WARP, kind.bitwidth // 8
     bounds, read, write, read_edge, write_edge = access(dtype, tiling, ZERO, kept=True)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)
@@ -62,14 +62,25 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         head, end = bounds(phase + source, n)
         first = head + rank * share
         last = min(first + share, end)
-        read(grad, source, x_step, t, threads, first, last, grads, 0)
-        read(y, other, y_step, t, threads, first, last, weights, 0)
+        if HELD:
+            read(grad, source, x_step, t, threads, first, last, grads, 0)
+            read(y, other, y_step, t, threads, first, last, weights, 0)
         edge, weight = ZERO, ZERO
         if rank == 0:
             edge = read_edge(grad, source, t, head, end, n)
             weight = read_edge(y, other, t, head, end, n)
 
-        total = products(grads, weights, 0) + edge * weight
+        i = first
+        if HELD:
+            total = products(grads, weights, 0) + edge * weight
+        else:
+            total, carry = edge * weight, ZERO
+            while i < last:
+                read(grad, source, x_step, t, threads, i, last, grads, 0)
+                read(y, other, y_step, t, threads, i, last, weights, 0)
+                total, carry = add(total, carry, products(grads, weights, 0))
+                i += threads * SIZE
+            total = whole(total, carry)
         for step in range(5):
             total += cuda.shfl_xor_sync(EVERY_LANE, total, 16 >> step)
         cluster_wait()  # the other blocks have begun: their shared memory is there
@@ -84,25 +95,31 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         for step in range(5):
             total += cuda.shfl_xor_sync(EVERY_LANE, total, 16 >> step)
 
-        finish(grads, weights, 0, total)
         target = outer * out_outer + place * out_inner
-        write(out, target, out_step, t, threads, first, last, grads, 0)
+        if HELD:
+            finish(grads, weights, 0, total)
+            write(out, target, out_step, t, threads, first, last, grads, 0)
+        else:  # backwards: what was read last is the likeliest to be in a cache still
+            while i > first:
+                i -= threads * SIZE
+                read(grad, source, x_step, t, threads, i, last, grads, 0)
+                read(y, other, y_step, t, threads, i, last, weights, 0)
+                finish(grads, weights, 0, total)
+                write(out, target, out_step, t, threads, i, last, grads, 0)
         if rank == 0:
             write_edge(out, target, t, head, end, n, weight * (edge - total))
 
-    return Source(cluster, (dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=2)
+    return Source(cluster, (dtype, dtype, dtype), tiling.threads, (dtype, tiling, held), inputs=2)
 
 
-def cluster_tiling(v: View) -> Tiling:
-    """As much of a row for each thread as of one that a block has alone."""
-    return Tiling(BLOCK_LIMIT, 1, deep_of(v), v.vec, v.edges, flexible=True)
+def cluster_tiling(v: View, held: bool) -> Tiling:
+    """As much of a row for each thread as of one that a block has alone, or a quarter of that at a time."""
+    return Tiling(BLOCK_LIMIT, 1, max(1, deep_of(v) // (1 if held else 4)), v.vec, v.edges, flexible=True)
 
 
 def cluster_shape(v: View, device: Device) -> tuple[int, int, int] | None:
     """``(blocks, share, threads)``: as few blocks of moderate size as hold the row in registers; None where the device
     has no such cluster."""
-    if v.across or not has_clusters(device):
-        return None
     vectors, deep = max(1, v.n // v.vec), deep_of(v)
     granted = [blocks for blocks in (2, 4, 8, MOST_BLOCKS) if blocks <= device.cluster_blocks]
     for threads in (MODERATE, BLOCK_LIMIT):
@@ -116,13 +133,14 @@ def cluster_shape(v: View, device: Device) -> tuple[int, int, int] | None:
 @register("numba", "softmax_backward", "split_cluster")
 @planned()
 def split_cluster(v: View, device: Device, _: None) -> BindView:
-    """A row of both inputs in the registers of a thread-block cluster: read once, written once."""
+    """A cluster of blocks per row, which stays in registers, or is read twice by the largest cluster there is."""
     id, shape = "numba/softmax_backward/split_cluster", cluster_shape(v, device)
-    if shape is None:
-        raise UnsupportedProblemError(
-            id, f"a row of {v.n} elements is no cluster's: too long, across memory, or a device without clusters"
-        )
-    blocks, share, threads = shape
-    kernel = prepare(cluster_kernel(v.dtype, cluster_tiling(v)), device)
+    if not has_clusters(device):
+        raise UnsupportedProblemError(id, f"clusters need compute capability 9.0, and this is {device.name}")
+    held = shape is not None
+    most = min(MOST_BLOCKS, device.cluster_blocks)
+    share = cdiv(max(1, v.n // v.vec), most * LINE) * LINE * v.vec
+    blocks, share, threads = shape or (most, share, BLOCK_LIMIT)
     grid = within_grid(id, v.total * blocks)
+    kernel = prepare(cluster_kernel(v.dtype, cluster_tiling(v, held), held), device)
     return kernel.call(grid, *v.offsets, blocks, share, threads=threads, cluster=blocks)

@@ -8,6 +8,8 @@ from kernelzoo.layout import VECTOR_BYTES, cdiv, power_of_two
 
 BLOCK_LIMIT = 512
 """Threads in a block: each has 128 registers."""
+WARP_VECTORS = 4 * WARP
+"""Of the longest row that a warp takes."""
 DEEP = 8
 """Vectors of 16 bytes that a thread has of each input at most: 64 registers in all."""
 
@@ -53,6 +55,12 @@ def short_rows(v: View) -> Tiling | None:
     if tiles > (4 if v.itemsize == 8 else 8) * deep // 2:
         return None
     return Tiling(lanes, 128 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, deep // tiles))
+
+
+def fused_tiling(v: View) -> Tiling | None:
+    """A warp or a part of one to a short row, a block to a longer one."""
+    short = short_rows(v) if v.across or v.n // v.vec <= WARP_VECTORS else None
+    return short or whole_row(v)
 
 
 def streaming(v: View) -> Tiling:
