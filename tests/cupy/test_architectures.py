@@ -50,9 +50,7 @@ def test_plans_for_unusual_devices(name: str, dtype: str, monkeypatch: pytest.Mo
                 assert 0 <= step.shared_bytes <= device.shared_per_block - 2048, said
                 assert 1 <= step.grid[0] <= 2**31 - 1 and 1 <= step.grid[1] <= 65535, said
                 assert 1 <= step.cluster <= device.cluster_blocks and step.grid[0] % step.cluster == 0, said
-                one_a_piece = re.match(
-                    "split_grid|split_ring|columns_flat", step.kernel
-                )  # blocks on each multiprocessor
+                one_a_piece = re.match("split_grid|split_ring", step.kernel)  # blocks on each multiprocessor
                 most = device.multiprocessors * (1 if one_a_piece else 2)
                 assert not step.cooperative or step.grid[0] <= most, said
             steps.clear()

@@ -44,16 +44,16 @@ def test_auto_takes_what_won(request_: inspect.Request, form: str) -> None:
 
 @pytest.fixture(scope="module")
 def on_h200(request: pytest.FixtureRequest) -> Answers:
-    named = (("cupy/softmax/split", "float32"),)
+    named = (("cupy/softmax/split", "float32"), ("cupy/softmax/split_ring", "bfloat16"))
     return ask_some("cupy", "sm_90", *named, every=request.config.getoption("--all")) | columns("sm_90")
 
 
 def columns(arch: str) -> Answers:
-    """The kernels of what takes columns alone, or rows off the boundaries of words."""
+    """The kernels of what takes columns alone."""
     requests = [
-        Request("cupy", i.op, i.variant, *((256, 64), "float32", 0) if across else ((4099, 33), "float32", -1), arch)
+        Request("cupy", i.op, i.variant, (256, 64), "float32", 0, arch)
         for i in IMPLEMENTATIONS
-        if (across := i.variant.startswith("columns")) or i.variant.endswith("thread")
+        if i.variant.startswith("columns")
     ]
     answers = zip(requests, inspect.ask(requests), strict=True)
     return {(r.id, r.dtype): answer for r, answer in answers if not isinstance(answer, UnsupportedProblemError)}
@@ -93,7 +93,7 @@ def test_a_cluster_and_a_cooperative_grid_are_told(on_h200: Answers) -> None:
     (kernel,) = on_h200["cupy/softmax/split", "float32"]
     assert kernel.cluster == (kernel.constants["CLUSTER"], 1, 1) and not kernel.cooperative
     assert kernel.cluster[0] > 1
-    (kernel,) = ask("cupy", "sm_80", "cupy/softmax/split")["cupy/softmax/split", "bfloat16"]
+    (kernel,) = on_h200["cupy/softmax/split_ring", "bfloat16"]
     assert kernel.cluster == (1, 1, 1) and kernel.cooperative
 
 

@@ -39,7 +39,7 @@ from kernelzoo.layout import Rows, rows_with  # noqa: E402
 registry.import_kernels("cupy", backend.__name__)
 
 # Kernels of which a multiprocessor runs one block.
-ONE_A_PIECE = ("split_grid", "split_ring", "columns_flat")
+ONE_A_PIECE = ("split_grid", "split_ring")
 
 DTYPES = {op: operations.OPERATIONS[op].dtypes for op in ("softmax", "min", "softmax_backward", "min_backward")}
 DEVICES = {capability: ARCHITECTURES[f"sm_{capability}"] for capability in (80, 90, 100, 120)}
@@ -173,20 +173,15 @@ def test_no_plan_asks_for_more_than_the_device_has(op: str, dtype: str, architec
             covers_every_element(op, problem, step)
 
 
-WHOLE_ROWS = ("multi_row_thread", "multi_row_lanes")
-
-
 @cache
 def most_threads(op: str, form: str, kernel: str) -> int:
     """The kernel's own launch bound, read off its source; where it depends on template arguments, said here."""
     name, *arguments = words(kernel)
     if name == "split_ring":
         return int(arguments[1]) + 32
-    if name in WHOLE_ROWS:
+    if name == "multi_row_lanes":
         return int(arguments[3])
-    if op == "softmax" and name == "columns_cluster":
-        return 256 if arguments[0] == "double" else 512
-    if name in ("columns", "columns_grid") and op != "min":
+    if name == "columns" and op != "min":
         return int(arguments[4 if op == "softmax" else 5])
     found = re.search(rf"__launch_bounds__\((\d+)[^;{{}}]*?\)\s+{name}\(", compiler.source(file_of(op, form)))
     assert found is not None, name
@@ -206,13 +201,9 @@ def covers_every_element(op: str, problem: Rows, step: Step) -> None:
         assert step.threads * int(numbers[2]) >= count, (problem, step)
     if name == "split_cluster":
         assert step.cluster * step.threads * int(numbers[2]) >= count, (problem, step)
-    if name == "multi_row_shared":
-        _, lanes, each = numbers
-        assert int(lanes) * int(each) >= (problem.n // 2 + 1 if problem.itemsize == 2 else problem.n), (problem, step)
-    if name in WHOLE_ROWS:  # rows of this length: as many as there are, in as much shared memory as they take
-        length, third, threads = map(int, numbers[1:])
-        word, lanes = (4, third) if name == "multi_row_lanes" else (third, 1)
-        group = word // math.gcd(length * problem.itemsize, word)  # rows of a thread, or of its lanes
+    if name == "multi_row_lanes":  # rows of this length: as many as there are, in as much shared memory as they take
+        length, lanes, threads = map(int, numbers[1:])
+        group = 4 // math.gcd(length * problem.itemsize, 4)  # rows of some lanes
         assert length == problem.n and step.threads == threads, (problem, step)
         assert step.blocks * (threads // lanes) * group >= problem.total, (problem, step)
         assert step.shared_bytes == threads // lanes * group * length * problem.itemsize, (problem, step)
@@ -232,31 +223,9 @@ def covers_every_element(op: str, problem: Rows, step: Step) -> None:
             step,
         )
         assert depths * columns.x_n % wide == 0 or depths >= columns.n, (problem, step)
-    if name == "columns_cluster":  # each thread's packs or elements, and behind them the pairs
-        columns = problem.columns
-        assert columns is not None
-        lanes, items = (value[1] for value in step.arguments if isinstance(value, tuple))
-        depths, wide = step.threads // lanes, lanes * int(numbers[1])
-        assert step.threads % lanes == 0 and items * depths * step.cluster >= problem.n, (problem, step)
-        pairs = (step.threads // max(lanes, 32) + step.cluster + 1) * wide
-        cell = 16 if numbers[1] != "1" else problem.itemsize
-        pair = 16 if problem.itemsize == 8 else 8
-        assert step.shared_bytes == items * step.threads * cell + pairs * pair, (problem, step)
-    if op.endswith("_backward") and name in ("columns", "columns_grid"):  # every lane's elements meet
+    if op.endswith("_backward") and name == "columns":  # every lane's elements meet
         _, _, _, _, lanes, depths = numbers
         assert int(depths) % 32 == 0 and 32 % int(lanes) == 0 and step.threads == int(depths), (problem, step)
-    if name == "columns_flat" and isinstance(step.arguments[-1], tuple):  # of the softmax: the same rows in every pack
-        columns = problem.columns
-        assert columns is not None
-        active, around, slices = (argument[1] for argument in step.arguments[-3:] if isinstance(argument, tuple))
-        assert isinstance(active, int) and 0 < active <= step.threads, (problem, step)
-        assert isinstance(around, int) and around * (16 // problem.itemsize) % columns.inner == 0, (problem, step)
-        assert isinstance(slices, int) and active * slices >= around > active * (slices - 1), (problem, step)
-        assert step.blocks % slices == 0, (problem, step)
-    if name == "columns_ragged":  # each warp's pieces of 32 rows, in whole words, and behind them the pairs
-        items, warps, pitch = step.arguments[0][1], step.threads // 32, 32 * problem.itemsize + 16
-        assert isinstance(items, int) and items * warps * step.cluster >= problem.n, (problem, step)
-        assert step.shared_bytes == warps * items * pitch + (warps + step.cluster + 1) * 32 * 8, (problem, step)
     if name in ("multi_row_tile", "rows_deferred_lanes"):
         _, wide, lanes, items, _, edges = numbers
         assert int(lanes) * int(items) >= count, (problem, step)
@@ -345,15 +314,11 @@ EXPECTED = {
             r"UCGABAR|CGABAR|BAR\S*CGA",
             r"STAS\S*\.64",
         ),
-        "split_grid<float, 4, 12>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"STS\.128", r"ATOM"),
         "split_ring<float, 512>": (r"UBLKCP", r"SYNCS", r"LDS\.128", r"STG\.E\S*\.128", r"ACQBULK"),
-        "columns_flat<float, 8>": (r"LDGSTS\S*\.128", r"STG\.E\S*\.128"),
-        "columns_cluster<float, 4>": (r"LDGSTS\S*\.128", r"STG\.E\S*\.128", r"ACQBULK"),
-        "columns_ragged<float>": (r"LDGSTS\S*\.128", r"\bSTG?\.E", r"ACQBULK"),
-        "columns<float, 4, 8, 8, 256, true>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"MUFU\.EX2"),
+        "columns<float, 4, 16, 8, 256, true>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"MUFU\.EX2"),
     },
     ("softmax", "bfloat16"): {
-        "multi_row_thread<bfloat16, 5, 16, 128>": (r"LDGSTS\S*\.128", r"LDS\.128", r"STS\.128", r"STG\.E\S*\.128"),
+        "multi_row_lanes<bfloat16, 33, 2, 128>": (r"LDGSTS\S*\.128", r"LDS", r"STS", r"STG\.E\S*\.128"),
         "fused<bfloat16, 8, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"HMNMX2\S*BF16", r"F2F\S*BF16|F2FP\S*BF16"),
     },
     ("min", "float32"): {
@@ -370,7 +335,6 @@ EXPECTED = {
         "fused<float, 4, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY"),
         "multi_row_tile<float, 4, 32, 1, 2, 0>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY"),
         "split_cluster<float, 4, 8, 8>": (r"LDGSTS\S*\.128", r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"STAS\S*\.64"),
-        "split_grid<float, 4, 8, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"STS\.128", r"ATOM"),
         "columns<float, 4, 4, 4, 8, 256>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"STS\.128"),
     },
     ("min_backward", "float32"): {
@@ -409,13 +373,13 @@ def few_of(op: str, dtype: str, architecture: int) -> tuple[pytest.MarkDecorator
 def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, architecture: int) -> None:
     sass = disassembled(op, dtype, architecture)
     for name, patterns in EXPECTED[op, dtype].items():
-        if name.startswith(("split_cluster", "split_ring", "columns_cluster", "columns_ragged")) and architecture < 90:
+        if name.startswith(("split_cluster", "split_ring")) and architecture < 90:
             continue
         assert name in sass, f"{name} is in no plan: {sorted(sass)}"
         for pattern in patterns:
             assert re.search(pattern, sass[name]), f"{name}: no {pattern}"
     # Clusters wait for no write to reach the device, as a release at their barrier would, before any load.
-    clusters = [name for name in sass if re.match(r"split_cluster|columns_(cluster|ragged)", name)]
+    clusters = [name for name in sass if name.startswith("split_cluster")]
     assert architecture >= 90 or not clusters
     assert not [name for name in clusters if "MEMBAR" in sass[name] or "CGABAR" not in sass[name]]
 
@@ -462,7 +426,7 @@ def test_the_problem_has_the_kernels_layout() -> None:
     folder = Path(backend.__file__).parent
     for struct, file, between, behind in (
         ("Problem", "row.cuh", [], []),
-        ("Several", "several.cuh", ["other"], ["strides"]),
+        ("Several", "gradients/gradients.cuh", ["other"], ["strides"]),
     ):
         fields = re.search(rf"struct {struct} \{{(.*?)\}};", (folder / file).read_text(), re.DOTALL)
         assert fields is not None

@@ -195,7 +195,7 @@ def _shape(step: Step, blocks: int) -> Shape:
 PROBLEM = ("rows", "n", "inner", "x_outer", "x_n", "x_inner", "out_outer", "out_n", "out_inner")
 """Fields of ``struct Problem`` of row.cuh between its pointers, x and out, and ``inner_inverse``.
 
-``struct Several`` of several.cuh has pointers to other tensors between the two, and their strides behind all else.
+``struct Several`` of gradients.cuh has pointers to other tensors between the two, and their strides behind all else.
 """
 
 

@@ -36,6 +36,8 @@ __device__ inline Problem begin(const Problem& given) {
   return p;
 }
 
+__device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
+
 // Row r is (r / inner, r % inner).
 __device__ inline void place(const Problem& p, i64 r, i64& x_offset, i64& out_offset) {
   i64 outer = r, inner = 0;
@@ -155,11 +157,6 @@ __device__ inline void copy_async(void* to, const void* from) {
 }
 __device__ inline void wait_async() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Copies since the last commit are one group; a thread may wait for all of its groups but the last few.
-__device__ inline void commit_async() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LEFT>
-__device__ inline void wait_async_but() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
-
 // Values that meet in device memory: 32 bits at a time, each beside a tag that says which launch it is of, in one
 // 64-bit word. A reader that sees the tag has the value too: no fence, and no trip to a counter. Tags count launches;
 // each block takes the one after its own last.
@@ -191,6 +188,13 @@ __device__ inline u32 receive_tagged(const u64* at, u32 tag) {
 // --- Of compute capability 9.0: barriers in shared memory, bulk copies, clusters -------------------------------------
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
+// Of 512 threads, of a split_cluster, on an SM: two would spill from compute capability 12.0 on.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1200
+enum { SPLIT_BLOCKS = 1 };
+#else
+enum { SPLIT_BLOCKS = 2 };
+#endif
+
 __device__ inline void init_barrier(u64* barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
@@ -208,13 +212,6 @@ __device__ inline void wait_for(u64* barrier, u32 parity) {
     asm volatile("{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;"
                  " selp.u32 %0, 1, 0, p;}" : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
   } while (!done);
-}
-// Whether that has come, by all lanes of a warp.
-__device__ inline bool passed(u64* barrier, u32 parity) {
-  u32 done;
-  asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-               : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
-  return __all_sync(0xffffffffu, done) != 0;
 }
 
 // A contiguous piece of device memory to shared memory, both on 16-byte boundaries; the barrier counts its bytes.
@@ -242,11 +239,6 @@ __device__ inline u32 cluster_rank() {
   u32 rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
-}
-__device__ inline u32 cluster_size() {
-  u32 size;
-  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
-  return size;
 }
 
 // 64 bits to the same place in the shared memory of block `rank` of the cluster, whose barrier counts the bytes.

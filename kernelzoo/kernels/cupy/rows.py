@@ -1,9 +1,13 @@
 """Where a problem's rows lie, as row.cuh sees them: C types, packs of 16 bytes, edges."""
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.layout import VECTOR_BYTES, Columns, Layout, Rows
+from kernelzoo.layout import VECTOR_BYTES, Columns, Layout, Rows, Strides, cdiv
 
 WARP = 32
+
+PACKS_HELD = 8
+"""Of a row of softmax, to a thread at most: 32 registers of elements and as many for the rest, which 1024 threads an SM
+can have."""
 
 THREAD_ROW_BYTES = 192
 """Of a row as it is computed: what a thread holds of one, or of a gradient's two inputs, without spills."""
@@ -27,14 +31,21 @@ def c_type(layout: Layout) -> str:
     return C_TYPES[layout.dtype]
 
 
-def width(rows: Rows) -> int:
-    """Elements of a row that a thread reads at once: a pack of 16 bytes where they lie side by side, else one."""
-    return VECTOR_BYTES // rows.itemsize if rows.contiguous and rows.n > 1 else 1
+def width(rows: Rows, *along: Strides) -> int:
+    """Elements of a row that a thread reads at once: a pack of 16 bytes where they lie side by side, also in the other
+    tensors that have elements along it, else one."""
+    side_by_side = rows.contiguous and rows.n > 1 and all(tensor.n == 1 for tensor in along)
+    return VECTOR_BYTES // rows.itemsize if side_by_side else 1
 
 
-def packs(rows: Rows) -> int:
+def packs(rows: Rows, *along: Strides) -> int:
     """Packs of a row; one for a row too short to have any."""
-    return max(1, rows.n // width(rows))
+    return max(1, rows.n // width(rows, *along))
+
+
+def threads(packs: int, items: int) -> int:
+    """Threads, in whole warps, that take ``items`` packs each."""
+    return cdiv(packs, items * WARP) * WARP
 
 
 def packed(rows: Rows) -> bool:

@@ -1,9 +1,10 @@
-// One block per row, which stays in registers.
+// Rows that stay in registers.
 #ifndef KERNELZOO_GRADIENTS_FUSED_CUH
 #define KERNELZOO_GRADIENTS_FUSED_CUH
 
 #include "gradients.cuh"
 
+// One block per row.
 template <class Op, int V, int ITEMS>
 __device__ inline void row_of_block(const Several<Op::OTHERS>& given) {
   const Several<Op::OTHERS> p = begin(given);
@@ -15,6 +16,116 @@ __device__ inline void row_of_block(const Several<Op::OTHERS>& given) {
   HeldLine<Op, V, ITEMS, (V > 1)> held;
   held.load(line, threadIdx.x, blockDim.x);
   held.write(Op::result(line.key[0], sum_of_block(held.sum(), slots)));
+}
+
+// Short rows: LANES lanes to each, ROWS rows per group of lanes, all of them loaded before the first is used.
+template <class Op, int V, int LANES, int ITEMS, int ROWS, bool EDGES>
+__device__ inline void rows_of_block(const Several<Op::OTHERS>& given) {
+  const Several<Op::OTHERS> p = begin(given);
+  using Total = typename Op::Total;
+  constexpr int GROUPS = 128 / LANES;
+  constexpr bool ALONE = V == 1 && LANES == 1;  // a thread has ITEMS elements of its row: all that there are
+  const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
+  const i64 first = block_index() * ROWS * GROUPS + group;
+  HeldLine<Op, V, ITEMS, EDGES> held[ROWS];
+  typename Op::Key key[ROWS];
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
+    const i64 r = first + k * GROUPS;
+    const bool live = r < p.rows;
+    Line<Op, V> line(p, live ? r : 0);
+    if (ALONE) line.packs = ITEMS;
+    key[k] = line.key[0];
+    held[k].load(line, lane, LANES, ALONE || live);
+  }
+#pragma unroll
+  for (int k = 0; k < ROWS; ++k) {
+    const Total total = sum_of_lanes<LANES>(held[k].sum());  // by all lanes of the warp, a row past the end included
+    if (!ALONE || first + k * GROUPS < p.rows) held[k].write(Op::result(key[k], total));
+  }
+}
+
+// The sums of one column, `step` apart.
+template <class S>
+__device__ inline S sum_of_column(const S* sums, int count, int step) {
+  S s = 0;
+  for (int k = 0; k < count; ++k) s += sums[k * step];
+  return s;
+}
+
+// Columns: the rows lie side by side, so lanes run along them and each thread walks down its own.
+//
+// A block takes a strip of LANES * V neighbouring columns (V of them a pack) and THREADS / LANES of their elements at a
+// time. The first ITEMS packs of a thread stay in registers, those of `saved` batches of BATCH more in shared memory; the
+// others are read again. Where there are several `parts`, so many blocks of a co-operative launch share a strip, and wait
+// for each other's sums.
+template <class Op, int V, int ITEMS, int BATCH, int LANES, int THREADS>
+__device__ inline void strips_of_block(
+    const Several<Op::OTHERS>& given, typename Op::Total* partial, u64* arrived, const int parts, const int saved) {
+  const Several<Op::OTHERS> p = begin(given);
+  using T = typename Op::T;
+  using Total = typename Op::Total;
+  constexpr int WIDE = LANES * V, DEPTHS = THREADS / LANES, TEAMS = THREADS / 32, RECEIVERS = THREADS / WIDE;
+  extern __shared__ Bytes16 memory[];
+  __shared__ Total slots[TEAMS * WIDE > THREADS ? TEAMS * WIDE : THREADS], totals[WIDE];
+  const int lane = threadIdx.x % LANES, depth = threadIdx.x / LANES;
+  const i64 strips = (p.inner + WIDE - 1) / WIDE, all_strips = p.rows / p.inner * strips;
+  const bool alone = parts == 1;  // then as many blocks as strips
+  const int part = alone ? 0 : blockIdx.x % parts;
+  const i64 group = alone ? block_index() : blockIdx.x / parts, groups = alone ? all_strips : gridDim.x / parts;
+  const i64 share = (p.n + parts - 1) / parts, first = part * share + depth;
+  const i64 end = (part + 1) * share < p.n ? (part + 1) * share : p.n;
+
+  for (i64 g = group; g < all_strips; g += groups) {
+    const i64 outer = all_strips >> 32 ? g / strips : (u32)g / (u32)strips;
+    const i64 inner = (g - outer * strips) * WIDE + lane * V;
+    const bool live = inner < p.inner;
+    Walk<T, V, Op::INPUTS> walk;
+    walk.in[0] = (const T*)p.x + outer * p.x_outer + inner * p.x_inner + first * p.x_n;
+    walk.in_step[0] = DEPTHS * p.x_n;
+    if constexpr (Op::INPUTS == 2) {
+      const Strides& y = p.strides[0];
+      walk.in[1] = (const T*)p.other[0] + outer * y.outer + inner * y.inner + first * y.n;
+      walk.in_step[1] = DEPTHS * y.n;
+    }
+    walk.out = (T*)p.out + outer * p.out_outer + inner * p.out_inner + first * p.out_n;
+    walk.out_step = DEPTHS * p.out_n;
+    walk.left = live ? end - first : 0, walk.stride = DEPTHS;
+    walk.in_packed = walk.out_packed = true;
+    typename Op::Key key[V];
+#pragma unroll
+    for (int k = 0; k < V; ++k) key[k] = Op::key(p, outer, live ? inner + k : 0);
+
+    Stay<Op, V, V, ITEMS, BATCH> stay;
+    Running<Total> run[V];
+    stay.take_in(walk, key, run, memory, saved);
+
+    // Across the lanes of a warp that share a column, across the warps, and across the blocks.
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      const Total s = sum_of_lanes<32, LANES>(run[k].all());
+      if ((threadIdx.x & 31) < LANES) slots[threadIdx.x / 32 * WIDE + lane * V + k] = s;
+    }
+    __syncthreads();
+    Total all = 0;
+    if (threadIdx.x < WIDE) all = sum_of_column(slots + threadIdx.x, TEAMS, WIDE);
+    if (!alone) {
+      Total* here = partial + g * parts * WIDE;
+      if (threadIdx.x < WIDE) here[part * WIDE + threadIdx.x] = all;
+      meet(arrived + g, parts);
+      Total mine = 0;
+      for (int k = threadIdx.x / WIDE; k < parts; k += RECEIVERS) mine += here[k * WIDE + threadIdx.x % WIDE];
+      slots[threadIdx.x] = mine;
+      __syncthreads();
+      if (threadIdx.x < WIDE) all = sum_of_column(slots + threadIdx.x, RECEIVERS, WIDE);
+    }
+    if (threadIdx.x < WIDE) totals[threadIdx.x] = all;
+    __syncthreads();
+    typename Op::Result result[V];
+#pragma unroll
+    for (int k = 0; k < V; ++k) result[k] = Op::result(key[k], totals[lane * V + k]);
+    stay.write(walk, key, result, memory, saved);
+  }
 }
 
 #endif

@@ -6,9 +6,49 @@
 #define KERNELZOO_GRADIENTS_CUH
 
 #include "../packs.cuh"
-#include "../several.cuh"
 
-__device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
+// --- Several tensors -------------------------------------------------------------------------------------------------
+
+struct Strides { i64 outer, n, inner; };
+
+// As Problem, with OTHERS tensors between x and out: (outer, n, inner), or (outer, inner), whose n is 0.
+template <int OTHERS>
+struct Several {
+  const void* x;
+  const void* other[OTHERS];
+  void* out;
+  i64 rows, n, inner;
+  i64 x_outer, x_n, x_inner;
+  i64 out_outer, out_n, out_inner;
+  double inner_inverse;
+  Strides strides[OTHERS];
+};
+
+template <int OTHERS>
+__device__ inline Several<OTHERS> begin(const Several<OTHERS>& given) {
+  static_assert(OTHERS <= 2, "all addresses pass through the wait");
+  Several<OTHERS> p = given;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if constexpr (OTHERS == 1) {
+    asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.out) :: "memory");
+  } else {
+    asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.other[1]), "+l"(p.out) :: "memory");
+  }
+#endif
+  return p;
+}
+
+// Row r is (r / inner, r % inner): see place() of row.cuh.
+template <int OTHERS>
+__device__ inline void number(const Several<OTHERS>& p, i64 r, i64& outer, i64& inner) {
+  outer = r, inner = 0;
+  if (p.inner != 1) {
+    outer = (i64)((double)r * p.inner_inverse);
+    inner = r - outer * p.inner;
+    if (inner < 0) outer -= 1, inner += p.inner;
+    if (inner >= p.inner) outer += 1, inner -= p.inner;
+  }
+}
 
 // --- Arithmetic ------------------------------------------------------------------------------------------------------
 
@@ -67,6 +107,20 @@ __device__ inline S sum_of_block(S s, S* slots) {
   if ((threadIdx.x & 31) == 0) slots[threadIdx.x / 32] = s;
   __syncthreads();
   return sum_of_slots(slots, blockDim.x / 32);
+}
+
+// Block `chunk` of `chunks` has left what it has of a row in memory, by its first threads; returns once all blocks of the same
+// row have. `arrived` only ever grows, by `chunks` a launch, so that it needs no reset.
+__device__ inline void meet(u64* arrived, int chunks) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    u64 now;
+    const u64 complete = (count_up(arrived) / chunks + 1) * chunks;
+    do {
+      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(arrived) : "memory");
+    } while (now < complete);
+  }
+  __syncthreads();
 }
 
 // --- Where packs lie -------------------------------------------------------------------------------------------------

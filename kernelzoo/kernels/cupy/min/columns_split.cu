@@ -1,7 +1,6 @@
 // Columns, the rows side by side: `chunks` blocks share a tile of at most `step` rows. Each takes `share` lines and
 // leaves their minima behind, which are a tile too; the last to arrive walks down that one.
 
-#include "arrival.cuh"
 #include "tile.cuh"
 
 template <class T, int V, int ITEMS>

@@ -7,8 +7,6 @@
 
 #include "../row.cuh"
 
-__device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
-
 // --- Words: least(a, b) element by element, and the identity of each dtype -------------------------------------------
 
 template <class T> struct WordOf { using type = u32; };
@@ -169,6 +167,20 @@ __device__ inline Word<T> least_of_edges(const Row<T, V>& row, int lane, int lan
     for (int e = lane; e < row.edges; e += lanes) w = least(w, spread(row.x + row.edge(e)), T{});
   }
   return w;
+}
+
+// Blocks of one row leave their minima in device memory, and the last to arrive reduces them.
+// Whether this block is the last of `chunks` to say that what its threads wrote is there; the counter ends at zero
+// again, ready for the next launch.
+__device__ inline bool arrives_last(u32* arrived, int chunks) {
+  __shared__ u32 before;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("atom.inc.acq_rel.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before) : "l"(arrived), "r"(chunks - 1) : "memory");
+  }
+  __syncthreads();
+  return before == chunks - 1;
 }
 
 #endif

@@ -1,6 +1,5 @@
 // Several blocks per row leave their minima behind, and the last to arrive reduces them.
 
-#include "arrival.cuh"
 #include "minima.cuh"
 
 template <class T, int V, int ITEMS>

@@ -1,44 +1,74 @@
-"""The gradient of a minimum with one block per row, of whose elements a bit each stays in registers: read once."""
+"""The gradient of a minimum, of whose elements a bit each stays on chip: read once. A row in a block, or a warp;
+columns in a block, or in several."""
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.gradients.rows import packs, threads, width
+from kernelzoo.kernels.cupy.gradients.columns import Holding, by_columns, plan_columns, vector
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type
-from kernelzoo.layout import Rows, Strides
+from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, thread_has_row, threads, width
+from kernelzoo.kernels.cupy.tile import tile
+from kernelzoo.layout import Rows, Strides, cdiv
 from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers
+
+TILE_PACKS = 8
+"""Packs that a thread of short rows reads."""
 
 MOST_ITEMS = {1: 8, 2: 64, 4: 64, 8: 32}
-"""Packs of a row that a thread has at most, by the elements of one: of a pack's eight registers of bits at most."""
+"""Packs of a block's row that a thread has at most, by the elements of one: at most eight registers of bits."""
 MOST_ITEMS_NEW = 8
 
 USUAL_THREADS = 512
 """Of a block, of which an SM has two: larger ones are for rows alone that need them."""
 
+SUM_BYTES = 8
+"""Of a count."""
+
+
+@numbers
+class Numbers:
+    warp_packs: int = knob(
+        4 * WARP, among=(64, 128, 192, 256), unit="packs", why="of the longest row that one warp takes"
+    )
+
 
 @register("cupy", "min_backward", "fused")
-@planned()
-def fused(rows: Rows, y: Strides, grad: Strides, device: Device, _: None) -> Plan:
-    """One block per row, of whose elements a bit each stays in registers: one read and one write."""
-    wide = width(rows)
-    count, most = packs(rows, wide), most_items(wide, device)
+@planned(Numbers)
+def fused(rows: Rows, y: Strides, grad: Strides, device: Device, table: Numbers) -> Plan:
+    """One block per row, or many short ones or columns to it, of whose elements a bit each stays in registers."""
+    alone = thread_has_row(rows)
+    if rows.columns is not None and not alone:
+        wide = vector(rows.columns)
+        held = Holding(batch(wide), batch(wide), batch_bytes(wide))
+        return plan_columns(rows.columns, by_columns(rows, y, grad), wide, held, device, SUM_BYTES)
+    wide, count, most = width(rows), packs(rows), most_items(rows, device)
+    if alone or count <= table.warp_packs:
+        step = tile("cupy/min_backward/fused", rows, device, wide, TILE_PACKS)
+        return Plan(rows, (step,), others=(y, grad))
     if count > 1024 * most:
         raise UnsupportedProblemError(
             "cupy/min_backward/fused",
             f"the bits of {rows.n} elements don't fit in the registers of one block, which hold {1024 * most * wide}",
         )
-    items = 1 if count <= 64 else 2 if count <= 128 else 4 if count <= 256 else 8
+    items = 2 if count <= 128 else 4 if count <= 256 else 8
     while items < most and count > USUAL_THREADS * items:
         items *= 2
-    kernel = f"fused<{c_type(rows)}, {wide}, {items}>"
-    return Plan(rows, (Step(kernel, rows.total, threads(count, items)),), others=(y, grad))
+    step = Step(f"fused<{c_type(rows)}, {wide}, {items}>", rows.total, threads(count, items))
+    return Plan(rows, (step,), others=(y, grad))
 
 
-def most_items(wide: int, device: Device) -> int:
-    """Packs of a thread at most. For newer devices than Hopper's the compiler would spill more."""
-    return min(MOST_ITEMS[wide], MOST_ITEMS_NEW) if device.capability >= 100 else MOST_ITEMS[wide]
+def most_items(rows: Rows, device: Device) -> int:
+    """Packs of a thread at most; 1024 threads have the longest row. For newer devices than Hopper's the compiler would
+    spill more."""
+    most = MOST_ITEMS[width(rows)]
+    return min(most, MOST_ITEMS_NEW) if device.capability >= 100 else most
 
 
-def most_packs(wide: int, device: Device) -> int:
-    """Packs of the longest row: of the largest block."""
-    return 1024 * most_items(wide, device)
+def batch(vector: int) -> int:
+    """Packs that a thread reads at once, of rows by several blocks, or columns."""
+    return 4 if vector == 8 else 8
+
+
+def batch_bytes(vector: int) -> int:
+    """What the bits of a batch take in shared memory."""
+    return cdiv(batch(vector) * vector, 32) * 4

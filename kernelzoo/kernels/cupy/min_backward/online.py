@@ -1,9 +1,8 @@
 """The gradient of a minimum by a running count over a row of any length and strides, then a second pass that writes."""
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.gradients.rows import packs, threads, width
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type
+from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
 
@@ -17,5 +16,5 @@ def online(rows: Rows, y: Strides, grad: Strides, device: Device, _: None) -> Pl
     wide = width(rows)
     items = 2 if wide == 8 else 4
     kernel = f"online<{c_type(rows)}, {wide}, {items}>"
-    step = Step(kernel, rows.total, min(MOST_THREADS, threads(packs(rows, wide), items)))
+    step = Step(kernel, rows.total, min(MOST_THREADS, threads(packs(rows), items)))
     return Plan(rows, (step,), others=(y, grad))

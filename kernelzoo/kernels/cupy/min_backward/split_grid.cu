@@ -1,17 +1,42 @@
-// Several blocks to a row, or to a strip of columns, wait for each other's sums in one co-operative launch.
+// Several blocks to a row, of one co-operative launch, wait for each other's counts.
+//
+// `chunks` blocks a row. A thread holds the bits of ITEMS packs in registers and of `saved` batches of BATCH more in shared
+// memory; only what is past those is read twice, the second time most likely from the L2 cache.
 
-#include "../gradients/columns.cuh"
-#include "../gradients/split_grid.cuh"
 #include "gradient.cuh"
 
 template <class T, int V, int ITEMS, int BATCH>
 __global__ void __launch_bounds__(512, 1)
     split_grid(const Several<2> given, u64* partial, u64* arrived, const int chunks, const int saved) {
-  rows_of_blocks<MinBackward<T>, V, ITEMS, BATCH>(given, partial, arrived, chunks, saved);
-}
+  const Several<2> p = begin(given);
+  using Op = MinBackward<T>;
+  extern __shared__ Bytes16 memory[];
+  __shared__ u64 slots[32];
+  const int group = blockIdx.x / chunks, chunk = blockIdx.x % chunks, groups = gridDim.x / chunks;
+  for (i64 r = group; r < p.rows; r += groups) {
+    const Line<Op, V> line(p, r);
+    const i64 share = (line.packs + chunks - 1) / chunks, end = (chunk + 1) * share;
+    const auto walk = line.walk(chunk * share + threadIdx.x, end < line.packs ? end : line.packs, blockDim.x);
+    auto at_edge = line.edge(threadIdx.x);
+    if (chunk > 0) at_edge.left = 0;
 
-template <class T, int V, int ITEMS, int BATCH, int LANES, int THREADS>
-__global__ void __launch_bounds__(THREADS, 512 / THREADS)
-    columns_grid(const Several<2> given, u64* partial, u64* arrived, const int parts, const int saved) {
-  strips_of_block<MinBackward<T>, V, ITEMS, BATCH, LANES, THREADS, true>(given, partial, arrived, parts, saved);
+    Stay<Op, V, 1, ITEMS, BATCH> stay;
+    Running<u64> run[1];
+    stay.take_in(walk, line.key, run, memory, saved);
+    typename Op::template Held<1, 1, 1> edge;
+    if constexpr (V > 1) {
+      u64 last[1];
+      edge.template load<true>(at_edge, line.key, 0);
+      edge.sum(last);
+      run[0].add(last[0]);
+    }
+
+    const u64 block = sum_of_block(run[0].all(), slots);
+    u64* row_partial = partial + r * chunks;
+    if (threadIdx.x == 0) row_partial[chunk] = block;
+    meet(arrived + r, chunks);
+    const typename Op::Result result[1] = {Op::result(line.key[0], sum_of_slots(row_partial, chunks))};
+    stay.write(walk, line.key, result, memory, saved);
+    if constexpr (V > 1) edge.template write<true>(at_edge, result, 0);
+  }
 }

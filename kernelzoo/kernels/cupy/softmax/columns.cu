@@ -1,4 +1,248 @@
-// Neighbouring rows that lie side by side, as columns: a block holds what it can of them in registers, and reads the
-// rest a second time. The kernel is columns<..., false> of columns.cuh.
+// Columns: the rows lie side by side, so lanes run along them and each thread walks down its own.
+//
+// A block takes a strip of LANES * V neighbouring columns (V of them a pack) and THREADS / LANES of their elements at a
+// time. The first ITEMS elements of a thread stay in registers, as exponentials where those are as wide; the others are
+// read again. With SPLIT, `parts` blocks of a co-operative launch share a strip: each sends its pairs as words of device
+// memory, which the others await and merge in the same order, so that all agree to the bit.
 
-#include "columns.cuh"
+#include "pairs.cuh"
+
+// Running pairs of neighbouring rows take in a batch of packs.
+template <class T, int V, int ITEMS>
+__device__ inline void take_in_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], Pack<T, V> (&items)[ITEMS]) {
+  using W = Wide<T>;
+  W v[V], next[V];
+#pragma unroll
+  for (int k = 0; k < V; ++k) next[k] = m[k];
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    items[i].get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) next[k] = larger(next[k], v[k]);
+  }
+  keep_packed(items);
+#pragma unroll
+  for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(next[k])), m[k] = next[k], next[k] = 0;
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    items[i].get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) next[k] += exponential(v[k] - zero_if_empty(m[k]));
+  }
+#pragma unroll
+  for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
+}
+
+// A batch of packs of neighbouring rows, `step` elements apart; one past the first `left` is -inf.
+template <class T, int V, int ITEMS>
+__device__ inline void load_column_batch(Pack<T, V> (&items)[ITEMS], const T* x, i64 step, int left) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    if (i < left) {
+      items[i].load(x + i * step);
+    } else {
+      items[i].empty();
+    }
+  }
+}
+
+// Words go with all bits inverted: 0 is what no pair is, since its maximum is no NaN.
+__device__ inline void send_pair(u64* at, int, Pair<float> pair) {
+  send_word(at, ~((u64)__float_as_uint(pair.s) << 32 | __float_as_uint(pair.m)));
+}
+__device__ inline u64 bits_of(double v) { return (u64)(u32)__double2hiint(v) << 32 | (u32)__double2loint(v); }
+__device__ inline double of_bits(u64 bits) { return __hiloint2double((int)(bits >> 32), (int)bits); }
+__device__ inline void send_pair(u64* at, int step, Pair<double> pair) {
+  send_word(at, ~bits_of(pair.m));
+  send_word(at + step, ~(pair.s == pair.s ? bits_of(pair.s) : 0x7ff8ull << 48));  // one NaN, whatever its bits
+}
+__device__ inline Pair<float> pair_of(const u64 (&words)[1]) {
+  return {__uint_as_float((u32)~words[0]), __uint_as_float((u32)(~words[0] >> 32))};
+}
+__device__ inline Pair<double> pair_of(const u64 (&words)[2]) {
+  return {of_bits(~words[0]), of_bits(~words[1])};
+}
+
+// The pairs of one column, `step` apart.
+template <int COUNT, class W>
+__device__ inline Pair<W> merge_column(const Pair<W>* pairs, int step) {
+  constexpr int TOGETHER = sizeof(W) == 8 ? 1 : COUNT > 8 ? 4 : COUNT;  // more would take too many registers
+  W top = lowest<W>(), sum = 0;
+#pragma unroll(TOGETHER)
+  for (int k = 0; k < COUNT; ++k) top = larger(top, pairs[k * step].m);
+  const W shift = zero_if_empty(top);
+#pragma unroll(TOGETHER)
+  for (int k = 0; k < COUNT; ++k) sum += pairs[k * step].s * exponential(pairs[k * step].m - shift);
+  return {top, sum};
+}
+
+constexpr int COLUMN_WORDS = 16;  // of the workspace ahead of the pairs: a line, whose first word counts blocks
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+constexpr int SINGLE_THREADS = 1024;
+#else
+constexpr int SINGLE_THREADS = 768;  // for other devices the compiler would spill
+#endif
+
+// Threads of an SM: 128 registers each, or 64 of single elements.
+template <class T, int V, bool SPLIT>
+constexpr int COLUMN_THREADS = sizeof(T) == 8 || V > 1 || SPLIT ? 512 : SINGLE_THREADS;
+
+template <class T, int V, int ITEMS, int LANES, int THREADS, bool SPLIT>
+__global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS)
+    columns(const Problem given, u64* arrivals, const int parts) {
+  const Problem p = begin(given);
+  using W = Wide<T>;
+  constexpr bool EXPONENTIALS = sizeof(T) == sizeof(W) || V == 1;
+  constexpr int BATCH = V == 8 ? 2 : 4;  // of eight columns a pack, each with its own pair, two fill the registers
+  constexpr int WIDE = LANES * V, DEPTHS = THREADS / LANES, TEAMS = THREADS / 32, RECEIVERS = THREADS / WIDE;
+  constexpr int WORDS = sizeof(W) / 4, AT_ONCE = sizeof(W) == 8 ? 1 : V == 4 ? 2 : 4;
+  __shared__ Pair<W> slots[TEAMS * WIDE > THREADS ? TEAMS * WIDE : THREADS], finishers[WIDE];
+  const int lane = threadIdx.x % LANES, depth = threadIdx.x / LANES;
+  const i64 strips = (p.inner + WIDE - 1) / WIDE, all_strips = p.rows / p.inner * strips;
+  const int part = SPLIT ? (int)(blockIdx.x % parts) : 0;
+  const i64 group = SPLIT ? blockIdx.x / parts : block_index(), groups = SPLIT ? gridDim.x / parts : all_strips;
+  const i64 share = SPLIT ? (p.n + parts - 1) / parts : p.n, first = SPLIT ? part * share : 0;
+  const i64 end = first + share < p.n ? first + share : p.n;
+  const i64 pairs_of_a_launch = all_strips * parts * WIDE * WORDS;
+  u64 launch = 0;  // of two sets of pairs, which launches take in turn: each clears the next one's
+  if constexpr (SPLIT) launch = peek_tagged(arrivals) / gridDim.x & 1;
+
+  for (i64 g = group; g < all_strips; g += groups) {
+    const i64 outer = all_strips >> 32 ? g / strips : (u32)g / (u32)strips;
+    const i64 inner = (g - outer * strips) * WIDE + lane * V, from = first + depth;
+    const int count = inner < p.inner && from < end ? (int)((end - from + DEPTHS - 1) / DEPTHS) : 0;
+    const i64 x_step = DEPTHS * p.x_n, out_step = DEPTHS * p.out_n;
+    const T* x = (const T*)p.x + outer * p.x_outer + inner * p.x_inner + from * p.x_n;
+    T* out = (T*)p.out + outer * p.out_outer + inner * p.out_inner + from * p.out_n;
+
+    W m[V], s[V], v[V], own[V];
+    Pack<T, V> items[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].empty();
+      if constexpr (V > 1) {
+        items[i].raw = load_kept_if(i < count, x + i * x_step, items[i].raw);
+      } else {
+        if (i < count) items[i].load(x + i * x_step);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < V; ++k) m[k] = lowest<W>(), s[k] = 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].get(v);
+#pragma unroll
+      for (int k = 0; k < V; ++k) m[k] = larger(m[k], v[k]);
+    }
+    if constexpr (!EXPONENTIALS) keep_packed(items);
+#pragma unroll
+    for (int k = 0; k < V; ++k) own[k] = m[k];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      items[i].get(v);
+#pragma unroll
+      for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - zero_if_empty(own[k])), s[k] += v[k];
+      if constexpr (EXPONENTIALS) items[i].set(v);
+    }
+    if constexpr (!EXPONENTIALS) keep_packed(items);
+    for (int i = ITEMS; i < count; i += BATCH) {
+      Pack<T, V> batch[BATCH];
+      load_column_batch(batch, x + i * x_step, x_step, count - i);
+      take_in_columns(m, s, batch);
+    }
+
+    // Across the lanes of a warp that share a column, across the warps, and across the blocks.
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      const W before = m[k];
+#pragma unroll
+      for (int mask = 16; mask >= LANES; mask /= 2) m[k] = larger(m[k], exchange(m[k], mask));
+      s[k] *= exponential(before - zero_if_empty(m[k]));
+#pragma unroll
+      for (int mask = 16; mask >= LANES; mask /= 2) s[k] += exchange(s[k], mask);
+      if ((threadIdx.x & 31) < LANES) slots[threadIdx.x / 32 * WIDE + lane * V + k] = {m[k], s[k]};
+    }
+    __syncthreads();
+    Pair<W> all = {lowest<W>(), 0};
+    if (threadIdx.x < WIDE) all = merge_column<TEAMS>(slots + threadIdx.x, WIDE);
+    if constexpr (SPLIT) {
+      u64* here = arrivals + COLUMN_WORDS + launch * pairs_of_a_launch + g * parts * WIDE * WORDS;
+      if (threadIdx.x < WIDE) {
+        u64* mine = here + (i64)part * WIDE * WORDS + threadIdx.x;
+        send_pair(mine, WIDE, all);
+        u64* next = launch ? mine - pairs_of_a_launch : mine + pairs_of_a_launch;
+#pragma unroll
+        for (int k = 0; k < WORDS; ++k) next[k * WIDE] = 0;
+      }
+      __syncthreads();  // the slots are read
+      const int column = threadIdx.x % WIDE;
+      Pair<W> run = {lowest<W>(), 0};
+      for (int other = threadIdx.x / WIDE; other < parts; other += AT_ONCE * RECEIVERS) {
+        u64 got[AT_ONCE][WORDS];
+        bool missing = true;
+        while (missing) {
+          missing = false;
+#pragma unroll
+          for (int i = 0; i < AT_ONCE; ++i) {
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k) {
+              const int from_part = other + i * RECEIVERS;
+              got[i][k] = 1;
+              if (from_part < parts) got[i][k] = peek_tagged(here + ((i64)from_part * WORDS + k) * WIDE + column);
+            }
+          }
+#pragma unroll
+          for (int i = 0; i < AT_ONCE; ++i) {
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k) missing |= got[i][k] == 0;
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+          if (other + i * RECEIVERS < parts) run = merge(run, pair_of(got[i]));
+        }
+      }
+      slots[threadIdx.x] = run;
+      __syncthreads();
+      if (threadIdx.x < WIDE) all = merge_column<RECEIVERS>(slots + threadIdx.x, WIDE);
+    }
+    if (threadIdx.x < WIDE) finishers[threadIdx.x] = finisher<T>(all);
+    __syncthreads();
+    W scale[V];
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      const Pair<W> by = finishers[lane * V + k];
+      m[k] = by.m, s[k] = by.s;
+      scale[k] = finished<T>(own[k], by);
+    }
+
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      if (i < count) {
+        items[i].get(v);
+#pragma unroll
+        for (int k = 0; k < V; ++k) v[k] = EXPONENTIALS ? v[k] * scale[k] : finished<T>(v[k], {m[k], s[k]});
+        items[i].set(v);
+        items[i].template store<true>(out + i * out_step, true);
+      }
+    }
+    for (int i = ITEMS; i < count; i += BATCH) {
+      Pack<T, V> batch[BATCH];
+      load_column_batch(batch, x + i * x_step, x_step, count - i);
+#pragma unroll
+      for (int k = 0; k < BATCH; ++k) {
+        if (i + k < count) {
+          batch[k].get(v);
+#pragma unroll
+          for (int h = 0; h < V; ++h) v[h] = finished<T>(v[h], {m[h], s[h]});
+          batch[k].set(v);
+          batch[k].store(out + (i + k) * out_step, true);
+        }
+      }
+    }
+  }
+  if constexpr (SPLIT) {
+    if (threadIdx.x == 0) count_up(arrivals);
+  }
+}

@@ -1,19 +1,126 @@
-"""Softmax of columns, rows that lie side by side: a block holds whole ones in registers, or reads the rest again."""
+"""Softmax of columns, rows that lie side by side, in the registers of a block, or of several of a co-operative launch;
+what does not fit is read again.
+
+After this zoo's own columns_grid in Triton: each block holds its part of a strip while the blocks exchange pairs.
+"""
+
+from typing import NamedTuple
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import columns_of
-from kernelzoo.kernels.cupy.softmax.column_strips import whole
-from kernelzoo.layout import Rows
+from kernelzoo.kernels.cupy.rows import c_type, columns_of
+from kernelzoo.kernels.shared.split import split
+from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
 from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers
+
+HELD = {8: 4, 4: 16, 2: 16}
+"""Packs, or single elements, that a thread holds of its columns, by the bytes of an element: of double few, whose
+exponential takes many registers."""
+
+FEWEST = 4
+"""Of those, where columns are short."""
+
+LEAST_THREADS = 64
+"""Of a block, where columns are of a few elements."""
+
+BLOCKS = 2
+"""Of 256 threads on an SM, which always fit: the kernel is bound to 128 registers."""
+
+MANY_PARTS = 64
+"""Blocks to a strip, each of which awaits the pairs of all others: no more, where so many hold it."""
+
+LEAST_SHARE = 64
+"""Elements of a column that a block has at the least."""
+
+WORKSPACE_LINE = 128
+"""Bytes ahead of the pairs, for a counter: see columns.cu."""
+
+
+@numbers
+class Numbers:
+    columns_blocks: int = knob(
+        2, among=(1, 2, 4), unit="blocks", why="of long columns to each SM, below which several share a column"
+    )
+    columns_long: int = knob(
+        1024, among=(512, 1024, 2048), unit="elements", why="of a column, above which that pays off"
+    )
+
+
+class Strip(NamedTuple):
+    """How a block takes neighbouring columns: lanes along them, threads, and packs that each holds of its columns."""
+
+    lanes: int
+    threads: int
+    items: int
+
+    @property
+    def elements(self) -> int:
+        """Elements of each column that the block holds."""
+        return self.threads // self.lanes * self.items
+
+    def kernel(self, columns: Columns, shared: bool) -> str:
+        """The kernel's instance."""
+        sizes = f"{columns.vector}, {self.items}, {self.lanes}, {self.threads}"
+        return f"columns<{c_type(columns)}, {sizes}, {'true' if shared else 'false'}>"
 
 
 @register("cupy", "softmax", "columns")
-@planned()
-def columns(rows: Rows, device: Device, _: None) -> Plan:
-    """Neighbouring columns by a block whose lanes run along them, in registers as far as they fit."""
+@planned(Numbers)
+def columns(rows: Rows, device: Device, table: Numbers) -> Plan:
+    """Neighbouring columns by a block whose lanes run along them, or by several, which exchange pairs."""
     columns = columns_of("cupy/softmax/columns", rows)
     strip = whole(columns)
+    strips = columns.strips(strip.lanes * columns.vector)
+    if columns.vector > 1 and columns.itemsize < 8:
+        alone = strip.elements >= columns.n
+    else:  # shared where they are long, and strips don't give each SM its blocks
+        alone = strips >= table.columns_blocks * device.multiprocessors or columns.n <= table.columns_long
+    if not alone:
+        return _shared(columns, device)
     no_other: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # block to meet
-    step = Step(strip.kernel(columns, False), columns.strips(strip.lanes * columns.vector), strip.threads, no_other)
-    return Plan(columns, (step,))
+    return Plan(columns, (Step(strip.kernel(columns, False), strips, strip.threads, no_other),))
+
+
+def _shared(columns: Columns, device: Device) -> Plan:
+    """As few blocks to a strip as hold it, more where there is room for them."""
+    strip, resident = _widest(columns), BLOCKS * device.multiprocessors
+    wide = strip.lanes * columns.vector
+    strips = columns.strips(wide)
+    room = max(1, resident // min(strips, resident))
+    least = cdiv(columns.n, strip.elements)
+    most = MANY_PARTS if least <= MANY_PARTS else resident  # all SMs read again what blocks don't hold
+    parts = max(min(least, MANY_PARTS), min(room, most))
+    cut = split(strips, columns.n, min(parts, resident, cdiv(columns.n, LEAST_SHARE)), 1, resident)
+    strip = _fewer(strip, cut.span)
+    arguments: tuple[Argument, ...] = ("counters", (I32, cut.parts))
+    step = Step(strip.kernel(columns, True), cut.blocks, strip.threads, arguments, cooperative=True)
+    pair_bytes = 16 if columns.itemsize == 8 else 8
+    return Plan(columns, (step,), counter_bytes=WORKSPACE_LINE + 2 * strips * cut.parts * wide * pair_bytes)
+
+
+def whole(columns: Columns) -> Strip:
+    """The strip whose columns a block holds whole, narrower ones for longer columns; the last of them if none does."""
+    strip = _widest(columns)
+    least = 4 if columns.vector > 1 and columns.itemsize < 8 else 2 if columns.vector > 1 else 8
+    while strip.elements < columns.n and strip.lanes > least:
+        strip = strip._replace(lanes=strip.lanes // 2)
+    if columns.vector > 1 and columns.n <= strip.elements // 2:
+        strip = strip._replace(threads=strip.threads // 2)
+    strip = _fewer(strip, columns.n)
+    while columns.vector == 1 and strip.threads > LEAST_THREADS and columns.n <= strip.elements // 2:
+        strip = strip._replace(threads=strip.threads // 2)
+    return strip
+
+
+def _widest(columns: Columns) -> Strip:
+    """A strip of 128 bytes of neighbouring columns, or of 32 single elements, by a whole block."""
+    lanes = min(8 if columns.vector > 1 else 32, power_of_two(cdiv(columns.inner, columns.vector)))
+    return Strip(lanes, 256, HELD[columns.itemsize])
+
+
+def _fewer(strip: Strip, elements: int) -> Strip:
+    """The strip with no more packs to a thread than so many elements of a column take."""
+    while strip.items > FEWEST and elements <= strip.elements // 2:
+        strip = strip._replace(items=strip.items // 2)
+    return strip

@@ -3,8 +3,7 @@
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, packs, width
-from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD, threads
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, threads, width
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers

@@ -2,7 +2,7 @@
 #ifndef KERNELZOO_SOFTMAX_HELD_CUH
 #define KERNELZOO_SOFTMAX_HELD_CUH
 
-#include "packs.cuh"
+#include "pairs.cuh"
 
 // Where a thread keeps the exponentials of its packs until the row's pair is known: in place of the elements, where the
 // dtype is as wide as its arithmetic.

@@ -1,9 +1,97 @@
 // Short contiguous rows through shared memory, LANES lanes to a row; of half precision and odd length, to two rows.
 //
 // Two such rows fill whole words of four bytes: but for the one that they share, all of a row's words are its own, and
-// no lane tests where in a word the row begins. See thread_rows.cuh.
+// no lane tests where in a word the row begins.
 
-#include "whole_rows.cuh"
+#include "pairs.cuh"
+
+// The rows of a warp, which copies them as they lie in memory, 16 bytes at a time, and waits for no other warp. ROWS rows
+// of N elements fill WORDS words, and no fewer do; LANES lanes take those.
+template <class T, int N, int LANES>
+struct WarpRows {
+  static constexpr int V = 16 / sizeof(T), HALF = N * sizeof(T) % 4 != 0, ROWS = 1 + HALF;
+  static constexpr int WORDS = ROWS * N * sizeof(T) / 4;
+  static constexpr int TILE = 32 / LANES * WORDS / 4;  // 16 bytes each, of a warp
+  static constexpr int WARP_ROWS = 32 / LANES * ROWS;
+  static_assert(32 / LANES * WORDS % 4 == 0, "a warp's rows would end within 16 bytes");
+
+  struct Word { u32 part[1]; };  // an array, which may alias others: the compiler keeps the order of the loads
+
+  i64 first;      // row of the warp
+  int count;      // elements of the warp's rows
+  Bytes16* tile;  // the warp's
+  Word* words;    // these lanes'
+
+  // Warp `warp` of those that have `rows` rows, and the block's shared memory.
+  __device__ WarpRows(i64 warp, i64 rows, Bytes16* memory) : first(warp * WARP_ROWS) {
+    const i64 left = rows - first;
+    count = left <= 0 ? 0 : (int)(left < WARP_ROWS ? left : WARP_ROWS) * N;
+    tile = memory + threadIdx.x / 32 * TILE;
+    words = (Word*)tile + threadIdx.x % 32 / LANES * WORDS;
+  }
+
+  __device__ bool full() const { return count == WARP_ROWS * N; }  // all but the last warp of the problem
+
+  __device__ void read(const T* x) {
+    x += first * N;
+    const int lane = threadIdx.x % 32;
+    if (full()) {
+#pragma unroll
+      for (int j = 0; j < TILE; j += 32) {
+        if (j + 32 <= TILE || j + lane < TILE) copy_async(tile + j + lane, x + (j + lane) * V);
+      }
+    } else {
+#pragma unroll 1
+      for (int j = lane; j < count / V; j += 32) copy_async(tile + j, x + j * V);
+      if (const int e = count / V * V + lane; e < count) ((T*)tile)[e] = x[e];  // fewer than V
+    }
+    wait_async();
+    __syncwarp();
+  }
+
+  __device__ void write(T* out) const {
+    out += first * N;
+    const int lane = threadIdx.x % 32;
+    __syncwarp();
+    if (full()) {
+      constexpr int BATCH = 8;
+#pragma unroll
+      for (int from = 0; from < TILE; from += BATCH * 32) {
+        Bytes16 batch[BATCH];
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) {
+          const int j = from + i * 32;
+          if (j + 32 <= TILE || j + lane < TILE) batch[i] = tile[j + lane];
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) {
+          const int j = from + i * 32;
+          if (j + 32 <= TILE || j + lane < TILE) store_plain(out + (j + lane) * V, batch[i]);
+        }
+      }
+    } else {
+#pragma unroll 1
+      for (int j = lane; j < count / V; j += 32) store_plain(out + j * V, tile[j]);
+      if (const int e = count / V * V + lane; e < count) out[e] = ((const T*)tile)[e];
+    }
+  }
+};
+
+// Of a sum of exponentials, of which the largest is 1: without the branch that a division has for subnormal numbers.
+__device__ inline float reciprocal(float s) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(s));
+  return fmaf(r, fmaf(-s, r, 1.0f), r);
+}
+
+// As many blocks of an SM as have room in shared memory, where a thread has registers for so many elements at once, and
+// for 40 other values.
+template <class Rows>
+__device__ constexpr int resident(int elements, int threads) {
+  const int shared = 200 * 1024 / (threads / 32 * Rows::TILE * 16), registers = 65536 / ((elements + 40) * threads);
+  const int blocks = shared < registers ? shared : registers;
+  return blocks < 1 ? 1 : blocks < 1024 / threads ? blocks : 1024 / threads;
+}
 
 // A row's whole words: by 32, in runs of 32 / LANES to a lane, so that the lanes of rows that are an odd number of words
 // apart meet in no bank; and the rest one by one.
@@ -20,14 +108,14 @@ struct Dealt {
 };
 
 template <class T, int N, int LANES, int THREADS>
-__global__ void __launch_bounds__(THREADS, resident<ThreadRows<T, N, 4, LANES>>(N / LANES, THREADS))
+__global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / LANES, THREADS))
     multi_row_lanes(const Problem given) {
   const Problem p = begin(given);
   constexpr int PER = 4 / sizeof(T), WHOLE = N / PER, HALF = N % PER;
   using Words = Dealt<WHOLE, LANES>;
   constexpr int HELD = Words::ITEMS * PER + HALF;
   extern __shared__ Bytes16 memory[];
-  ThreadRows<T, N, 4, LANES> rows(block_index() * (THREADS / 32) + threadIdx.x / 32, p.rows, memory);
+  WarpRows<T, N, LANES> rows(block_index() * (THREADS / 32) + threadIdx.x / 32, p.rows, memory);
   rows.read((const T*)p.x);
   const int lane = threadIdx.x % LANES;
   const bool has_half = lane == LANES - 1;

@@ -2,19 +2,23 @@
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy import thread_rows
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type
-from kernelzoo.kernels.cupy.thread_rows import NARROWEST, THREADS
-from kernelzoo.layout import Rows
+from kernelzoo.kernels.cupy.rows import c_type, one_piece
+from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
+
+THREADS = 128
+"""Of a block, whose warps wait for none of the others."""
 
 LANES = (2, 4, 8)
 """To a row. The rows of a warp of more would not end on a 16-byte boundary."""
 
 MOST_ELEMENTS = 264
-"""Of a row: those of multi_row_shared."""
+"""Of a row: what eight lanes have registers for."""
+
+WORD_BYTES = 4
+"""What a lane reads from shared memory at once."""
 
 
 @numbers
@@ -25,8 +29,8 @@ class Numbers:
 
 
 def fits(rows: Rows) -> bool:
-    """Whether lanes can share rows as words."""
-    return thread_rows.fits(rows) and rows.n <= MOST_ELEMENTS
+    """Whether the rows are short, one piece of memory on 16-byte boundaries, of two or four bytes an element."""
+    return one_piece(rows) and rows.aligned and rows.itemsize in (2, 4) and rows.n <= MOST_ELEMENTS
 
 
 @register("cupy", "softmax", "multi_row_lanes")
@@ -40,6 +44,8 @@ def multi_row_lanes(rows: Rows, device: Device, table: Numbers) -> Plan:
             "16-byte boundary",
         )
     lanes = next((c for c in LANES if rows.n <= table.lane_elements * c), LANES[-1])
-    blocks, shared = thread_rows.blocks_and_bytes(rows, NARROWEST, lanes)
+    row_bytes, groups = rows.n * rows.itemsize, THREADS // lanes
+    together = 1 if row_bytes % WORD_BYTES == 0 else 2  # rows that fill whole words
     kernel = f"multi_row_lanes<{c_type(rows)}, {rows.n}, {lanes}, {THREADS}>"
-    return Plan(rows, (Step(kernel, blocks, THREADS, (), shared),))
+    step = Step(kernel, cdiv(rows.total, groups * together), THREADS, (), groups * together * row_bytes)
+    return Plan(rows, (step,))

@@ -5,8 +5,7 @@ After M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 20
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, packs, width
-from kernelzoo.kernels.cupy.softmax.held import threads
+from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 

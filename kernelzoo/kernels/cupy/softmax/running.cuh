@@ -2,7 +2,7 @@
 #ifndef KERNELZOO_SOFTMAX_RUNNING_CUH
 #define KERNELZOO_SOFTMAX_RUNNING_CUH
 
-#include "packs.cuh"
+#include "pairs.cuh"
 
 // A running pair takes in a batch of packs: the sum is rescaled when the maximum grows.
 template <class T, int V, int ITEMS>
@@ -22,45 +22,6 @@ __device__ inline void take_in(Pair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
   }
   keep_packed(items);
   run = {m, s};
-}
-
-// The same for packs of neighbouring rows, each with a pair of its own.
-template <class T, int V, int ITEMS>
-__device__ inline void take_in_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], Pack<T, V> (&items)[ITEMS]) {
-  using W = Wide<T>;
-  W v[V], next[V];
-#pragma unroll
-  for (int k = 0; k < V; ++k) next[k] = m[k];
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) {
-    items[i].get(v);
-#pragma unroll
-    for (int k = 0; k < V; ++k) next[k] = larger(next[k], v[k]);
-  }
-  keep_packed(items);
-#pragma unroll
-  for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(next[k])), m[k] = next[k], next[k] = 0;
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) {
-    items[i].get(v);
-#pragma unroll
-    for (int k = 0; k < V; ++k) next[k] += exponential(v[k] - zero_if_empty(m[k]));
-  }
-#pragma unroll
-  for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
-}
-
-// A batch of packs of neighbouring rows, `step` elements apart; one past the first `left` is -inf.
-template <class T, int V, int ITEMS>
-__device__ inline void load_column_batch(Pack<T, V> (&items)[ITEMS], const T* x, i64 step, int left) {
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) {
-    if (i < left) {
-      items[i].load(x + i * step);
-    } else {
-      items[i].empty();
-    }
-  }
 }
 
 template <class T, int V>

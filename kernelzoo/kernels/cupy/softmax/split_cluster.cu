@@ -3,9 +3,14 @@
 // Every warp sends its pair to the shared memory of every block of the cluster, where a barrier counts the bytes: a
 // block goes on when all pairs have come, and waits for no write of its own.
 
-#include "../split_blocks.cuh"
 #include "held.cuh"
-#include "send.cuh"
+
+template <class W>
+__device__ inline void send_pair(Pair<W>* place, u64* barrier, u32 rank, const Pair<W>& pair) {
+  const u64* words = (const u64*)&pair;
+#pragma unroll
+  for (int i = 0; i < (int)(sizeof(pair) / 8); ++i) send_remote((u64*)place + i, barrier, rank, words[i]);
+}
 
 template <class T, int V, int ITEMS, int CLUSTER>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLOCKS)

@@ -6,12 +6,13 @@ After Quack (github.com/Dao-AILab/quack): pairs go through distributed shared me
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, packs, width
-from kernelzoo.kernels.cupy.softmax.held import PACKS_HELD, threads
-from kernelzoo.kernels.cupy.softmax.meeting import clusters
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, threads, width
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
+
+CLUSTERS = (2, 4, 8, 16)
+"""Blocks of a cluster."""
 
 MOST_THREADS = 512
 """Of a block: an SM runs two with 64 registers a thread, so that one computes while the other loads."""
@@ -58,7 +59,8 @@ def block_of(rows: Rows, device: Device, table: Numbers) -> tuple[int, int, int]
 
     Of half precision four, in twice the blocks, where they are few: then the exponentials stay in registers.
     """
-    count, sizes, items = packs(rows), clusters(device), PACKS_HELD
+    count, items = packs(rows), PACKS_HELD
+    sizes = [size for size in CLUSTERS if size <= device.cluster_blocks]
     cluster = next((c for c in sizes if count <= c * table.cluster_threads * PACKS_HELD), sizes[-1])
     few = cluster * rows.total <= table.cluster_blocks * device.multiprocessors
     if few and rows.itemsize == 2 and cluster < sizes[-1]:

@@ -6,8 +6,17 @@
 // longer than the ring, the tiles that had to make room are read a second time at the end, most likely from the L2
 // cache.
 
-#include "ring.cuh"
 #include "running.cuh"
+
+// Where in the ring the next tile lies, and how often it has come round.
+struct RingPlace {
+  int slot = 0;
+  u32 parity = 0;
+
+  __device__ void next(int slots) {
+    if (++slot == slots) slot = 0, parity ^= 1;
+  }
+};
 
 // The part of a row that falls to one of `parts` blocks: packs [from, from + count), in `tiles` tiles of TILE packs.
 template <int TILE>

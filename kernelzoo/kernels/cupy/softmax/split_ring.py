@@ -4,7 +4,6 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
-from kernelzoo.kernels.cupy.softmax.pairs import pair_bytes
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -70,4 +69,5 @@ def split_ring(rows: Rows, device: Device, table: Numbers) -> Plan:
         tiles * TILE * VECTOR_BYTES,
         cooperative=True,
     )
-    return Plan(rows, (step,), counter_bytes=rows.total * parts * 2 * pair_bytes(rows))
+    pair_bytes = 16 if rows.itemsize == 8 else 8
+    return Plan(rows, (step,), counter_bytes=rows.total * parts * 2 * pair_bytes)

@@ -5,7 +5,6 @@
 // would not fit: each thread reads back what it copied, so that no barrier stands between. Every warp sends its sum to the
 // shared memory of every block, where a barrier counts the bytes.
 
-#include "../split_blocks.cuh"
 #include "gradient.cuh"
 
 template <class W>

@@ -3,9 +3,8 @@ exchange their sums."""
 
 from kernelzoo.device import KIB, Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.gradients.rows import packs, threads, width
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type
+from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -63,7 +62,7 @@ def most_threads(device: Device) -> int:
 def block_of(rows: Rows, device: Device, table: Numbers) -> tuple[int, int]:
     """Blocks of a cluster, and threads of a block, more than it may have where a row doesn't fit. As few blocks of
     moderate size as hold a row, up to eight; then larger ones; and then sixteen, which fewer SMs have room for."""
-    count = packs(rows, VECTOR_BYTES // rows.itemsize)
+    count = packs(rows)
     sizes = [size for size in CLUSTERS if size <= device.cluster_blocks]
     usual = [size for size in sizes if size <= 8]
     largest = most_threads(device)
