@@ -45,7 +45,10 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
     low, high, pair, larger_words, _ = machine.word_functions(dtype)
     larger, keep, finite = larger_words if PACKED else maximum, machine.keep, finite_of(dtype)
-    cluster_arrive = cluster_wait = send = wait_for = None
+    cluster_arrive: Any = None
+    cluster_wait: Any = None
+    send: Any = None
+    wait_for: Any = None
     if in_clusters:
         from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 
