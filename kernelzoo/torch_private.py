@@ -15,6 +15,9 @@ from torch.autograd import forward_ad, profiler
 current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 """Address of a GPU's current stream. The public function makes an object, which takes longer than a launch."""
 
+current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
+"""Index of the current GPU. The public way first asks whether CUDA was started."""
+
 count_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 """The number of active dispatch modes. There is no public way."""
 

@@ -203,10 +203,10 @@ def test_torch_s_operation_finds_the_launch_that_is_kept(backend: Any) -> None:
     op = torch.ops.kernelzoo.softmax.default
     op(x, -1, "kept", "auto")
     op(x, -1, "kept", "auto")
-    before = next(iter(backend._cache._expected.values())).guard
+    before = next(iter(backend._cache.expected.values())).guard
     for _ in range(3):
         torch.testing.assert_close(op(x, -1, "kept", "auto"), torch.softmax(x, -1))
-    assert next(iter(backend._cache._expected.values())).guard is before
+    assert next(iter(backend._cache.expected.values())).guard is before
     assert calls.count("bind softmax") == 1
 
 

@@ -18,7 +18,7 @@ from torch.utils.dlpack import from_dlpack
 from kernelzoo.errors import DeviceError, InputTypeError, OutputError
 from kernelzoo.operations import Dims, Operation, dtype_name
 from kernelzoo.operations.arguments import check_storage, normalize_dim, plain_dim
-from kernelzoo.torch_private import current_stream
+from kernelzoo.torch_private import current_device, current_stream
 
 
 class Library:
@@ -320,7 +320,7 @@ def run(
         cached = backend._cache.arrays.get(key)
         if cached is not None and type(keepdim) is bool and all(addresses):
             device = cached.device
-            if library.current(device).ptr == current_stream(device) and device == torch.cuda.current_device():
+            if library.current(device).ptr == current_stream(device) and device == current_device():
                 outs = [library.empty(*result) for result in cached.results]
                 if cached.run(*addresses, *[made.data.ptr for made in outs]) is None:
                     return outs[0] if len(outs) == 1 else tuple(outs)

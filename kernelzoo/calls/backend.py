@@ -63,7 +63,8 @@ class Backend(Operations):
         """Whether it takes host tensors only."""
         self._binds, self._check = language.binds, language.check
         self._cache = LaunchCache(self)
-        self._find = self._cache.find
+        self._find, self._expected = self._cache.find, self._cache.expected
+        self._expected_into = self._cache.expected_into
         self._allocate = allocator("cpu" if self.on_host else "cuda")
         self._table_chosen, self._follows = tables.chosen.get, torch.is_grad_enabled
         self._wrote = torch.autograd.graph.increment_version
@@ -99,19 +100,23 @@ class Backend(Operations):
         # A launch bound with a table of ``tables.using`` is not cached.
         cacheable = not (watched or self._table_chosen() or (seen and carries_tangents()))
         if cacheable:
-            cached, addresses = self._find(op, inputs, given, dim, keepdim, scalars, variant)
+            cached = (self._expected_into if given else self._expected).get(op)
+            tensors = inputs + given if given else inputs
+            addresses = [] if cached is None else cached.takes(tensors, dim, keepdim, scalars, variant)
+            if not addresses:
+                cached, addresses = self._find(op, inputs, given, dim, keepdim, scalars, variant)
+            elif cached is not None and cached.following is not cached:
+                self._cache.expect(op, cached)
             if cached is not None and addresses:
                 if cached.differentiable is not None and self._follows():
                     return cached.differentiable(*inputs)
-                outs = given
-                for result in cached.results:
-                    outs += (self._allocate(*result),)
-                    addresses.append(outs[-1].data_ptr())
+                outs = [self._allocate(*result) for result in cached.results]
+                addresses += [made.data_ptr() for made in outs]
                 if cached.run(*addresses) is None:
                     if given:
                         self._wrote(given)
                         return out
-                    return outs[0] if len(outs) == 1 else outs
+                    return outs[0] if len(outs) == 1 else tuple(outs)
         return self._bind(op, inputs, dim, keepdim, scalars, variant, out, seen, watched, cacheable)
 
     def _bind(

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeGuard
 
 import torch
+from torch import Tensor
 
 from kernelzoo.launch import Copied, Launch, Movable, OnStreams, WithWorkspace
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import plain_dim
 from kernelzoo.storages import span
-from kernelzoo.torch_private import is_jit_traced, make_tensor_guard
+from kernelzoo.torch_private import current_device, is_jit_traced, make_tensor_guard
 
 Key: TypeAlias = "tuple[object, ...]"
 Result: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], torch.dtype]"
@@ -52,12 +53,25 @@ class CachedLaunch:
     following: CachedLaunch | None = None
     """The launch that followed this one last time."""
 
-    def addresses(self, tensors: Sequence[torch.Tensor]) -> list[int]:
-        """The addresses of the tensors, if the launch can run on them; else an empty list."""
+    def takes(
+        self, tensors: Sequence[Any], dim: Dims, keepdim: bool, scalars: Mapping[str, Any], variant: str
+    ) -> list[int]:
+        """The addresses of the tensors of a call, if it is like that which was bound; else none."""
+        if variant is not self.variant or dim is not self.dim or keepdim is not self.keepdim:
+            return []
+        if scalars is not self.scalars and scalars != self.scalars:
+            return []
+        for x in tensors:
+            if not isinstance(x, Tensor) or x.is_nested:  # of a nested tensor, the guard would end the process
+                return []
+        return self.addresses(tensors) if self.guard(*tensors) else []
+
+    def addresses(self, tensors: Sequence[Tensor]) -> list[int]:
+        """The addresses of such tensors, if the launch can run on them as they lie; else none."""
         found = []
-        for i, x in enumerate(tensors):  # zip() would double the time of this loop
+        for i, x in enumerate(tensors):  # zip() takes as long as all the rest
             address, storage = x.data_ptr(), x.untyped_storage()
-            # A view into a freed storage still has a small address. len() of the storage needs no attribute lookup.
+            # A view into a storage that was freed has an address too, of a few bytes; and len() looks up no attribute.
             if not address or address % 16 != self.offsets[i]:
                 return []
             if address + self.spans[i] > storage.data_ptr() + len(storage):
@@ -65,7 +79,7 @@ class CachedLaunch:
             found.append(address)
         if self.places and relative_places(found, self.spans) != self.places:
             return []
-        return found if self.device is None or self.device == torch.cuda.current_device() else []
+        return found if self.device is None or self.device == current_device() else []
 
 
 @dataclass(slots=True, eq=False)
@@ -85,56 +99,40 @@ class LaunchCache:
         self.copied: set[Key] = set()
         """Keys of layouts that are copied. The launches of their copies can be cached."""
         self._launches: dict[Key, CachedLaunch] = {}
-        self._expected: dict[tuple[Operation, int], CachedLaunch] = {}
-        """The launch that the next call is likely to use: the one that followed the last call before. So the
-        alternating layouts of a model's layers need no key."""
-        self._previous: dict[tuple[Operation, int], CachedLaunch] = {}
-        """The launch of the last call."""
+        self.expected: dict[Operation, CachedLaunch] = {}
+        """What the next call of an operation is likely to use: what came after the call before it the last time. So
+        layouts in turn, as the layers of a model have them, need no key."""
+        self.expected_into: dict[Operation, CachedLaunch] = {}
+        """The same of calls with outputs of the caller."""
+        self._previous: dict[Operation, CachedLaunch] = {}
+        """What the call before used."""
+        self._previous_into: dict[Operation, CachedLaunch] = {}
         self._workspace_bytes = 0
         self._backend, self._on_host, self._tensor = backend, backend.on_host, torch.Tensor
 
-    def find(
-        self,
-        op: Operation,
-        inputs: tuple[Any, ...],
-        outs: tuple[Any, ...],
-        dim: Dims,
-        keepdim: bool,
-        scalars: Mapping[str, Any],
-        variant: str,
-    ) -> tuple[CachedLaunch | None, list[int]]:
-        """The cached launch of a call, and its tensors' addresses; none if there is no launch. ``outs``: the caller's
-        outputs."""
-        tensors, place = inputs + outs, (op, len(outs))
-        cached = self._expected.get(place)
-        if cached is not None and variant is cached.variant and dim is cached.dim and keepdim is cached.keepdim:
-            dense = scalars == cached.scalars
-            for x in tensors:  # the guard would end the process for a nested tensor
-                dense = dense and isinstance(x, self._tensor) and not x.is_nested
-            if dense and cached.guard(*tensors) and (addresses := cached.addresses(tensors)):
-                if cached.following is not cached:
-                    self._expect(place, cached)
-                return cached, addresses
-        return self._find_by_key(op, inputs, outs, dim, keepdim, scalars, variant)
-
-    def _find_by_key(self, op: Operation, inputs: Any, outs: Any, *told: Any) -> tuple[CachedLaunch | None, list[int]]:
+    def find(self, op: Operation, inputs: Any, outs: Any, *told: Any) -> tuple[CachedLaunch | None, list[int]]:
+        """The launch of a call by its key, and the addresses of its tensors; no addresses if there is none. ``outs``:
+        outputs of the caller."""
         key = self.key(op, inputs, outs, *told)
         cached = None if key is None else self._launches.get(key)
         if cached is None:
             return None, []
         tensors = inputs + outs
-        if not cached.guard(*tensors):  # it was made in another torch mode
+        if not cached.guard(*tensors):  # it was made in another of torch's modes
             cached.guard = make_tensor_guard(*tensors)
-        self._expect((op, len(outs)), cached)
+        self.expect(op, cached)
         return cached, cached.addresses(tensors)
 
-    def _expect(self, place: tuple[Operation, int], cached: CachedLaunch) -> None:
-        """Record which launch a call used, and what the next call is likely to use."""
-        previous = self._previous.get(place)
-        if previous is not None:
-            previous.following = cached
-        self._previous[place] = cached
-        self._expected[place] = cached.following or cached
+    def expect(self, op: Operation, cached: CachedLaunch) -> None:
+        """Note what a call used, and with it what the next one is likely to use."""
+        expected, previous = (
+            (self.expected, self._previous) if cached.results else (self.expected_into, self._previous_into)
+        )
+        before = previous.get(op)
+        if before is not None:
+            before.following = cached
+        previous[op] = cached
+        expected[op] = cached.following or cached
 
     def key(
         self,
@@ -196,7 +194,7 @@ class LaunchCache:
             variant,  # type: ignore[arg-type]  # the key has no types
             dim,  # type: ignore[arg-type]
             keepdim,  # type: ignore[arg-type]
-            dict(scalars),
+            dict(scalars) if scalars else scalars,
             make_tensor_guard(*tensors),
             [address % 16 for address in addresses],
             spans,
@@ -207,7 +205,7 @@ class LaunchCache:
             call,
         )
         self._launches[key] = cached
-        self._expect((op, len(given)), cached)  # type: ignore[arg-type]
+        self.expect(op, cached)  # type: ignore[arg-type]
 
     def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
         """Cache the launch of a call on arrays; x is the first one as a tensor."""
@@ -242,8 +240,9 @@ class LaunchCache:
     def forget(self) -> None:
         """Empty the cache."""
         self._workspace_bytes = 0
-        tables: tuple[Any, ...] = (self._launches, self._expected, self._previous, self.arrays, self.copied)
-        for table in tables:
+        tables: tuple[Any, ...] = (self._launches, self.arrays, self.copied)
+        expected = self.expected, self.expected_into, self._previous, self._previous_into
+        for table in (*tables, *expected):
             table.clear()
 
 

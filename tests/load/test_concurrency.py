@@ -99,7 +99,7 @@ def test_a_kept_launch_is_for_the_current_device_where_there_are_several(
         kept._cache.forget()
         given.clear()
         monkeypatch.setattr(torch.cuda, "device_count", lambda n=devices: n)
-        monkeypatch.setattr(torch.cuda, "current_device", lambda n=current: n)
+        monkeypatch.setattr(launch_cache, "current_device", lambda n=current: n)
         kept.min(x)
         assert bool((kept.min(x) == 1).all())
         assert given == ([((9,), (1,), torch.float32)] if short else [])
@@ -107,13 +107,13 @@ def test_a_kept_launch_is_for_the_current_device_where_there_are_several(
 
 def note(kept: Backend, asked: list[torch.Tensor]) -> None:
     """Have the backend note for which tensors it looks for a launch by key."""
-    find = kept._cache._find_by_key
+    find = kept._cache.find
 
     def noting(op: Operation, inputs: tuple[torch.Tensor, ...], *call: Any) -> Any:
         asked.extend(inputs)
         return find(op, inputs, *call)
 
-    kept._cache._find_by_key = noting  # type: ignore[method-assign]
+    kept._find = noting  # type: ignore[method-assign]
 
 
 def otherwise_laid() -> dict[str, torch.Tensor]:
@@ -364,7 +364,7 @@ def test_a_fork_keeps_no_lock_and_no_launch(kept: Backend, monkeypatch: pytest.M
     registry._after_fork()
     assert registry._lock is not before and registry._lock.acquire(timeout=1)
     registry._lock.release()
-    assert not kept._cache._launches and not kept._cache._expected
+    assert not kept._cache._launches and not kept._cache.expected
 
 
 def test_cuda_after_a_fork_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
