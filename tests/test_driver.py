@@ -62,7 +62,7 @@ class Library:
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     made = Library()
     monkeypatch.setattr(driver, "library", lambda: made)
-    monkeypatch.setattr(driver, "_current_stream", lambda index: 7)
+    monkeypatch.setattr(driver, "current_stream", lambda index: 7)
     monkeypatch.setattr(driver, "attached", lambda index: SimpleNamespace(__enter__=None))
     return made
 

@@ -7,11 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.overrides import has_torch_function
-
 from kernelzoo import operations, registry, tables
-from kernelzoo.calls.launch_cache import LaunchCache
 from kernelzoo.calls.methods import Undeclared, constant, function_of, lookup, method_of, pickled, unscripted
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
@@ -19,9 +15,10 @@ from kernelzoo.interrupts import uninterrupted
 from kernelzoo.launch import Bind, Launch
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import needs_torch_dispatch, normalize_dim, plain_dim, without_storage
-from kernelzoo.torch_private import allocator, carries_tangents, is_watched
 
 if TYPE_CHECKING:
+    import torch
+
     from kernelzoo.signatures import Operations
 else:
     Operations = object  # :class:`Undeclared` and ``_declared`` add the methods of operations
@@ -62,6 +59,13 @@ class Backend(Operations):
         self.on_host = language.devices == ("cpu",) and not language.emulator
         """Whether it takes host tensors only."""
         self._binds, self._check = language.binds, language.check
+        import torch  # here and not above: a command line that only lists has no time for it
+
+        from kernelzoo.calls.launch_cache import LaunchCache
+        from kernelzoo.torch_private import allocator, carries_tangents, is_watched
+
+        self._is_watched, self._carries_tangents = is_watched, carries_tangents
+        self._is_overridden, self._tensor = torch.overrides.has_torch_function, torch.Tensor
         self._cache = LaunchCache(self)
         self._find, self._expected = self._cache.find, self._cache.expected
         self._expected_into = self._cache.expected_into
@@ -95,10 +99,10 @@ class Backend(Operations):
         """Run an operation; returns its output, or a tuple. ``seen``: torch has seen the call already."""
         if self._is_compiling():
             return self._dispatch(op, inputs, dim, keepdim, scalars, variant, out)
-        watched = not seen and (is_watched() or has_torch_function(inputs))
+        watched = not seen and (self._is_watched() or self._is_overridden(inputs))
         given = () if out is None else tuple(out) if isinstance(out, list | tuple) else (out,)
         # A launch bound with a table of ``tables.using`` is not cached.
-        cacheable = not (watched or self._table_chosen() or (seen and carries_tangents()))
+        cacheable = not (watched or self._table_chosen() or (seen and self._carries_tangents()))
         if cacheable:
             cached = (self._expected_into if given else self._expected).get(op)
             tensors = inputs + given if given else inputs
@@ -136,7 +140,7 @@ class Backend(Operations):
         told = dim, keepdim, scalars, variant
         if not plain_dim(dim) and plain_dim(plain := normalize_dim(dim, op.several_axes)):
             return self._run(op, inputs, plain, *told[1:], out, seen)
-        if not watched and not all(isinstance(x, torch.Tensor) for x in inputs):
+        if not watched and not all(isinstance(x, self._tensor) for x in inputs):
             return self._run_on_arrays(op, inputs, *told, out)
         if watched or (not seen and needs_torch_dispatch(inputs)):
             found = self._dispatch(op, inputs, *told, out)
@@ -221,6 +225,8 @@ def get(name: str) -> Backend:
 def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
     """Store a backend in a table. While torch.compile traces it does not, since the compiled code assumes the old
     table."""
+    import torch
+
     if not torch.compiler.is_dynamo_compiling():
         table[key] = backend
     return backend

@@ -133,7 +133,7 @@ class Signature:
         Raises InputTypeError, ShapeError, GradientError, AxisError, EmptyReductionError, DeviceError.
         """
         dims = self.check_tensors(inputs, dim, keepdim)
-        if self.needs_element and inputs[0].numel() == 0:
+        if self.needs_element:
             self._check_elements(tuple(inputs[0].shape), dims)
         return Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
 

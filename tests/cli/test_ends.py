@@ -97,7 +97,7 @@ def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(
     out, err = sweep.communicate(timeout=60)
     assert sweep.returncode == 130, err
     assert (
-        "interrupted after 1 of 2 problems; r.json is whole; to continue: kernelzoo bench" in err
+        "interrupted after 1 of 2 problems; r.json is complete; to continue: kernelzoo bench" in err
         and "2 results in r.json" in out
     )
     assert Path("r.json").read_bytes() == before and len(json.loads(before)["benchmarks"]) == 2

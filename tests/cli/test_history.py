@@ -54,7 +54,7 @@ MEASURED = ("--backend", "torch", "--variant", "eager", "--op", "softmax", "--sh
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((SWEEPS[0],), "two runs or more"),
+        ((SWEEPS[0],), "at least two runs"),
         ((SWEEPS[0], SWEEPS[1]), "no two of these runs"),
         ((*SWEEPS, "--by", "much"), "no share 'much'"),
         ((SWEEPS[0], "nowhere.json"), "nowhere.json"),

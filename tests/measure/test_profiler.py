@@ -155,7 +155,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     made = Session()
     monkeypatch.setattr(torch.profiler, "profile", made)
     monkeypatch.setattr(torch.profiler, "supported_activities", lambda: {torch.profiler.ProfilerActivity.CUDA})
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: made.work(SPIN, cycles / 2e3))
+    monkeypatch.setattr("kernelzoo.torch_private.spin", lambda cycles: made.work(SPIN, cycles / 2e3))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())

@@ -368,7 +368,7 @@ def test_an_emulator_is_never_timed(
     implementation = entrant(right)
     monkeypatch.setattr(kernelzoo.get("entrant"), "emulator", "an interpreter")
     (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=2, cache="hot").values()
-    assert "an interpreter is running" in result.refused
+    assert "an interpreter runs here" in result.refused
     assert not result.samples
 
 
