@@ -98,4 +98,4 @@ def test_every_ranking_of_the_disturbed_is_marked(entry, write, tmp_path) -> Non
     (difference,) = differences(results, results)[1]
     assert all(line[0].text.endswith(" ~") for line in difference.all.rows)
     assert "1 ~ of them disturbed" in headlines.headline(group, selection)
-    assert "~" in sections.terminal(results) and "disturbed: other work" in sections.report(results, "t", {})
+    assert "~" in sections.terminal(results) and "disturbed by other work" in sections.report(results, "t", {})

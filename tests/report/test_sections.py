@@ -150,7 +150,7 @@ def test_disturbed_results_are_marked_and_never_the_best(host, write) -> None:
     assert "| cpu/softmax/auto | 0.95 | 2 of 2, 1 \\~ |" in blocks["summary"]
     assert "15000 (8.95) \\~ |" in blocks["table-softmax-float32"]
     assert "**15000" not in blocks["table-softmax-float32"] and "**100 (2.62)**" in blocks["table-softmax-float32"]
-    note = "~ (2 of 6 results) disturbed: other work, or a clock that changed, got into this measurement."
+    note = "~ (2 of 6 results) disturbed by other work or a changed clock."
     assert note in text and all(f"\\{note}" in blocks[name] for name in ("host-ratios", "summary"))
     assert "0.75 ~" in text and "0.75*" not in text and "* the fastest" not in text
 
