@@ -173,6 +173,7 @@ NAMES_ELSEWHERE: dict[str, str] = {
     "measure.environment": "names of packages, whose versions are recorded",
     "measure.record": "the least sample of a bench, as pytest-benchmark calls it",
     "cli.doctor": "names of packages",
+    "report.former_ids": "names that forms had",
     "cli.diagnostics": "names of packages",
 }
 

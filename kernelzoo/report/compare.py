@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.measure.measurement import BREAKS
 from kernelzoo.measure.statistics import FEWEST, Interval, Verdict, ratio_interval, verdict
 from kernelzoo.report import notes
+from kernelzoo.report.former_ids import current_id
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection
 
 
@@ -76,6 +77,12 @@ def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison
     return found
 
 
+def by_current_id(rows: Sequence[Row]) -> dict[tuple[str, Problem], Row]:
+    """Rows by the form that does their work now, and by problem. A row of that form itself comes first."""
+    found = {(current_id(row.id), row.problem): row for row in rows}
+    return {**found, **{(row.id, row.problem): row for row in rows if current_id(row.id) == row.id}}
+
+
 def changes(new: Results, old: Results) -> list[Change]:
     """The groups in both results, with what both measured. Different devices, cards or clocks are never compared."""
     olds = {(group.device, group.clock, group.cache): group for group in old.groups}
@@ -84,8 +91,7 @@ def changes(new: Results, old: Results) -> list[Change]:
         before = olds.get((group.device, group.clock, group.cache))
         if before is None:
             continue
-        rows = {(row.id, row.problem): row for row in group.rows}
-        bases = {(row.id, row.problem): row for row in before.rows}
+        rows, bases = by_current_id(group.rows), by_current_id(before.rows)
         both = {key for key, row in rows.items() if key in bases and one_card(row, bases[key])}
         comparisons = [compare(row, bases[key]) for key, row in rows.items() if key in both]
         found.append(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelzoo.measure.statistics import Verdict, verdict
-from kernelzoo.report.compare import Comparison, compare, one_card
+from kernelzoo.report.compare import Comparison, by_current_id, compare, one_card
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import Group, Problem, ResultsError, Row, Run
 
@@ -77,7 +77,7 @@ def _points(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[Poin
     """The runs of one device, clock and state of the cache."""
     ordered = sorted(groups, key=lambda group: group.rows[0].run.date)  # stable: the given order for equal dates
     runs = [[row for row in group.rows if not ops or row.op in ops] for group in ordered]
-    measured: list[dict[Key, Row]] = [{(row.id, row.problem): row for row in rows} for rows in runs]
+    measured: list[dict[Key, Row]] = [by_current_id(rows) for rows in runs]
     newest = {key: place for place, rows in enumerate(measured) for key in rows}
     since: dict[Key, tuple[int, Row]] = {}
     points = []

@@ -2,8 +2,9 @@
 
 import pytest
 
+import kernelzoo
 from kernelzoo.measure.statistics import Verdict
-from kernelzoo.report import explorer, headlines, load, looks, result_tables, score, sections
+from kernelzoo.report import explorer, former_ids, headlines, load, looks, result_tables, score, sections
 from kernelzoo.report.compare import changes, to_baseline
 from kernelzoo.report.page_changes import differences
 
@@ -99,3 +100,16 @@ def test_every_ranking_of_the_disturbed_is_marked(entry, write, tmp_path) -> Non
     assert all(line[0].text.endswith(" ~") for line in difference.all.rows)
     assert "1 ~ of them disturbed" in headlines.headline(group, selection)
     assert "~" in sections.terminal(results) and "disturbed by other work" in sections.report(results, "t", {})
+
+
+def test_a_former_id_is_compared_with_the_form_that_does_its_work(entry, write) -> None:
+    before = load([write([entry("gluon/softmax/multi_row_tile", us=20.0)])])
+    after = load([write([entry("gluon/softmax/fused", us=10.0)])])
+    (change,) = changes(after, before)
+    assert [(c.row.id, c.ratio) for c in change.comparisons] == [("gluon/softmax/fused", 0.5)]
+
+
+def test_former_ids_are_gone_and_their_successors_there() -> None:
+    known = {i.id for i in kernelzoo.implementations()}
+    for old, new in former_ids.all_former():
+        assert old not in known and new in known, (old, new)
