@@ -48,4 +48,3 @@ def test_a_row_that_a_cluster_has_is_right(dtype: torch.dtype) -> None:
     backend = kernelzoo.get("numba")
     made = backend.softmax(x, variant="split_cluster")
     kernelzoo.operations.OPERATIONS["softmax"].assert_close((made,), (x,))
-    assert torch.equal(backend.min(x, dim=1, variant="split_cluster"), x.amin(1))
