@@ -119,10 +119,9 @@ class _Kernel:
         found = []
         for at, strides in enumerate((first, *(tensor[:3] for tensor in plan.others), last)):
             elements = 1 + sum((length - 1) * stride for length, stride in zip(sizes, strides, strict=True))
-            bytes_each = max(size, 4) if at in plan.wide else size
-            written = at >= len(addresses) - plan.written
+            written = at == len(addresses) - 1
             before = 0 if written else addresses[at] % 16  # the whole of the first 16-byte word may be read
-            found.append((addresses[at] - before, elements * bytes_each + before, written))
+            found.append((addresses[at] - before, elements * size + before, written))
         for address, argument in zip(following, self.step.arguments, strict=True):
             count = {"partial": plan.partial_bytes, "counters": plan.counter_bytes}.get(str(argument), 0)
             if argument == "partial" and self.step == plan.steps[0]:
