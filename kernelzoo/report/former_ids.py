@@ -35,14 +35,22 @@ _FORMER = {
         for language, op, more in (
             ("triton", "softmax_backward", {"split_grid": "split", "split_two_launches": "split"}),
             ("triton", "min_backward", {"split_grid": "split", "split_two_launches": "split", "fused_bits": "fused"}),
-            ("cupy", "softmax_backward", {}),
+            ("cupy", "softmax_backward", {"split_grid": "online"}),
             ("cupy", "min_backward", {}),
             ("numba", "softmax_backward", {}),
             ("numba", "min_backward", {}),
         )
     },
-    ("cupy", "softmax"): dict.fromkeys([f"columns_{of}" for of in ("grid", "cluster", "flat", "ragged")], "columns"),
-    ("cupy", "min"): {"split_cluster": "split_arrival", "rows_deferred_thread": "rows_deferred_lanes"},
+    ("cupy", "softmax"): {
+        **dict.fromkeys([f"columns_{of}" for of in ("grid", "cluster", "flat", "ragged")], "columns"),
+        **dict.fromkeys(("multi_row_shared", "multi_row_thread"), "multi_row_lanes"),
+        "split_grid": "split_ring",
+    },
+    ("cupy", "min"): {
+        **dict.fromkeys(("rows_deferred_shared", "rows_deferred_thread"), "rows_deferred_lanes"),
+        "split_cluster": "split_arrival",
+        "columns_flat": "columns_split",
+    },
     ("numba", "softmax"): dict.fromkeys([f"columns_{of}" for of in ("grid", "cluster", "flat", "ragged")], "columns"),
     ("numba", "min"): {"split_cluster": "split_arrival", "columns_cluster": "columns", "columns_flat": "columns"},
 }
