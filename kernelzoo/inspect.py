@@ -33,7 +33,7 @@ from kernelzoo.errors import (
     UnknownNameError,
 )
 from kernelzoo.kernels.shared import cubin
-from kernelzoo.launch import Compiled, Launch, Step, in_halves, recorded
+from kernelzoo.launch import Compiled, Launch, Step, recorded, split_in_two
 from kernelzoo.operations.known import learn
 from kernelzoo.packages import BUILT_IN, files, how_to_install, packages
 
@@ -276,7 +276,7 @@ def launched(request: Request, place: str, context: AbstractContextManager[None]
         except GridTooLargeError:
             if not operation.by_rows:
                 raise
-            return in_halves(registered, tensors, operation.axes)
+            return split_in_two(registered, tensors, operation.axes)
 
     with context, recorded(compiles=True) as steps:
         args = request.arguments(place)

@@ -30,7 +30,7 @@ Bind = Callable[..., Launch]
 returns a launch."""
 
 
-class Movable:
+class RebindableLaunch:
     """A launch that can run on other addresses of the same layout. It has no memory but inputs and outputs.
 
     ``at`` takes the addresses of the canonical tensors, inputs first. A backend caches such launches by layout, which
@@ -58,8 +58,10 @@ class Movable:
 
 
 class Guarded:
-    """Any launch, with the storage checks of :class:`Movable`. ``anew``: check the tensors' present storages at each
-    call, for a launch that copies the caller's tensors."""
+    """Any launch, with the storage checks of :class:`RebindableLaunch`.
+
+    ``anew``: check the tensors' present storages at each call, for a launch that copies the caller's tensors.
+    """
 
     __slots__ = ("_launch", "_memory", "_outputs", "_tensors")
 
@@ -74,11 +76,13 @@ class Guarded:
 
 
 def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool = False) -> Launch:
-    """The launch with the storage checks of a Movable. ``outputs``: how many of the last tensors are outputs. Tensors
-    without memory, as in a trace, are not checked."""
+    """The launch with a RebindableLaunch's storage checks. ``outputs``: how many of the last tensors are outputs.
+
+    Tensors without memory, as in a trace, are not checked.
+    """
     import torch
 
-    if isinstance(launch, Movable):
+    if isinstance(launch, RebindableLaunch):
         launch.outputs = outputs
         return launch
     plain = torch.Tensor.__torch_dispatch__
@@ -86,7 +90,7 @@ def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew:
     return launch if imagined or isinstance(launch, Guarded) else Guarded(launch, tensors, outputs, anew)
 
 
-class WithWorkspace(Movable):
+class WorkspaceLaunch(RebindableLaunch):
     """A launch with its own workspace that can run on other addresses. The workspace is ready on the stream of its
     bind.
 
@@ -98,13 +102,13 @@ class WithWorkspace(Movable):
     def __init__(self, at: Callable[..., None], *tensors: torch.Tensor, workspace: Sequence[torch.Tensor]) -> None:
         super().__init__(at, *tensors)
         self.workspace = tuple(workspace)
-        self._launch = owning(super().__call__, *workspace)
+        self._launch = keeping_alive(super().__call__, *workspace)
 
     def __call__(self) -> None:
         self._launch()
 
 
-class Copied:
+class ContiguousFallback:
     """A launch that copies tensors of other layouts. A repeated call makes the copy itself."""
 
     __slots__ = ("_launch",)
@@ -116,7 +120,7 @@ class Copied:
         self._launch()
 
 
-class OnStreams:
+class PerStreamLaunches:
     """Launches of one layout, one for each stream, each with its workspace. A call launches that of the current stream.
 
     It returns True where there is none, and in a CUDA graph's capture, whose memory must be the graph's own.
@@ -134,7 +138,7 @@ class OnStreams:
         self._device = device
         self._current, self._capturing = current_stream, torch.cuda.is_current_stream_capturing
 
-    def keep(self, launch: WithWorkspace) -> None:
+    def keep(self, launch: WorkspaceLaunch) -> None:
         """Keep a launch for the current stream, on which it was bound."""
         if not self._capturing():
             stream = self._current(self._device)
@@ -158,11 +162,11 @@ def sequence(*launches: Launch | None) -> Launch:
     steps = [launch for launch in launches if launch is not None]
     if len(steps) == 1:
         return steps[0]
-    placed = [step for step in steps if isinstance(step, WithWorkspace)]
+    placed = [step for step in steps if isinstance(step, WorkspaceLaunch)]
     if steps and len(placed) == len(steps) and len({tuple(map(id, step.tensors)) for step in placed}) == 1:
         workspace = {id(tensor): tensor for step in placed for tensor in step.workspace}
-        at = in_turn(*(step.at for step in placed))
-        return WithWorkspace(at, *placed[0].tensors, workspace=tuple(workspace.values()))
+        at = locked_sequence(*(step.at for step in placed))
+        return WorkspaceLaunch(at, *placed[0].tensors, workspace=tuple(workspace.values()))
 
     def launch() -> None:
         for step in steps:
@@ -171,7 +175,7 @@ def sequence(*launches: Launch | None) -> Launch:
     return launch
 
 
-def in_turn(*steps: Callable[..., None]) -> Callable[..., None]:
+def locked_sequence(*steps: Callable[..., None]) -> Callable[..., None]:
     """Kernels that share a workspace, launched under a lock, so that two threads on one stream do not interleave
     them."""
     lock = Lock()
@@ -184,18 +188,20 @@ def in_turn(*steps: Callable[..., None]) -> Callable[..., None]:
     return at
 
 
-def through(stage: torch.Tensor, first: Launch, rest: Launch) -> Launch:
+def via_staging_buffer(stage: torch.Tensor, first: Launch, rest: Launch) -> Launch:
     """A launch into a staging buffer, and the rest from there. It takes any addresses if both parts do."""
-    if not (isinstance(first, Movable) and isinstance(rest, Movable)):
-        return owning(sequence(first, rest), stage)
+    if not (isinstance(first, RebindableLaunch) and isinstance(rest, RebindableLaunch)):
+        return keeping_alive(sequence(first, rest), stage)
     into, out_of = first.at, rest.at
     # The address is looked up each time, since on the host only a launch keeps the buffer.
-    at = in_turn(lambda x, out: into(x, stage.data_ptr()), lambda x, out: out_of(stage.data_ptr(), out))
-    own = [tensor for step in (first, rest) if isinstance(step, WithWorkspace) for tensor in step.workspace]
-    return WithWorkspace(at, first.tensors[0], rest.tensors[-1], workspace=(stage, *own))
+    at = locked_sequence(lambda x, out: into(x, stage.data_ptr()), lambda x, out: out_of(stage.data_ptr(), out))
+    own = [tensor for step in (first, rest) if isinstance(step, WorkspaceLaunch) for tensor in step.workspace]
+    return WorkspaceLaunch(at, first.tensors[0], rest.tensors[-1], workspace=(stage, *own))
 
 
-def in_halves(bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]]) -> Launch:
+def split_in_two(
+    bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]]
+) -> Launch:
     """Bind canonical tensors in two halves, for a grid too small for all rows. ``axes``: those of each tensor."""
     x = tensors[0]
     axis = 0 if x.size(0) >= x.size(2) else 2
@@ -209,7 +215,7 @@ def in_halves(bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes
     return sequence(*(bind(*(part(t, names, *p) for t, names in zip(tensors, axes, strict=True))) for p in parts))
 
 
-def owning(launch: Launch, *tensors: torch.Tensor) -> Launch:
+def keeping_alive(launch: Launch, *tensors: torch.Tensor) -> Launch:
     """The launch, keeping its tensors alive, ready and safe on any stream.
 
     A bind's work, such as zeroing a counter, runs on the stream of the bind. torch's allocator watches only that stream
@@ -236,13 +242,13 @@ def owning(launch: Launch, *tensors: torch.Tensor) -> Launch:
         for tensor in tensors:
             tensor.record_stream(here)
 
-    def launch_owning() -> None:
+    def launch_keeping_alive() -> None:
         stream: int = current_stream(device)
         if stream not in ready:
             lend(stream)
         launch()
 
-    return launch_owning
+    return launch_keeping_alive
 
 
 # --- Recording: what would be launched, without a device ------------------------------------------------------------

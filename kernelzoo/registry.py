@@ -26,7 +26,7 @@ from kernelzoo.errors import (
     RegistrationError,
     UnknownNameError,
 )
-from kernelzoo.launch import Bind, Launch, guarded, in_halves
+from kernelzoo.launch import Bind, Launch, guarded, split_in_two
 from kernelzoo.operations.arguments import check_untraced
 from kernelzoo.packages import importing, packages, scan, summary_of
 from kernelzoo.packages import require as require
@@ -198,7 +198,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
                 x, operation = tensors[0], operations.OPERATIONS[op]
                 if not operation.by_rows or x.size(0) * x.size(2) < _FEWEST_HALVED:
                     raise
-                return in_halves(partial(bind, **scalars), tensors, operation.axes)
+                return split_in_two(partial(bind, **scalars), tensors, operation.axes)
 
         bind.__doc__, bind.__module__, bind.__qualname__ = choose.__doc__, choose.__module__, choose.__qualname__
         _enter(backend, op, variant, bind, choose)

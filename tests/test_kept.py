@@ -12,7 +12,7 @@ from registered import forget
 import kernelzoo
 import kernelzoo.nn
 from kernelzoo.calls import launch_cache
-from kernelzoo.launch import Movable
+from kernelzoo.launch import RebindableLaunch
 
 calls: list[str] = []
 
@@ -21,7 +21,7 @@ calls: list[str] = []
 def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A backend whose launches are kept, as those of a GPU are; each says where it comes from."""
 
-    def bound(name: str, *tensors: torch.Tensor) -> Movable:
+    def bound(name: str, *tensors: torch.Tensor) -> RebindableLaunch:
         calls.append(f"bind {name}")
         alignments = [tensor.data_ptr() % 16 for tensor in tensors]
 
@@ -39,7 +39,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             else:
                 out.copy_(inputs[1] * (inputs[0] - (inputs[0] * inputs[1]).sum(1, keepdim=True)))
 
-        return Movable(at, *tensors)
+        return RebindableLaunch(at, *tensors)
 
     from ctypes import c_char as _char
 

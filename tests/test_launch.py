@@ -8,7 +8,7 @@ import torch
 
 from kernelzoo import torch_private
 from kernelzoo.device import current_kept
-from kernelzoo.launch import Movable, OnStreams, WithWorkspace, in_turn, sequence
+from kernelzoo.launch import PerStreamLaunches, RebindableLaunch, WorkspaceLaunch, locked_sequence, sequence
 
 
 class Streams:
@@ -20,14 +20,14 @@ class Streams:
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: self.capturing)
 
 
-def made(ran: list, name: str) -> WithWorkspace:
+def made(ran: list, name: str) -> WorkspaceLaunch:
     x, out, own = torch.ones(1), torch.ones(1), torch.ones(1)
-    return WithWorkspace(lambda *addresses: ran.append((name, addresses)), x, out, workspace=(own,))
+    return WorkspaceLaunch(lambda *addresses: ran.append((name, addresses)), x, out, workspace=(own,))
 
 
 def test_each_stream_has_its_own(monkeypatch) -> None:
     streams, ran = Streams(monkeypatch), []
-    kept = OnStreams(0)
+    kept = PerStreamLaunches(0)
     assert kept(1, 2) is True and ran == []
     kept.keep(made(ran, "first"))
     assert kept(1, 2) is None
@@ -42,7 +42,7 @@ def test_each_stream_has_its_own(monkeypatch) -> None:
 
 def test_a_capture_neither_uses_nor_leaves_one(monkeypatch) -> None:
     streams, ran = Streams(monkeypatch), []
-    kept = OnStreams(0)
+    kept = PerStreamLaunches(0)
     streams.capturing = True
     kept.keep(made(ran, "the graph's"))
     streams.capturing = False
@@ -55,7 +55,7 @@ def test_a_capture_neither_uses_nor_leaves_one(monkeypatch) -> None:
 def test_what_is_kept_keeps_its_workspace(monkeypatch) -> None:
     """The launch itself is dropped after the call, and a kernel has nothing but addresses."""
     Streams(monkeypatch)
-    kept, bound = OnStreams(0), made([], "")
+    kept, bound = PerStreamLaunches(0), made([], "")
     (own,) = bound.workspace
     kept.keep(bound)
     del bound
@@ -65,13 +65,13 @@ def test_what_is_kept_keeps_its_workspace(monkeypatch) -> None:
 def test_kernels_that_share_a_workspace_are_one_launch() -> None:
     ran: list = []
     x, out, own = torch.ones(1), torch.ones(1), torch.ones(1)
-    steps = [WithWorkspace(lambda *a, i=i: ran.append((i, a)), x, out, workspace=(own,)) for i in (1, 2)]
+    steps = [WorkspaceLaunch(lambda *a, i=i: ran.append((i, a)), x, out, workspace=(own,)) for i in (1, 2)]
     both = sequence(*steps)
-    assert isinstance(both, WithWorkspace) and both.workspace == (own,)
+    assert isinstance(both, WorkspaceLaunch) and both.workspace == (own,)
     both.at(3, 4)
     assert ran == [(1, (3, 4)), (2, (3, 4))]
-    other = WithWorkspace(lambda *a: None, x, torch.ones(1), workspace=(own,))
-    assert not isinstance(sequence(steps[0], other), Movable)
+    other = WorkspaceLaunch(lambda *a: None, x, torch.ones(1), workspace=(own,))
+    assert not isinstance(sequence(steps[0], other), RebindableLaunch)
 
 
 def test_no_other_thread_comes_between_them() -> None:
@@ -81,7 +81,7 @@ def test_no_other_thread_comes_between_them() -> None:
         order.append(("first", who))
         gate.wait(0.05)
 
-    at = in_turn(first, lambda who: order.append(("second", who)))
+    at = locked_sequence(first, lambda who: order.append(("second", who)))
     threads = [threading.Thread(target=at, args=(who,)) for who in range(3)]
     for thread in threads:
         thread.start()

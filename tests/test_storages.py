@@ -15,7 +15,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 import kernelzoo
-from kernelzoo.launch import Movable
+from kernelzoo.launch import RebindableLaunch
 
 pytestmark = [
     pytest.mark.slow,
@@ -171,7 +171,7 @@ def test_arrays_without_memory_are_refused() -> None:
 def test_a_bound_launch_names_what_it_lost(count: int) -> None:
     ran: list[tuple[int, ...]] = []
     tensors = [torch.ones(4, 8) for _ in range(count)]
-    launch = Movable(lambda *addresses: ran.append(addresses), *tensors)
+    launch = RebindableLaunch(lambda *addresses: ran.append(addresses), *tensors)
     launch()
     assert ran.pop() == tuple(x.data_ptr() for x in tensors)
     for place, x in enumerate(tensors):

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeGuard
 import torch
 from torch import Tensor
 
-from kernelzoo.launch import Copied, Launch, Movable, OnStreams, WithWorkspace
+from kernelzoo.launch import ContiguousFallback, Launch, PerStreamLaunches, RebindableLaunch, WorkspaceLaunch
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import plain_dim
 from kernelzoo.storages import span
@@ -177,7 +177,7 @@ class LaunchCache:
     ) -> None:
         """Cache the launch of a call, if it can run on other addresses. ``given``: outputs of the caller."""
         if not _is_movable(launch):
-            if isinstance(launch, Copied) and not given and len(self.copied) < MAX_LAUNCHES:
+            if isinstance(launch, ContiguousFallback) and not given and len(self.copied) < MAX_LAUNCHES:
                 self.copied.add(key)
             return
         op, variant, dim, keepdim, *_ = key
@@ -225,15 +225,15 @@ class LaunchCache:
         straight = op.gradient and len(inputs) == 1 == len(results) and not call.scalars
         return Ready(call, run, results[0]).function() if straight else call.followed
 
-    def _movable(self, launch: Movable, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
+    def _movable(self, launch: RebindableLaunch, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
         """The launch as a function of addresses. One with a workspace runs only on the streams it was bound on."""
         own = _own_bytes(launch)
         if len(self._launches) + len(self.arrays) >= MAX_LAUNCHES or self._workspace_bytes + own > MAX_WORKSPACE_BYTES:
             self.forget()
         self._workspace_bytes += own
-        if not isinstance(launch, WithWorkspace) or self._on_host:  # where calls do not overlap
+        if not isinstance(launch, WorkspaceLaunch) or self._on_host:  # where calls do not overlap
             return launch.at
-        at = before if isinstance(before, OnStreams) else OnStreams(x.get_device())
+        at = before if isinstance(before, PerStreamLaunches) else PerStreamLaunches(x.get_device())
         at.keep(launch)
         return at
 
@@ -246,13 +246,13 @@ class LaunchCache:
             table.clear()
 
 
-def _is_movable(launch: Launch | None) -> TypeGuard[Movable]:
+def _is_movable(launch: Launch | None) -> TypeGuard[RebindableLaunch]:
     """Whether a launch can run on other addresses, with a small workspace."""
-    return isinstance(launch, Movable) and _own_bytes(launch) <= MAX_WORKSPACE_BYTES
+    return isinstance(launch, RebindableLaunch) and _own_bytes(launch) <= MAX_WORKSPACE_BYTES
 
 
-def _own_bytes(launch: Movable) -> int:
-    return sum(tensor.nbytes for tensor in launch.workspace) if isinstance(launch, WithWorkspace) else 0
+def _own_bytes(launch: RebindableLaunch) -> int:
+    return sum(tensor.nbytes for tensor in launch.workspace) if isinstance(launch, WorkspaceLaunch) else 0
 
 
 def relative_places(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:

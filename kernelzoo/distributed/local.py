@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kernelzoo import registry, tables
 from kernelzoo.calls import backend as backends
 from kernelzoo.device import on_device_of
-from kernelzoo.launch import Movable, WithWorkspace
+from kernelzoo.launch import RebindableLaunch, WorkspaceLaunch
 
 if TYPE_CHECKING:
     import torch
@@ -86,8 +86,8 @@ class Step:
             args = operation.arguments(tuple(inputs), dim, False, {})
             registry.language(self._implementation.backend).check(*args.inputs)
             launch = operation.launch(self._implementation.bind, args, tuple(outs))
-            if isinstance(launch, Movable) and len(launch.tensors) == len(inputs) + len(outs):
-                self._workspace = launch.workspace if isinstance(launch, WithWorkspace) else ()
+            if isinstance(launch, RebindableLaunch) and len(launch.tensors) == len(inputs) + len(outs):
+                self._workspace = launch.workspace if isinstance(launch, WorkspaceLaunch) else ()
                 self._at = launch.at
             launch()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from kernelzoo.launch import Bind, Copied, Launch, owning, sequence, through, void
+from kernelzoo.launch import Bind, ContiguousFallback, Launch, keeping_alive, sequence, via_staging_buffer, void
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +58,7 @@ def readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
     import torch
 
     plain = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    return plain, owning(lambda: void(plain.copy_(x)), plain)
+    return plain, keeping_alive(lambda: void(plain.copy_(x)), plain)
 
 
 Launched: TypeAlias = "Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Launch]"
@@ -83,7 +83,7 @@ def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Seq
     steps.append(launched(staged, targets))
     steps += [_copy(out, target) for out, target in zip(outs, targets, strict=True) if target is not out]
     launch = sequence(*steps)
-    return Copied(owning(launch, *own) if own else launch)
+    return ContiguousFallback(keeping_alive(launch, *own) if own else launch)
 
 
 def _copy(to: torch.Tensor, x: torch.Tensor) -> Launch:
@@ -180,4 +180,4 @@ def launch_reduced(bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[i
         [strides[1] for _, strides, is_reduced in rest if not is_reduced],
     )
     rest_dims = tuple(i for i, run in enumerate(rest) if run[2])
-    return through(stage, launch, launch_reduced(bind, stage, rest_out, rest_dims))
+    return via_staging_buffer(stage, launch, launch_reduced(bind, stage, rest_out, rest_dims))

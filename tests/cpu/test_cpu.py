@@ -18,7 +18,8 @@ from kernelzoo.errors import UnsupportedProblemError
 
 numba = pytest.importorskip("numba", reason="the cpu backend is written in Numba")
 
-from kernelzoo.kernels.cpu.softmax import fused, launching, words  # noqa: E402  # need Numba
+from kernelzoo.kernels.cpu.softmax import device_functions as dev  # noqa: E402  # need Numba
+from kernelzoo.kernels.cpu.softmax import fused, launching  # noqa: E402
 from kernelzoo.operations import OPERATIONS  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -27,12 +28,12 @@ HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=s
 SOFTMAX_VARIANTS = pytest.mark.parametrize("variant", ["fused", "online"])
 
 
-from_half = numba.njit(words._from_half)
+from_half = numba.njit(dev._from_half)
 
 
 @numba.njit
 def widen(element, like):
-    return words.widen(element)
+    return dev.widen(element)
 
 
 @numba.njit
@@ -61,18 +62,18 @@ def convert_all(function, values, out):
 
 @numba.njit
 def narrow(value, like):
-    return words.narrow(value, like)
+    return dev.narrow(value, like)
 
 
 @numba.njit
 def rounded(value, like):
-    return words.rounded(value, like)
+    return dev.rounded(value, like)
 
 
 @numba.njit
 def exp_all(values, out):
     for i in range(values.size):
-        out[i] = words.exponential(values[i])
+        out[i] = dev.exponential(values[i])
 
 
 def every_pattern(dtype: torch.dtype) -> torch.Tensor:
@@ -93,7 +94,7 @@ def test_every_half_widens_exactly(dtype, function):
     assert torch.equal(wide.signbit()[numbers], x.signbit()[numbers])
 
 
-@halves(narrow, words._to_half)
+@halves(narrow, dev._to_half)
 def test_every_probability_narrows_to_the_nearest_half(dtype, function):
     numbers = every_pattern(dtype).float()
     numbers = numbers[(numbers >= 0) & (numbers <= 1) & ~numbers.signbit()].unique()
@@ -237,7 +238,7 @@ def test_bits_do_not_depend_on_where_memory_lies() -> None:
         assert all(torch.equal(result, results[0]) for result in results), variant
 
 
-@halves(rounded, words._to_any_half)
+@halves(rounded, dev._to_any_half)
 def test_every_number_rounds_to_the_nearest_half(dtype, function):
     exact = every_pattern(dtype).float()
     exact = exact[exact.isfinite()].unique()

@@ -267,7 +267,7 @@ def install() -> None:
     import kernelzoo.kernels.cutile as backend
     import kernelzoo.kernels.cutile.compiler  # noqa: F401
 
-    assert "kernelzoo.kernels.cutile.words" not in sys.modules
+    assert "kernelzoo.kernels.cutile.device_functions" not in sys.modules
     language = Language("cuda.tile")
     for name, dtype in DTYPES.items():
         setattr(language, name, dtype)

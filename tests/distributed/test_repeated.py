@@ -18,7 +18,7 @@ import kernelzoo  # noqa: E402
 import kernelzoo.distributed  # noqa: E402
 from kernelzoo import registry  # noqa: E402
 from kernelzoo.distributed import calls, local, parts  # noqa: E402
-from kernelzoo.launch import Bind, Movable  # noqa: E402
+from kernelzoo.launch import Bind, RebindableLaunch  # noqa: E402
 from kernelzoo.operations import BUILT_IN, Operation  # noqa: E402
 
 ROWS = 6
@@ -44,9 +44,9 @@ def placed(look: torch.Tensor, address: int) -> torch.Tensor:
 def moved(bind: Bind) -> Bind:
     """The same kernel, whose launch can be moved to other addresses, as on a GPU."""
 
-    def movable(*tensors: torch.Tensor) -> Movable:
+    def movable(*tensors: torch.Tensor) -> RebindableLaunch:
         looks = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta") for x in tensors]
-        return Movable(lambda *addresses: bind(*map(placed, looks, addresses))(), *tensors)
+        return RebindableLaunch(lambda *addresses: bind(*map(placed, looks, addresses))(), *tensors)
 
     return movable
 

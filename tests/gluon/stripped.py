@@ -118,7 +118,7 @@ def jit(function: Any = None, **options: Any) -> Any:
 
 def install() -> None:
     """Put this in Gluon's place, for this process."""
-    assert triton.knobs.runtime.interpret and "kernelzoo.kernels.gluon.words" not in sys.modules
+    assert triton.knobs.runtime.interpret and "kernelzoo.kernels.gluon.device_functions" not in sys.modules
     named = runtime._normalize_ty
     runtime._normalize_ty = lambda kind: named(kind.replace("gl.", "tl.") if isinstance(kind, str) else kind)
     copies = ModuleType("async_copy")

@@ -23,7 +23,7 @@ from kernelzoo.calls import launch_cache
 from kernelzoo.calls.backend import Backend, get
 from kernelzoo.device import attached, on_its_device
 from kernelzoo.errors import BackendUnavailableError, InputTypeError, UnknownNameError
-from kernelzoo.launch import Launch, Movable, in_halves, owning, void
+from kernelzoo.launch import Launch, RebindableLaunch, keeping_alive, split_in_two, void
 from kernelzoo.operations import Operation
 from kernelzoo.registry import Language
 from kernelzoo.torch_private import make_tensor_guard
@@ -46,7 +46,7 @@ def kept() -> Backend:
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         count = x.numel() * x.element_size()
-        return Movable(lambda source, target: void(ctypes.memmove(target, source, count)), x, out)
+        return RebindableLaunch(lambda source, target: void(ctypes.memmove(target, source, count)), x, out)
 
     def void(_: object) -> None:
         pass
@@ -414,7 +414,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 
 def test_a_workspace_follows_its_launch(cuda: FakeCuda) -> None:
-    launch = owning(lambda: cuda.said.append("ran"), cuda.tensor(), cuda.tensor())
+    launch = keeping_alive(lambda: cuda.said.append("ran"), cuda.tensor(), cuda.tensor())
     assert cuda.ran(launch, 11) == ["ran"]
     assert cuda.ran(launch, 22) == ["22 waits for 11", "used on 22", "used on 22", "ran"]
     assert cuda.ran(launch, 22) == ["ran"]
@@ -423,12 +423,12 @@ def test_a_workspace_follows_its_launch(cuda: FakeCuda) -> None:
 
 def test_a_workspace_of_the_default_stream_is_waited_for_there(cuda: FakeCuda) -> None:
     cuda.current = 0
-    launch = owning(lambda: None, cuda.tensor())
+    launch = keeping_alive(lambda: None, cuda.tensor())
     assert cuda.ran(launch, 22) == ["22 waits for 0", "used on 22"]
 
 
 def test_a_capture_does_not_wait_for_what_is_outside_and_does_not_count_as_having_waited(cuda: FakeCuda) -> None:
-    launch = owning(lambda: None, cuda.tensor())
+    launch = keeping_alive(lambda: None, cuda.tensor())
     assert cuda.ran(launch, 22, capturing=True) == ["used on 22"]
     assert cuda.ran(launch, 22) == ["22 waits for 11", "used on 22"]
 
@@ -437,7 +437,7 @@ def test_on_the_host_a_launch_stays_what_it_is() -> None:
     def launch() -> None:
         pass
 
-    assert owning(launch, torch.empty(1)) is launch
+    assert keeping_alive(launch, torch.empty(1)) is launch
     assert on_its_device(launch, torch.empty(1)) is launch
 
 
@@ -465,7 +465,7 @@ def test_halves_are_the_whole(shape: tuple[int, int, int], axis: int) -> None:
         bound.append(tuple(x.shape))
         return lambda: void(torch.amin(x, 1, out=out))
 
-    in_halves(bind, (x, out), (("outer", "n", "inner"), ("outer", "inner")))()
+    split_in_two(bind, (x, out), (("outer", "n", "inner"), ("outer", "inner")))()
     assert torch.equal(out, x.amin(1))
     assert sum(part[axis] for part in bound) == shape[axis] and len(bound) == 2
     assert bound[0][axis] % 256 == 0

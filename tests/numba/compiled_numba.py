@@ -19,7 +19,7 @@ from kernelzoo import device as devices
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.numba import launch, source
 from kernelzoo.kernels.shared.driver import Shape
-from kernelzoo.launch import Launch, Movable, WithWorkspace
+from kernelzoo.launch import Launch, RebindableLaunch, WorkspaceLaunch
 
 DEVICE = replace(ARCHITECTURES["sm_90"], name="emulated", multiprocessors=6)
 """Few multiprocessors, so that small problems are many for them."""
@@ -59,7 +59,9 @@ class Emulated(launch.Kernel):
             canonical = (*tensors[:inputs], tensors[-1])
             if len(tensors) == 1:  # a fill
                 return lambda: at(tensors[0].data_ptr())
-            return WithWorkspace(at, *canonical, workspace=workspace) if workspace else Movable(at, *canonical)
+            return (
+                WorkspaceLaunch(at, *canonical, workspace=workspace) if workspace else RebindableLaunch(at, *canonical)
+            )
 
         return bind
 

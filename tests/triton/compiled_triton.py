@@ -20,7 +20,7 @@ import torch
 from kernelzoo import device as devices
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.kernels.shared import described, jit
-from kernelzoo.launch import Launch, Movable, WithWorkspace
+from kernelzoo.launch import Launch, RebindableLaunch, WorkspaceLaunch
 
 DEVICE = replace(ARCHITECTURES["sm_90"], name="emulated", multiprocessors=6)
 """Few multiprocessors, so that small problems are many for them."""
@@ -80,7 +80,11 @@ def launch_of(kernel: Any, program: Program, programs: int, args: tuple[Any, ...
         program.launch(programs, values, [(v, size) for v, size in zip(values, sizes, strict=True) if size])
 
     workspace = [arg for arg in args[tensors:] if isinstance(arg, torch.Tensor)]
-    return WithWorkspace(at, *args[:tensors], workspace=workspace) if workspace else Movable(at, *args[:tensors])
+    return (
+        WorkspaceLaunch(at, *args[:tensors], workspace=workspace)
+        if workspace
+        else RebindableLaunch(at, *args[:tensors])
+    )
 
 
 def launch_of_helion(program: Program, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
@@ -94,7 +98,7 @@ def launch_of_helion(program: Program, programs: int, tensors: Sequence[torch.Te
         program.launch(programs, values, [(v, size) for v, size in zip(values, sizes, strict=True) if size])
 
     workspace = [a for a, i in zip(args, which, strict=True) if i is None and isinstance(a, torch.Tensor)]
-    return WithWorkspace(at, *tensors, workspace=workspace) if workspace else Movable(at, *tensors)
+    return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
 
 
 _compile: Callable[..., Any] = jit.compiled

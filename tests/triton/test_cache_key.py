@@ -18,7 +18,7 @@ pytest.importorskip("triton", reason="the triton backend needs the package trito
 import kernelzoo
 
 CONSTANTS = {
-    "softmax/words.py": ('tl.constexpr("evict_last")', 'tl.constexpr("evict_first")'),
+    "softmax/device_functions.py": ('tl.constexpr("evict_last")', 'tl.constexpr("evict_first")'),
     "softmax/pairs.py": ("WRITE = tl.constexpr(2)", "WRITE = tl.constexpr(3)"),
 }
 """By file, a constant that kernels of other files use, and another value of it."""
@@ -105,7 +105,7 @@ for number, path in enumerate(sorted(HERE.rglob("*.py"))):
         continue
     path.write_text(marked(path))
     found["changed"][file] = sorted(name for name, key in keys().items() if key != before[name])
-    if file == "softmax/words.py":
+    if file == "softmax/device_functions.py":
         found["new program"] = program() != hash
     if file in CONSTANTS:
         value, other = CONSTANTS[file]

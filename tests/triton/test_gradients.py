@@ -89,7 +89,7 @@ def test_a_launch_hands_on_all_canonical_tensors(monkeypatch: pytest.MonkeyPatch
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton", reason="the triton backend needs the package triton")
     from kernelzoo.kernels.shared import jit as launch
-    from kernelzoo.launch import Movable, WithWorkspace
+    from kernelzoo.launch import RebindableLaunch, WorkspaceLaunch
 
     monkeypatch.setattr(launch, "current_stream", lambda device: 5)
     given: list[tuple[Any, ...]] = []
@@ -99,9 +99,9 @@ def test_a_launch_hands_on_all_canonical_tensors(monkeypatch: pytest.MonkeyPatch
         for workspace in ((), (own,)):
             args = (*canonical, *workspace, 12)
             made = launch.launch_of(None, program, 33, args, tensors)
-            assert isinstance(made, WithWorkspace if workspace else Movable)
+            assert isinstance(made, WorkspaceLaunch if workspace else RebindableLaunch)
             made()
-            assert isinstance(made, Movable) and len(made.tensors) == tensors
+            assert isinstance(made, RebindableLaunch) and len(made.tensors) == tensors
             made.at(*range(100, 100 + tensors))
             rest = [t.data_ptr() for t in workspace]
             addresses, moved = given

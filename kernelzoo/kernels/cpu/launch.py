@@ -16,7 +16,7 @@ from llvmlite import binding
 from numba.core.dispatcher import Dispatcher
 
 from kernelzoo.kernels.shared.host_memory import flat as flat
-from kernelzoo.launch import Compiled, Launch, Movable, Step, recording
+from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, recording
 
 TASK_ELEMENTS = 65536
 """Least elements worth a task of its own: while the other threads are woken, one core reads these."""
@@ -90,7 +90,7 @@ def launcher(tensors: Sequence[torch.Tensor], arrays: Sequence[Any], *steps: Ker
     return OnHost(tensors, arrays, steps)
 
 
-class OnHost(Movable):
+class OnHost(RebindableLaunch):
     """Compiled kernels with their arguments. One launch runs at a time: a workspace among them serves all threads."""
 
     __slots__ = ("_addresses", "_steps")

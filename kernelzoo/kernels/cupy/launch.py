@@ -24,7 +24,7 @@ from kernelzoo.device import Device, attached, occupancy
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Bind, Launch, Movable, Recording, WithWorkspace, in_turn, recording
+from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, WorkspaceLaunch, locked_sequence, recording
 from kernelzoo.launch import Step as RecordedStep
 from kernelzoo.layout import Layout, Rows, Strides, rows_of, rows_with
 
@@ -102,7 +102,7 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
                 steps = plan(rows, *others, device, table).steps
                 return record.launch(*(_recorded(file, step, device, record) for step in steps))
             ready = _ready(machine, file, plan, table, rows, others, device)
-            return _with_workspace(ready, *tensors) if ready.at is None else Movable(ready.at, *tensors)
+            return _with_workspace(ready, *tensors) if ready.at is None else RebindableLaunch(ready.at, *tensors)
 
         return bind
 
@@ -162,7 +162,7 @@ def _with_workspace(ready: _Ready, *tensors: torch.Tensor) -> Launch:
         workspace["partial"] = torch.empty(ready.plan.partial_bytes, dtype=torch.uint8, device=device)
     if ready.plan.counter_bytes:
         workspace["counters"] = torch.zeros(ready.plan.counter_bytes, dtype=torch.uint8, device=device)
-    return WithWorkspace(_all(ready.steps, workspace), *tensors, workspace=tuple(workspace.values()))
+    return WorkspaceLaunch(_all(ready.steps, workspace), *tensors, workspace=tuple(workspace.values()))
 
 
 def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> Callable[[Workspace], At]:
@@ -185,7 +185,7 @@ def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> Callable[[Workspace],
 def _all(steps: tuple[Callable[[Workspace], At], ...], workspace: Workspace) -> At:
     """The launch of all steps, one after the other."""
     launches = [step(workspace) for step in steps]
-    return launches[0] if len(launches) == 1 else in_turn(*launches)
+    return launches[0] if len(launches) == 1 else locked_sequence(*launches)
 
 
 def _shape(step: Step, blocks: int) -> Shape:

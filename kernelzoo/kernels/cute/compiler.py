@@ -23,8 +23,8 @@ from cutlass._mlir._mlir_libs import _cutlass_ir
 from cutlass.cute.runtime import make_ptr
 
 from kernelzoo import user_cache
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.tiles import Tile
-from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.kernels.shared import code_cache, cubin
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import unfit

@@ -21,7 +21,7 @@ from kernelzoo.kernels.cute.compiler import Pointer, Program
 from kernelzoo.kernels.cute.tiles import Problem, Tile
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Launch, Movable, Step, WithWorkspace, recording
+from kernelzoo.launch import Launch, RebindableLaunch, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import VECTOR_BYTES
 
 
@@ -106,7 +106,7 @@ def _launched(
         def at(*addresses: int) -> None:
             placed(addresses)
 
-    return WithWorkspace(at, *tensors, workspace=workspace) if workspace else Movable(at, *tensors)
+    return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
 
 
 def _loaded(program: Program, device: Device) -> int:

@@ -21,7 +21,7 @@ from kernelzoo.kernels.cutile import compiler
 from kernelzoo.kernels.cutile.compiler import Array, Program
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Launch, Movable, Step, WithWorkspace, recording
+from kernelzoo.launch import Launch, RebindableLaunch, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import VECTOR_BYTES
 
 WARP = 32
@@ -157,7 +157,7 @@ def _launched(
             placed(addresses)
 
     workspace = [view.tensor for view in views if not any(view.tensor is tensor for tensor in tensors)]
-    return WithWorkspace(at, *tensors, workspace=workspace) if workspace else Movable(at, *tensors)
+    return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
 
 
 def _loaded(program: Program, device: Device) -> int:

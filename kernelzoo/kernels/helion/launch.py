@@ -16,7 +16,7 @@ from kernelzoo.kernels.helion.compiler import Example, Made, Program
 from kernelzoo.kernels.helion.tiles import Tile
 from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.launch import Compiled, Launch, Movable, Step, WithWorkspace, recording, sequence
+from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, WorkspaceLaunch, recording, sequence
 from kernelzoo.torch_private import current_stream
 
 
@@ -118,7 +118,7 @@ def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], arg
         else:
             call(programs, 1, 1, stream(device), *fixed, *here)
 
-    return WithWorkspace(at, *tensors, workspace=workspace) if workspace else Movable(at, *tensors)
+    return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
 
 
 def _described(

@@ -26,7 +26,7 @@ from kernelzoo.kernels.numba.source import Source, capability_of, compiled, comp
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.kernels.shared.host_memory import flat
-from kernelzoo.launch import Bind, Launch, Movable, Recording, Step, WithWorkspace, recording
+from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import Rows, Strides, cdiv, rows_with
 
 SIMULATED: bool = config.ENABLE_CUDASIM
@@ -219,10 +219,10 @@ class Loaded(Kernel):
         pointers, inputs = len(self.source.pointees), self.source.inputs
         launched = self.function, shape, Parameters.of_words(*[0] * pointers, *integers), self.device
         if pointers == 2:
-            return partial(Movable, driver.movable(*launched))
+            return partial(RebindableLaunch, driver.movable(*launched))
         at = driver.placed(*launched)
         if pointers == inputs + 1:
-            return partial(Movable, lambda *addresses: at(addresses))
+            return partial(RebindableLaunch, lambda *addresses: at(addresses))
 
         def bind(*tensors: torch.Tensor) -> Launch:
             if pointers == 1:  # a fill
@@ -231,8 +231,8 @@ class Loaded(Kernel):
             ours, workspace, out = tensors[:inputs], tensors[inputs:-1], tensors[-1]
             between = tuple(tensor.data_ptr() for tensor in workspace)
             if inputs == 1:
-                return WithWorkspace(lambda x, out: at((x, *between, out)), *ours, out, workspace=workspace)
-            return WithWorkspace(
+                return WorkspaceLaunch(lambda x, out: at((x, *between, out)), *ours, out, workspace=workspace)
+            return WorkspaceLaunch(
                 lambda *addresses: at((*addresses[:-1], *between, addresses[-1])), *ours, out, workspace=workspace
             )
 

@@ -21,8 +21,8 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, machine, maximum, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.words import EVERY_LANE, WARP, machine, maximum, minimum
 
 FAR = 2**30  # elements: more than any block reads at once
 

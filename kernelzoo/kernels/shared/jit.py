@@ -21,7 +21,7 @@ from kernelzoo import device as devices
 from kernelzoo.device import KIB, MIB, Device, on_device_of
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.shared import code_cache, cubin, triton_key
-from kernelzoo.launch import Compiled, Launch, Movable, Recording, Step, WithWorkspace, recording
+from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import Columns, Rows, Strides
 from kernelzoo.torch_private import current_stream
 
@@ -350,7 +350,7 @@ def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], t
 
     place = at if tensors == 2 else at_all
     canonical = args[:tensors]
-    return WithWorkspace(place, *canonical, workspace=workspace) if workspace else Movable(place, *canonical)
+    return WorkspaceLaunch(place, *canonical, workspace=workspace) if workspace else RebindableLaunch(place, *canonical)
 
 
 def interpreted(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:

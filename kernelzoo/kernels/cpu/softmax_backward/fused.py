@@ -6,10 +6,10 @@ from numba import njit, prange
 
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, lanes_last, side_by_side
+from kernelzoo.kernels.cpu.softmax.device_functions import empty, rounded, two_sum, widen
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes
 from kernelzoo.kernels.cpu.softmax.launching import bound
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK
-from kernelzoo.kernels.cpu.softmax.words import empty, rounded, two_sum, widen
 from kernelzoo.kernels.cpu.tiles import tile_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register

@@ -4,12 +4,12 @@ import cutlass
 import torch
 from cutlass import cute
 
-from kernelzoo.kernels.cute import words
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.min.device_functions import block_of, identity, taken_in, write_rows
 from kernelzoo.kernels.cute.min.tiles import plain, row_tile
-from kernelzoo.kernels.cute.min.words import block_of, identity, taken_in, write_rows
 from kernelzoo.kernels.cute.tiles import block, problem
-from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -19,13 +19,13 @@ def rows_deferred_kernel(
     x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    tile = words.begin(EARLY)
-    row, first, here = words.place_of(tile, rows, x_at, TILE)
-    start = words.start_of(row, rows, x_at, TILE)
-    kept = words.running(identity(TILE), TILE)
-    for i in cutlass.range(words.blocks_of(rows, TILE)):
+    tile = dev.begin(EARLY)
+    row, first, here = dev.place_of(tile, rows, x_at, TILE)
+    start = dev.start_of(row, rows, x_at, TILE)
+    kept = dev.running(identity(TILE), TILE)
+    for i in cutlass.range(dev.blocks_of(rows, TILE)):
         taken_in(kept, block_of(x, start, first + i * TILE.block, rows, x_at, here, TILE), TILE)
-    write_rows(words.met(words.scalars(kept), words.lower, TILE), out, row, rows, out_at, here, TILE)
+    write_rows(dev.met(dev.scalars(kept), dev.lower, TILE), out, row, rows, out_at, here, TILE)
 
 
 @register("cute", "min", "rows_deferred")

@@ -4,11 +4,12 @@ import cutlass
 import torch
 from cutlass import Int64, cute
 
-from kernelzoo.kernels.cute import tiles, words
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
+from kernelzoo.kernels.cute.min.device_functions import block_of, identity, last_to_arrive, taken_in, write_rows
 from kernelzoo.kernels.cute.min.tiles import plain
-from kernelzoo.kernels.cute.min.words import block_of, identity, last_to_arrive, taken_in, write_rows
-from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -19,22 +20,22 @@ def split_kernel(
     out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has span blocks of a tile's rows."""
-    number = words.begin(EARLY)
-    tile, part = words.share_of(number, parts)
-    row, first, here = words.place_of(tile, rows, x_at, TILE)
-    start = words.start_of(row, rows, x_at, TILE)
-    _, along = words.thread_of(TILE)
-    kept = words.running(identity(TILE), TILE)
-    begin, end = words.stretch_of(part, span, rows, TILE)
+    number = dev.begin(EARLY)
+    tile, part = dev.share_of(number, parts)
+    row, first, here = dev.place_of(tile, rows, x_at, TILE)
+    start = dev.start_of(row, rows, x_at, TILE)
+    _, along = dev.thread_of(TILE)
+    kept = dev.running(identity(TILE), TILE)
+    begin, end = dev.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         taken_in(kept, block_of(x, start, first + i * TILE.block, rows, x_at, here, TILE), TILE)
-    least = words.met(words.scalars(kept), words.lower, TILE)
-    words.leave_part(least, partials, row, part, parts, rows, here, TILE)
+    least = dev.met(dev.scalars(kept), dev.lower, TILE)
+    dev.leave_part(least, partials, row, part, parts, rows, here, TILE)
     if last_to_arrive(arrivals, tile, parts):
-        every = words.running(identity(TILE), TILE)
+        every = dev.running(identity(TILE), TILE)
         for other in cutlass.range(along, parts, TILE.lanes):
-            joined(every, partials, *words.left_at(row, other, parts, rows, TILE), here, TILE)
-        write_rows(words.met(words.scalars(every), words.lower, TILE), out, row, rows, out_at, here, TILE)
+            joined(every, partials, *dev.left_at(row, other, parts, rows, TILE), here, TILE)
+        write_rows(dev.met(dev.scalars(every), dev.lower, TILE), out, row, rows, out_at, here, TILE)
         thread, _, _ = cute.arch.thread_idx()
         if thread == 0:
             cute.make_tensor(arrivals + tile, cute.make_layout((1,)))[0] = 0  # for the next launch
@@ -49,7 +50,7 @@ def joined(
     if here:
         left = cute.make_tensor(partials + start, cute.make_layout((TILE.rows_each,), stride=(stride,)))
         for r in cutlass.range_constexpr(TILE.rows_each):
-            kept[r] = words.lower(kept[r], words.widened(left[r], TILE))
+            kept[r] = dev.lower(kept[r], dev.widened(left[r], TILE))
 
 
 @register("cute", "min", "split")

@@ -4,10 +4,11 @@ import cutlass
 import torch
 from cutlass import Int32, Int64, cute
 
-from kernelzoo.kernels.cute import tiles, words
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.min_backward.words import counted, equal_to, given_to, long, of_each, shares_of
-from kernelzoo.kernels.cute.words import Rows, Strides
+from kernelzoo.kernels.cute.min_backward.device_functions import counted, equal_to, given_to, long, of_each, shares_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.registry import register
 
@@ -19,19 +20,19 @@ def leave_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has span blocks of a tile's rows, of which it leaves one count to each row."""
-    number = words.begin(EARLY)
-    tile, part = words.share_of(number, parts)
-    row, first, here = words.place_of(tile, rows, x_at, TILE)
-    start = words.start_of(row, rows, x_at, TILE)
+    number = dev.begin(EARLY)
+    tile, part = dev.share_of(number, parts)
+    row, first, here = dev.place_of(tile, rows, x_at, TILE)
+    start = dev.start_of(row, rows, x_at, TILE)
     least = of_each(y, y_at, row, rows, here, TILE)
     # Every thread counts for itself, in 32 bits, and threads meet once, after the loop, in 64.
-    mine = words.running(0, TILE, Int32)
-    begin, end = words.stretch_of(part, span, rows, TILE)
+    mine = dev.running(0, TILE, Int32)
+    begin, end = dev.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         equal = equal_to(least, x, x_at, start, rows.n, first + i * TILE.block, here, TILE)
-        words.more(mine, words.within(counted(equal), words.add, TILE), words.add)
-    found = words.met(long(words.scalars(mine)), words.add, TILE)
-    words.leave_part(found, counts, row, part, parts, rows, here, TILE)
+        dev.more(mine, dev.within(counted(equal), dev.add, TILE), dev.add)
+    found = dev.met(long(dev.scalars(mine)), dev.add, TILE)
+    dev.leave_part(found, counts, row, part, parts, rows, here, TILE)
 
 
 @cute.kernel
@@ -40,24 +41,24 @@ def write_kernel(
     x_at: Strides, y_at: Strides, grad_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    number = words.begin(EARLY)
-    tile, part = words.share_of(number, parts)
-    row, first, here = words.place_of(tile, rows, x_at, TILE)
-    every = words.running(0, TILE, Int64)
-    for other in cutlass.range(words.thread_of(TILE)[1], parts, TILE.lanes):
-        left = words.one_a_row(counts, *words.left_at(row, other, parts, rows, TILE), here, TILE)
-        words.more(every, words.scalars(left), words.add)
-    found = words.met(words.scalars(every), words.add, TILE)
+    number = dev.begin(EARLY)
+    tile, part = dev.share_of(number, parts)
+    row, first, here = dev.place_of(tile, rows, x_at, TILE)
+    every = dev.running(0, TILE, Int64)
+    for other in cutlass.range(dev.thread_of(TILE)[1], parts, TILE.lanes):
+        left = dev.one_a_row(counts, *dev.left_at(row, other, parts, rows, TILE), here, TILE)
+        dev.more(every, dev.scalars(left), dev.add)
+    found = dev.met(dev.scalars(every), dev.add, TILE)
     least = of_each(y, y_at, row, rows, here, TILE)
     shares = shares_of(of_each(grad, grad_at, row, rows, here, TILE), found)
-    x_start, out_start = words.start_of(row, rows, x_at, TILE), words.start_of(row, rows, out_at, TILE)
-    begin, end = words.stretch_of(part, span, rows, TILE)
+    x_start, out_start = dev.start_of(row, rows, x_at, TILE), dev.start_of(row, rows, out_at, TILE)
+    begin, end = dev.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         element = first + (begin + end - 1 - i) * TILE.block
         equal = equal_to(least, x, x_at, x_start, rows.n, element, here, TILE)
-        target = words.seen(out, out_start, element, out_at, TILE, 3)
-        words.write(given_to(equal, shares, TILE), target, here, element, rows.n, TILE)
+        target = dev.seen(out, out_start, element, out_at, TILE, 3)
+        dev.write(given_to(equal, shares, TILE), target, here, element, rows.n, TILE)
 
 
 @register("cute", "min_backward", "split_two_launches")

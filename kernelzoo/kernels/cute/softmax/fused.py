@@ -7,10 +7,11 @@ import cutlass
 import torch
 from cutlass import cute
 
-from kernelzoo.kernels.cute import tiles, words
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.softmax.words import exponential, zero_if_empty
-from kernelzoo.kernels.cute.words import Rows, Strides
+from kernelzoo.kernels.cute.softmax.device_functions import exponential, zero_if_empty
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -20,16 +21,16 @@ def tile_kernel(
     x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    tile = words.begin(EARLY)
-    row, element, here = words.place_of(tile, rows, x_at, TILE)
-    source = words.seen(x, words.start_of(row, rows, x_at, TILE), element, x_at, TILE, 0)
-    target = words.seen(out, words.start_of(row, rows, out_at, TILE), element, out_at, TILE, 1)
-    values = words.wide(words.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
-    tops = words.of_rows([zero_if_empty(top) for top in words.reduced(values, words.higher, TILE)], TILE)
+    tile = dev.begin(EARLY)
+    row, element, here = dev.place_of(tile, rows, x_at, TILE)
+    source = dev.seen(x, dev.start_of(row, rows, x_at, TILE), element, x_at, TILE, 0)
+    target = dev.seen(out, dev.start_of(row, rows, out_at, TILE), element, out_at, TILE, 1)
+    values = dev.wide(dev.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
+    tops = dev.of_rows([zero_if_empty(top) for top in dev.reduced(values, dev.higher, TILE)], TILE)
     values = [[exponential(value - top) for value, top in zip(vector, tops, strict=True)] for vector in values]
-    scales = words.of_rows([1.0 / total for total in words.reduced(values, words.add, TILE)], TILE)
+    scales = dev.of_rows([1.0 / total for total in dev.reduced(values, dev.add, TILE)], TILE)
     values = [[value * scale for value, scale in zip(vector, scales, strict=True)] for vector in values]
-    words.write(values, target, here, element, rows.n, TILE)
+    dev.write(values, target, here, element, rows.n, TILE)
 
 
 @register("cute", "softmax", "fused")

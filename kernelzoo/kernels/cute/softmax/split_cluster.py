@@ -12,11 +12,12 @@ from cutlass import Int32, Int64, cute
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cute import tiles, words
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax.words import exponential, merged, zero_if_empty
+from kernelzoo.kernels.cute.softmax.device_functions import exponential, merged, zero_if_empty
 from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, most_each, problem
-from kernelzoo.kernels.cute.words import Rows, Strides
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.registry import register
@@ -42,30 +43,30 @@ def cluster_kernel(
     BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has one tile of its cluster's row."""
-    number = words.begin(EARLY)
-    kind = words.wide_type(TILE)
+    number = dev.begin(EARLY)
+    kind = dev.wide_type(TILE)
     room = cute.arch.alloc_smem(Int32, BLOCKS * kind.width // 16, 16)  # a pair, in words, of each block
     barrier = cute.arch.alloc_smem(Int64, 1, 8)
     open_barrier(barrier)
     rank = cute.arch.block_idx_in_cluster()
-    row, element, here = words.place_of(number // BLOCKS, rows, x_at, TILE)
+    row, element, here = dev.place_of(number // BLOCKS, rows, x_at, TILE)
     element += rank * TILE.block
-    source = words.seen(x, words.start_of(row, rows, x_at, TILE), element, x_at, TILE, 0)
-    target = words.seen(out, words.start_of(row, rows, out_at, TILE), element, out_at, TILE, 1)
-    values = words.wide(words.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
-    (top,) = words.reduced(values, words.higher, TILE)
+    source = dev.seen(x, dev.start_of(row, rows, x_at, TILE), element, x_at, TILE, 0)
+    target = dev.seen(out, dev.start_of(row, rows, out_at, TILE), element, out_at, TILE, 1)
+    values = dev.wide(dev.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
+    (top,) = dev.reduced(values, dev.higher, TILE)
     less = zero_if_empty(top)
     values = [[exponential(value - less) for value in vector] for vector in values]
-    (total,) = words.reduced(values, words.add, TILE)
+    (total,) = dev.reduced(values, dev.add, TILE)
     send(top, total, room, barrier, BLOCKS)
     pairs = cute.make_tensor(cute.recast_ptr(room, dtype=kind), cute.make_layout((2, BLOCKS)))
     theirs = cute.arch.lane_idx() % BLOCKS  # lanes have a pair each, in the same order in all warps and blocks
-    row_top = zero_if_empty(over_blocks(pairs[0, theirs], words.higher, BLOCKS))
+    row_top = zero_if_empty(over_blocks(pairs[0, theirs], dev.higher, BLOCKS))
     # A block of -inf alone says so: its 0 in the place of -inf could be far above all that the row has.
-    row_total = over_blocks(merged(pairs[0, theirs], pairs[1, theirs], row_top), words.add, BLOCKS)
+    row_total = over_blocks(merged(pairs[0, theirs], pairs[1, theirs], row_top), dev.add, BLOCKS)
     scale = exponential(top - row_top) * (1.0 / row_total)
     values = [[value * scale for value in vector] for vector in values]
-    words.write(values, target, here, element, rows.n, TILE)
+    dev.write(values, target, here, element, rows.n, TILE)
 
 
 def over_blocks(value, join, BLOCKS):

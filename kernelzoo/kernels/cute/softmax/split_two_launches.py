@@ -4,10 +4,11 @@ import cutlass
 import torch
 from cutlass import Int64, cute
 
-from kernelzoo.kernels.cute import tiles, words
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax.words import lowest, merged, rescaled, scaled, taken_in
-from kernelzoo.kernels.cute.words import Rows, Strides
+from kernelzoo.kernels.cute.softmax.device_functions import lowest, merged, rescaled, scaled, taken_in
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.registry import register
 
@@ -18,20 +19,20 @@ def leave_kernel(
     out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has span blocks of a tile's rows, of which it leaves one pair to each row."""
-    number = words.begin(EARLY)
-    tile, part = words.share_of(number, parts)
-    row, first, here = words.place_of(tile, rows, x_at, TILE)
-    start = words.start_of(row, rows, x_at, TILE)
-    top, total = words.running(lowest(TILE), TILE), words.running(0, TILE)
-    begin, end = words.stretch_of(part, span, rows, TILE)
+    number = dev.begin(EARLY)
+    tile, part = dev.share_of(number, parts)
+    row, first, here = dev.place_of(tile, rows, x_at, TILE)
+    start = dev.start_of(row, rows, x_at, TILE)
+    top, total = dev.running(lowest(TILE), TILE), dev.running(0, TILE)
+    begin, end = dev.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         element = first + i * TILE.block
-        source = words.seen(x, start, element, x_at, TILE, 0)
-        taken_in(top, total, words.wide(words.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE), TILE)
-    row_tops = words.met(words.scalars(top), words.higher, TILE)
-    row_totals = words.met(rescaled(words.scalars(top), words.scalars(total), row_tops), words.add, TILE)
-    words.leave_part(row_tops, tops, row, part, parts, rows, here, TILE)
-    words.leave_part(row_totals, totals, row, part, parts, rows, here, TILE)
+        source = dev.seen(x, start, element, x_at, TILE, 0)
+        taken_in(top, total, dev.wide(dev.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE), TILE)
+    row_tops = dev.met(dev.scalars(top), dev.higher, TILE)
+    row_totals = dev.met(rescaled(dev.scalars(top), dev.scalars(total), row_tops), dev.add, TILE)
+    dev.leave_part(row_tops, tops, row, part, parts, rows, here, TILE)
+    dev.leave_part(row_totals, totals, row, part, parts, rows, here, TILE)
 
 
 @cute.kernel
@@ -40,26 +41,26 @@ def write_kernel(
     out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """Every block merges all pairs of its rows in the same order, so that all agree to the bit."""
-    number = words.begin(EARLY)
-    tile, part = words.share_of(number, parts)
-    row, first, here = words.place_of(tile, rows, x_at, TILE)
-    top, total = words.running(lowest(TILE), TILE), words.running(0, TILE)
-    for other in cutlass.range(words.thread_of(TILE)[1], parts, TILE.lanes):
-        place, apart = words.left_at(row, other, parts, rows, TILE)
+    number = dev.begin(EARLY)
+    tile, part = dev.share_of(number, parts)
+    row, first, here = dev.place_of(tile, rows, x_at, TILE)
+    top, total = dev.running(lowest(TILE), TILE), dev.running(0, TILE)
+    for other in cutlass.range(dev.thread_of(TILE)[1], parts, TILE.lanes):
+        place, apart = dev.left_at(row, other, parts, rows, TILE)
         merge(top, total, tops, totals, place, apart, here, TILE)
-    row_tops = words.met(words.scalars(top), words.higher, TILE)
-    row_totals = words.met(rescaled(words.scalars(top), words.scalars(total), row_tops), words.add, TILE)
-    every_top, every_scale = words.of_rows(row_tops, TILE), words.of_rows([1.0 / value for value in row_totals], TILE)
-    x_start, out_start = words.start_of(row, rows, x_at, TILE), words.start_of(row, rows, out_at, TILE)
-    begin, end = words.stretch_of(part, span, rows, TILE)
+    row_tops = dev.met(dev.scalars(top), dev.higher, TILE)
+    row_totals = dev.met(rescaled(dev.scalars(top), dev.scalars(total), row_tops), dev.add, TILE)
+    every_top, every_scale = dev.of_rows(row_tops, TILE), dev.of_rows([1.0 / value for value in row_totals], TILE)
+    x_start, out_start = dev.start_of(row, rows, x_at, TILE), dev.start_of(row, rows, out_at, TILE)
+    begin, end = dev.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         element = first + (begin + end - 1 - i) * TILE.block
-        source = words.seen(x, x_start, element, x_at, TILE, 0)
-        target = words.seen(out, out_start, element, out_at, TILE, 1)
-        values = words.wide(words.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
+        source = dev.seen(x, x_start, element, x_at, TILE, 0)
+        target = dev.seen(out, out_start, element, out_at, TILE, 1)
+        values = dev.wide(dev.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
         results = scaled(values, every_top, every_scale)
-        words.write(results, target, here, element, rows.n, TILE)
+        dev.write(results, target, here, element, rows.n, TILE)
 
 
 @cute.jit
@@ -72,7 +73,7 @@ def merge(
         layout = cute.make_layout((TILE.rows_each,), stride=(apart,))
         other_top, other_total = cute.make_tensor(tops + place, layout), cute.make_tensor(totals + place, layout)
         for r in cutlass.range_constexpr(TILE.rows_each):
-            risen = words.higher(top[r], other_top[r])
+            risen = dev.higher(top[r], other_top[r])
             total[r] = merged(top[r], total[r], risen) + merged(other_top[r], other_total[r], risen)
             top[r] = risen
 

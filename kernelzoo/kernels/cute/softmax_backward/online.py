@@ -4,10 +4,11 @@ import cutlass
 import torch
 from cutlass import cute
 
-from kernelzoo.kernels.cute import tiles, words
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.softmax_backward.words import elements_of, gradient, products
-from kernelzoo.kernels.cute.words import Rows, Strides
+from kernelzoo.kernels.cute.softmax_backward.device_functions import elements_of, gradient, products
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -17,25 +18,25 @@ def online_kernel(
     grad: cute.Pointer, y: cute.Pointer, out: cute.Pointer, rows: Rows, grad_at: Strides, y_at: Strides,
     out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    tile = words.begin(EARLY)
-    row, first, here = words.place_of(tile, rows, grad_at, TILE)
-    grad_start, y_start = words.start_of(row, rows, grad_at, TILE), words.start_of(row, rows, y_at, TILE)
-    out_start = words.start_of(row, rows, out_at, TILE)
-    blocks = words.blocks_of(rows, TILE)
-    sums = words.running(0, TILE)
+    tile = dev.begin(EARLY)
+    row, first, here = dev.place_of(tile, rows, grad_at, TILE)
+    grad_start, y_start = dev.start_of(row, rows, grad_at, TILE), dev.start_of(row, rows, y_at, TILE)
+    out_start = dev.start_of(row, rows, out_at, TILE)
+    blocks = dev.blocks_of(rows, TILE)
+    sums = dev.running(0, TILE)
     for i in cutlass.range(blocks):
         element = first + i * TILE.block
         grads = elements_of(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
         weights = elements_of(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        words.more(sums, words.within(products(grads, weights), words.add, TILE), words.add)
-    totals = words.of_rows(words.met(words.scalars(sums), words.add, TILE), TILE)
+        dev.more(sums, dev.within(products(grads, weights), dev.add, TILE), dev.add)
+    totals = dev.of_rows(dev.met(dev.scalars(sums), dev.add, TILE), TILE)
     for i in cutlass.range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
         element = first + (blocks - 1 - i) * TILE.block
         grads = elements_of(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
         weights = elements_of(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        target = words.seen(out, out_start, element, out_at, TILE, 2)
-        words.write(gradient(grads, weights, totals), target, here, element, rows.n, TILE)
+        target = dev.seen(out, out_start, element, out_at, TILE, 2)
+        dev.write(gradient(grads, weights, totals), target, here, element, rows.n, TILE)
 
 
 @register("cute", "softmax_backward", "online")

@@ -4,10 +4,11 @@ import cutlass
 import torch
 from cutlass import cute
 
-from kernelzoo.kernels.cute import tiles, words
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax_backward.words import elements_of, gradient, products
-from kernelzoo.kernels.cute.words import Rows, Strides
+from kernelzoo.kernels.cute.softmax_backward.device_functions import elements_of, gradient, products
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.registry import register
 
@@ -19,19 +20,19 @@ def leave_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has span blocks of a tile's rows, of which it leaves one sum to each row."""
-    number = words.begin(EARLY)
-    tile, part = words.share_of(number, parts)
-    row, first, here = words.place_of(tile, rows, grad_at, TILE)
-    grad_start, y_start = words.start_of(row, rows, grad_at, TILE), words.start_of(row, rows, y_at, TILE)
-    mine = words.running(0, TILE)
-    begin, end = words.stretch_of(part, span, rows, TILE)
+    number = dev.begin(EARLY)
+    tile, part = dev.share_of(number, parts)
+    row, first, here = dev.place_of(tile, rows, grad_at, TILE)
+    grad_start, y_start = dev.start_of(row, rows, grad_at, TILE), dev.start_of(row, rows, y_at, TILE)
+    mine = dev.running(0, TILE)
+    begin, end = dev.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         element = first + i * TILE.block
         grads = elements_of(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
         weights = elements_of(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        words.more(mine, words.within(products(grads, weights), words.add, TILE), words.add)
-    found = words.met(words.scalars(mine), words.add, TILE)
-    words.leave_part(found, sums, row, part, parts, rows, here, TILE)
+        dev.more(mine, dev.within(products(grads, weights), dev.add, TILE), dev.add)
+    found = dev.met(dev.scalars(mine), dev.add, TILE)
+    dev.leave_part(found, sums, row, part, parts, rows, here, TILE)
 
 
 @cute.kernel
@@ -41,24 +42,24 @@ def write_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """Every block adds up all sums of its rows in the same order, so that all agree to the bit."""
-    number = words.begin(EARLY)
-    tile, part = words.share_of(number, parts)
-    row, first, here = words.place_of(tile, rows, grad_at, TILE)
-    every = words.running(0, TILE)
-    for other in cutlass.range(words.thread_of(TILE)[1], parts, TILE.lanes):
-        left = words.one_a_row(sums, *words.left_at(row, other, parts, rows, TILE), here, TILE)
-        words.more(every, words.scalars(left), words.add)
-    totals = words.of_rows(words.met(words.scalars(every), words.add, TILE), TILE)
-    grad_start, y_start = words.start_of(row, rows, grad_at, TILE), words.start_of(row, rows, y_at, TILE)
-    out_start = words.start_of(row, rows, out_at, TILE)
-    begin, end = words.stretch_of(part, span, rows, TILE)
+    number = dev.begin(EARLY)
+    tile, part = dev.share_of(number, parts)
+    row, first, here = dev.place_of(tile, rows, grad_at, TILE)
+    every = dev.running(0, TILE)
+    for other in cutlass.range(dev.thread_of(TILE)[1], parts, TILE.lanes):
+        left = dev.one_a_row(sums, *dev.left_at(row, other, parts, rows, TILE), here, TILE)
+        dev.more(every, dev.scalars(left), dev.add)
+    totals = dev.of_rows(dev.met(dev.scalars(every), dev.add, TILE), TILE)
+    grad_start, y_start = dev.start_of(row, rows, grad_at, TILE), dev.start_of(row, rows, y_at, TILE)
+    out_start = dev.start_of(row, rows, out_at, TILE)
+    begin, end = dev.stretch_of(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         element = first + (begin + end - 1 - i) * TILE.block
         grads = elements_of(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
         weights = elements_of(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        target = words.seen(out, out_start, element, out_at, TILE, 2)
-        words.write(gradient(grads, weights, totals), target, here, element, rows.n, TILE)
+        target = dev.seen(out, out_start, element, out_at, TILE, 2)
+        dev.write(gradient(grads, weights, totals), target, here, element, rows.n, TILE)
 
 
 @register("cute", "softmax_backward", "split_two_launches")

@@ -4,10 +4,10 @@ import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.device_functions import ends, inside_of, tile_of
 from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.min.device_functions import block_of, least_end, least_of, lower
 from kernelzoo.kernels.cutile.min.tiles import block_tile, kinds, plain
-from kernelzoo.kernels.cutile.min.words import block_of, least_end, least_of, lower
-from kernelzoo.kernels.cutile.words import ends, inside_of, tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register

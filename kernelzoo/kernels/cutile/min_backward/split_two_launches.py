@@ -6,10 +6,10 @@ import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.device_functions import block_at, lanes_of, slim, stretches_of, sums_of, taken_of, tile_of
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.min_backward.words import one_a_row, shares_of
+from kernelzoo.kernels.cutile.min_backward.device_functions import one_a_row, shares_of
 from kernelzoo.kernels.cutile.softmax.online import FIT
-from kernelzoo.kernels.cutile.words import block_at, lanes_of, slim, stretches_of, sums_of, taken_of, tile_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register

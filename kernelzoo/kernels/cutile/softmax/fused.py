@@ -7,9 +7,9 @@ import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.device_functions import block_at, ends_of, inside_of, store_ends, taken, tile_of, wide
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, zero_if_empty
-from kernelzoo.kernels.cutile.words import block_at, ends_of, inside_of, store_ends, taken, tile_of, wide
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential, inverse_of, zero_if_empty
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register

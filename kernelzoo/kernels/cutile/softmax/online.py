@@ -7,9 +7,7 @@ import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lowest, taken_in
-from kernelzoo.kernels.cutile.words import (
+from kernelzoo.kernels.cutile.device_functions import (
     block_at,
     ends_of,
     inside_of,
@@ -20,6 +18,8 @@ from kernelzoo.kernels.cutile.words import (
     tile_of,
     wide,
 )
+from kernelzoo.kernels.cutile.launch import bound
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential, inverse_of, lowest, taken_in
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register

@@ -6,10 +6,7 @@ import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.online import FIT
-from kernelzoo.kernels.cutile.softmax.words import exponential, inverse_of, lowest, taken_in
-from kernelzoo.kernels.cutile.words import (
+from kernelzoo.kernels.cutile.device_functions import (
     block_at,
     ends_of,
     inside_of,
@@ -21,6 +18,9 @@ from kernelzoo.kernels.cutile.words import (
     tile_of,
     wide,
 )
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential, inverse_of, lowest, taken_in
+from kernelzoo.kernels.cutile.softmax.online import FIT
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register

@@ -7,8 +7,7 @@ import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.words import (
+from kernelzoo.kernels.cutile.device_functions import (
     block_at,
     ends_of,
     inside_of,
@@ -19,6 +18,7 @@ from kernelzoo.kernels.cutile.words import (
     tile_of,
     wide,
 )
+from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register

@@ -4,8 +4,8 @@ import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.device_functions import block_at, lanes_of, stretches_of, sums_of, taken_of, tile_of, wide
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.words import block_at, lanes_of, stretches_of, sums_of, taken_of, tile_of, wide
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register

@@ -6,9 +6,7 @@ import cuda.tile as ct
 import torch
 
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax_backward.online import FIT
-from kernelzoo.kernels.cutile.words import (
+from kernelzoo.kernels.cutile.device_functions import (
     block_at,
     lanes_of,
     slim,
@@ -19,6 +17,8 @@ from kernelzoo.kernels.cutile.words import (
     tile_of,
     wide,
 )
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.softmax_backward.online import FIT
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register

@@ -4,7 +4,8 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.min.tiles import kinds, plain, row_tile
 from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.launch import Launch
@@ -18,27 +19,27 @@ def rows_kernel(
     WIDE: gl.constexpr, IDENTITY: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    words.await_last_launch()
+    dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
-    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
+    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
     in_rows = there[:, None]
-    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, False)[:, None]
-    cols, here = words.elements(BLOCK, FAR, LAYOUT)
+    x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, False)[:, None]
+    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
     length = n
     if EDGES:
-        length = words.inside_vectors(x_start, n, EDGES)
-        edge, known = words.edge_columns(x_start, in_rows, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=IDENTITY).to(WIDE)
-    x_start = words.aligned(x_start, EDGES)
+        length = dev.inside_vectors(x_start, n, EDGES)
+        edge, known = dev.edge_columns(x_start, in_rows, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=IDENTITY).to(WIDE)
+    x_start = dev.aligned(x_start, EDGES)
     least = gl.full([ROWS], IDENTITY, WIDE, gl.SliceLayout(1, LAYOUT))
-    for start in range(0, words.end_of_vectors(n, EDGES), BLOCK):
+    for start in range(0, dev.end_of_vectors(n, EDGES), BLOCK):
         block_here = x + (x_start + start * x_n) + here * x_n
         mask = in_rows & (cols < length - start)
         block = gl.load(block_here, mask, other=IDENTITY, eviction_policy="evict_first")
-        least = words.lower(least, gl.reduce(block.to(WIDE), 1, words.lower))
+        least = dev.lower(least, gl.reduce(block.to(WIDE), 1, dev.lower))
     if EDGES:  # last, so that nothing waits for the edges before the rest is under way
-        least = words.lower(least, gl.convert_layout(gl.reduce(edges, 1, words.lower), gl.SliceLayout(1, LAYOUT)))
-    out_start = words.row_start(group, place, out_outer, out_inner, 1, False)
+        least = dev.lower(least, gl.convert_layout(gl.reduce(edges, 1, dev.lower), gl.SliceLayout(1, LAYOUT)))
+    out_start = dev.row_start(group, place, out_outer, out_inner, 1, False)
     gl.store(out + out_start, least.to(out.dtype.element_ty), there)
 
 

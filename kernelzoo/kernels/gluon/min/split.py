@@ -4,7 +4,8 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.min.tiles import block_tile, kinds, plain
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype
 from kernelzoo.launch import Launch
@@ -21,42 +22,42 @@ def split_kernel(
 ):  # fmt: skip
     """A program has span units of a tile's rows; its edges are the first one's. PARTS is the power of two that holds
     the minima of all."""
-    words.await_last_launch()
-    n, inner, x_n, _ = words.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
-    number, part = words.share_of(parts)
-    group, place, there = words.rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
+    dev.await_last_launch()
+    n, inner, x_n, _ = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    number, part = dev.share_of(parts)
+    group, place, there = dev.rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
     in_rows = there[:, None]
-    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = words.elements(BLOCK, FAR, LAYOUT)
-    begin, end = words.span_of(part, span, UNIT)
+    x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
+    begin, end = dev.span_of(part, span, UNIT)
     length = n
     if EDGES:
-        length = words.inside_vectors(x_start, n, EDGES)
-        edge, known = words.edge_columns(x_start, in_rows & (part == 0), n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=IDENTITY).to(WIDE)
-    x_start = words.aligned(x_start, EDGES)
+        length = dev.inside_vectors(x_start, n, EDGES)
+        edge, known = dev.edge_columns(x_start, in_rows & (part == 0), n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=IDENTITY).to(WIDE)
+    x_start = dev.aligned(x_start, EDGES)
     length = gl.minimum(length, end)
     running = gl.full([ROWS, BLOCK], IDENTITY, WIDE, LAYOUT)
     for start in range(begin, gl.minimum(end, n), BLOCK):
         block_here = x + (x_start + gl.cast(start, gl.int64) * x_n) + here * x_n
         mask = in_rows & (cols < length - start)
         block = gl.load(block_here, mask, other=IDENTITY, eviction_policy="evict_first")
-        running = words.lower(running, block.to(WIDE))
-    least = gl.reduce(running, 1, words.lower)
+        running = dev.lower(running, block.to(WIDE))
+    least = gl.reduce(running, 1, dev.lower)
     if EDGES:
-        least = words.lower(least, gl.convert_layout(gl.reduce(edges, 1, words.lower), gl.SliceLayout(1, LAYOUT)))
+        least = dev.lower(least, gl.convert_layout(gl.reduce(edges, 1, dev.lower), gl.SliceLayout(1, LAYOUT)))
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
     left = partials + number.to(gl.int64) * ROWS * parts + lane
     gl.store(left + part * ROWS, least)
     # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last
     # program to arrive acquires those of all others.
-    words.barrier()
+    dev.barrier()
     if gl.atomic_add(arrivals + number, 1, sem="acq_rel", scope="gpu") == parts - 1:
-        words.barrier()
+        dev.barrier()
         peer = gl.arange(0, PARTS, gl.SliceLayout(0, LAYOUT))[None, :]
         found = gl.load(left[:, None] + peer * ROWS, peer < parts, other=IDENTITY, cache_modifier=".cg")
-        result = gl.reduce(found, 1, words.lower).to(out.dtype.element_ty)
-        gl.store(out + words.row_start(group, place, out_outer, out_inner, 1, ACROSS), result, there)
+        result = gl.reduce(found, 1, dev.lower).to(out.dtype.element_ty)
+        gl.store(out + dev.row_start(group, place, out_outer, out_inner, 1, ACROSS), result, there)
         gl.store(arrivals + number, 0)  # for the next launch
 
 

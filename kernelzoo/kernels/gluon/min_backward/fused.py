@@ -4,8 +4,9 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles, words
-from kernelzoo.kernels.gluon.min_backward.words import of_each, shares_of
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.min_backward.device_functions import of_each, shares_of
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -21,31 +22,31 @@ def tile_kernel(
     ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """COLS is the power of two that holds a row: what lies past its end is masked."""
-    words.await_last_launch()
+    dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = words.scaled(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
-    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
-    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    n, inner, x_n, out_n = dev.scaled(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
     least = of_each(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
     slope = of_each(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
-    cols, here = words.elements(COLS, FAR, LAYOUT)
+    cols, here = dev.elements(COLS, FAR, LAYOUT)
     length = n
     if EDGES:
-        length = words.inside_vectors(x_start, n, EDGES).to(gl.int32)
-        edge, known = words.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("nan")).to(WIDE)
+        length = dev.inside_vectors(x_start, n, EDGES).to(gl.int32)
+        edge, known = dev.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("nan")).to(WIDE)
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
-        out_edges = words.edges_at(out, out_start, edge, EDGE_LAYOUT)
+        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
     mask = there & (cols < length)
-    x_here = x + (words.aligned(x_start, EDGES) + here * x_n)
-    equal = words.load_held(x_here, mask, float("nan")).to(WIDE) == least
+    x_here = x + (dev.aligned(x_start, EDGES) + here * x_n)
+    equal = dev.load_held(x_here, mask, float("nan")).to(WIDE) == least
     count = gl.sum(equal.to(gl.int32), 1, keep_dims=True)
     if EDGES:
         count += gl.convert_layout(gl.sum(edges_equal.to(gl.int32), 1, keep_dims=True), LAYOUT)
     each, rest = shares_of(slope[:, None], count, DTYPE)
-    gl.store(out + (words.aligned(out_start, EDGES) + here * out_n), gl.where(equal, each, rest), mask)
+    gl.store(out + (dev.aligned(out_start, EDGES) + here * out_n), gl.where(equal, each, rest), mask)
     if EDGES:
         edge_each = gl.convert_layout(each, EDGE_LAYOUT)
         edge_rest = gl.convert_layout(rest, EDGE_LAYOUT)

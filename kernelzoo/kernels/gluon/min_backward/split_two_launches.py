@@ -4,8 +4,9 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles, words
-from kernelzoo.kernels.gluon.min_backward.words import of_each, shares_of
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.min_backward.device_functions import of_each, shares_of
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -22,27 +23,27 @@ def parts_kernel(
 ):  # fmt: skip
     """A program has span units of a tile's rows; its edges are the first one's. PARTS is the power of two that holds
     the counts of all."""
-    words.await_last_launch()
+    dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = words.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
-    number, part = words.share_of(parts)
-    group, place, there = words.rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
-    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    n, inner, x_n, out_n = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    number, part = dev.share_of(parts)
+    group, place, there = dev.rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
+    x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
     least = of_each(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
     slope = of_each(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
-    cols, here = words.elements(BLOCK, FAR, LAYOUT)
-    begin, end = words.span_of(part, span, UNIT)
+    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
+    begin, end = dev.span_of(part, span, UNIT)
     length = n
     if EDGES:
-        length = words.inside_vectors(x_start, n, EDGES)
-        edge, known = words.edge_columns(x_start, there & (part == 0), n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("nan")).to(WIDE)
+        length = dev.inside_vectors(x_start, n, EDGES)
+        edge, known = dev.edge_columns(x_start, there & (part == 0), n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("nan")).to(WIDE)
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
-        out_edges = words.edges_at(out, out_start, edge, EDGE_LAYOUT)
-    x_start = words.aligned(x_start, EDGES)
-    out_start = words.aligned(out_start, EDGES)
+        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+    x_start = dev.aligned(x_start, EDGES)
+    out_start = dev.aligned(out_start, EDGES)
     length = gl.minimum(length, end)
     end = gl.minimum(end, n)
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))

@@ -7,8 +7,9 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles, words
-from kernelzoo.kernels.gluon.softmax.words import softmax_of, softmax_with_edges
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.softmax.device_functions import softmax_of, softmax_with_edges
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -22,26 +23,26 @@ def tile_kernel(
     ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """COLS is the power of two that holds a row: what lies past its end is masked."""
-    words.await_last_launch()
+    dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = words.scaled(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
-    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    n, inner, x_n, out_n = dev.scaled(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
-    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = words.elements(COLS, FAR, LAYOUT)
+    x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = dev.elements(COLS, FAR, LAYOUT)
     length = n
     if EDGES:
-        length = words.inside_vectors(x_start, n, EDGES).to(gl.int32)
-        edge, known = words.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("-inf"))
+        length = dev.inside_vectors(x_start, n, EDGES).to(gl.int32)
+        edge, known = dev.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("-inf"))
     mask = there & (cols < length)
-    tile = words.load_held(x + (words.aligned(x_start, EDGES) + here * x_n), mask, float("-inf"))
-    out_here = out + (words.aligned(out_start, EDGES) + here * out_n)
+    tile = dev.load_held(x + (dev.aligned(x_start, EDGES) + here * x_n), mask, float("-inf"))
+    out_here = out + (dev.aligned(out_start, EDGES) + here * out_n)
     if EDGES:
         result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), LAYOUT, EDGE_LAYOUT)
         gl.store(out_here, result.to(DTYPE), mask)
-        gl.store(words.edges_at(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
+        gl.store(dev.edges_at(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
     else:
         gl.store(out_here, softmax_of(tile.to(WIDE)).to(DTYPE), mask)
 

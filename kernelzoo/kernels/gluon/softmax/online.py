@@ -7,8 +7,9 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles, words
-from kernelzoo.kernels.gluon.softmax.words import exponential, taken_in
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.softmax.device_functions import exponential, taken_in
 from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -21,27 +22,27 @@ def online_kernel(
     WIDE: gl.constexpr, LOWEST: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    words.await_last_launch()
+    dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = words.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
-    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    n, inner, x_n, out_n = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
-    x_start = words.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = words.elements(BLOCK, FAR, LAYOUT)
+    x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
     # Every lane keeps a pair of its own, and lanes meet once, after the loop. A maximum starts at the lowest finite
     # number, so that no difference of two is -inf - -inf.
     top = gl.full([ROWS, BLOCK], LOWEST, WIDE, LAYOUT)
     total = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
     length = n
     if EDGES:
-        length = words.inside_vectors(x_start, n, EDGES)
-        edge, known = words.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(words.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("-inf")).to(WIDE)
-        out_edges = words.edges_at(out, out_start, edge, EDGE_LAYOUT)
-    x_start = words.aligned(x_start, EDGES)
-    out_start = words.aligned(out_start, EDGES)
-    longest = words.end_of_vectors(n, EDGES)
+        length = dev.inside_vectors(x_start, n, EDGES)
+        edge, known = dev.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("-inf")).to(WIDE)
+        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+    x_start = dev.aligned(x_start, EDGES)
+    out_start = dev.aligned(out_start, EDGES)
+    longest = dev.end_of_vectors(n, EDGES)
     for start in range(0, longest, BLOCK):
         block = x + (x_start + start * x_n) + here * x_n
         tile = gl.load(block, there & (cols < length - start), other=float("-inf"))

@@ -9,8 +9,9 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.gluon import tiles, words
-from kernelzoo.kernels.gluon.softmax.words import exponential, zero_if_empty
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.softmax.device_functions import exponential, zero_if_empty
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import power_of_two, rows_of
@@ -44,7 +45,7 @@ def persistent_kernel(
     WIDE: gl.constexpr, COLS: gl.constexpr, STAGES: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """A thread reads only what it has copied itself: it waits for its own copies, and for no other thread."""
-    words.await_last_launch()
+    dev.await_last_launch()
     n *= MULTIPLE
     cols = gl.arange(0, COLS, LAYOUT)
     ring = gl.allocate_shared_memory(x.dtype.element_ty, [STAGES, COLS], gl.SwizzledSharedLayout(1, 1, 1, [0]))

@@ -8,8 +8,9 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.gluon import tiles, words
-from kernelzoo.kernels.gluon.softmax.words import exponential, taken_in
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.softmax.device_functions import exponential, taken_in
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch
@@ -109,7 +110,7 @@ def split_kernel(
     LAYOUT: gl.constexpr, WORD_LAYOUT: gl.constexpr, LANE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """A share is blocks of BLOCK elements, which are read twice, and up to HELD elements, which stay in registers."""
-    words.await_last_launch()
+    dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
     WORDS: gl.constexpr = 2 if WIDE == gl.float64 else 1  # noqa: SIM300  # of 64 bits to a pair
     n = gl.cast(n, gl.int64) * MULTIPLE

@@ -7,7 +7,8 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -21,32 +22,32 @@ def tile_kernel(
     ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """COLS is the power of two that holds a row."""
-    words.await_last_launch()
+    dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = words.scaled(n, inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
-    _, _, out_n, _ = words.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
-    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    n, inner, grad_n, y_n = dev.scaled(n, inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
+    _, _, out_n, _ = dev.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
-    grad_start = words.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
-    y_start = words.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = words.elements(COLS, FAR, LAYOUT)
+    grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
+    y_start = dev.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = dev.elements(COLS, FAR, LAYOUT)
     length = n
     if EDGES:
-        length = words.inside_vectors(grad_start, n, EDGES).to(gl.int32)
-        edge, known = words.edge_columns(grad_start, there, n, EDGES, EDGE_LAYOUT)
-        grad_edges = gl.load(words.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
-        y_edges = gl.load(words.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        length = dev.inside_vectors(grad_start, n, EDGES).to(gl.int32)
+        edge, known = dev.edge_columns(grad_start, there, n, EDGES, EDGE_LAYOUT)
+        grad_edges = gl.load(dev.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        y_edges = gl.load(dev.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
     mask = there & (cols < length)
-    grad_here = grad + (words.aligned(grad_start, EDGES) + here * grad_n)
-    grads = words.load_held(grad_here, mask, 0).to(WIDE)
-    weights = words.load_held(y + (words.aligned(y_start, EDGES) + here * y_n), mask, 0).to(WIDE)
+    grad_here = grad + (dev.aligned(grad_start, EDGES) + here * grad_n)
+    grads = dev.load_held(grad_here, mask, 0).to(WIDE)
+    weights = dev.load_held(y + (dev.aligned(y_start, EDGES) + here * y_n), mask, 0).to(WIDE)
     total = gl.sum(grads * weights, 1, keep_dims=True)
     if EDGES:
         total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1, keep_dims=True), LAYOUT)
         edges = y_edges * (grad_edges - gl.convert_layout(total, EDGE_LAYOUT))
-        gl.store(words.edges_at(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
-    gl.store(out + (words.aligned(out_start, EDGES) + here * out_n), (weights * (grads - total)).to(DTYPE), mask)
+        gl.store(dev.edges_at(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
+    gl.store(out + (dev.aligned(out_start, EDGES) + here * out_n), (weights * (grads - total)).to(DTYPE), mask)
 
 
 @register("gluon", "softmax_backward", "fused")

@@ -4,7 +4,8 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.jit import bound, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -17,27 +18,27 @@ def online_kernel(
     y_outer, y_n, y_inner, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    words.await_last_launch()
+    dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = words.scaled(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
-    _, _, out_n, _ = words.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
-    group, place, there = words.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    n, inner, grad_n, y_n = dev.scaled(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
+    _, _, out_n, _ = dev.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
+    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
-    grad_start = words.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
-    y_start = words.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = words.elements(BLOCK, FAR, LAYOUT)
+    grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
+    y_start = dev.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
     length = n
     if EDGES:
-        length = words.inside_vectors(grad_start, n, EDGES)
-        edge, known = words.edge_columns(grad_start, there, n, EDGES, EDGE_LAYOUT)
-        grad_edges = gl.load(words.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
-        y_edges = gl.load(words.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
-        out_edges = words.edges_at(out, out_start, edge, EDGE_LAYOUT)
-    grad_start = words.aligned(grad_start, EDGES)
-    y_start = words.aligned(y_start, EDGES)
-    out_start = words.aligned(out_start, EDGES)
-    longest = words.end_of_vectors(n, EDGES)
+        length = dev.inside_vectors(grad_start, n, EDGES)
+        edge, known = dev.edge_columns(grad_start, there, n, EDGES, EDGE_LAYOUT)
+        grad_edges = gl.load(dev.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        y_edges = gl.load(dev.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+    grad_start = dev.aligned(grad_start, EDGES)
+    y_start = dev.aligned(y_start, EDGES)
+    out_start = dev.aligned(out_start, EDGES)
+    longest = dev.end_of_vectors(n, EDGES)
     running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
     for start in range(0, longest, BLOCK):
         mask = there & (cols < length - start)

@@ -4,7 +4,8 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon import tiles, words
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype, wide_type
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -20,28 +21,28 @@ def parts_kernel(
 ):  # fmt: skip
     """A program has span units of a tile's rows; its edges are the first one's. PARTS is the power of two that holds
     the sums of all."""
-    words.await_last_launch()
+    dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = words.scaled(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
-    _, _, out_n, _ = words.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
-    number, part = words.share_of(parts)
-    group, place, there = words.rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
+    n, inner, grad_n, y_n = dev.scaled(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
+    _, _, out_n, _ = dev.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
+    number, part = dev.share_of(parts)
+    group, place, there = dev.rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
-    grad_start = words.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
-    y_start = words.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
-    out_start = words.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = words.elements(BLOCK, FAR, LAYOUT)
-    begin, end = words.span_of(part, span, UNIT)
+    grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
+    y_start = dev.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
+    out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
+    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
+    begin, end = dev.span_of(part, span, UNIT)
     length = n
     if EDGES:
-        length = words.inside_vectors(grad_start, n, EDGES)
-        edge, known = words.edge_columns(grad_start, there & (part == 0), n, EDGES, EDGE_LAYOUT)
-        grad_edges = gl.load(words.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
-        y_edges = gl.load(words.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
-        out_edges = words.edges_at(out, out_start, edge, EDGE_LAYOUT)
-    grad_start = words.aligned(grad_start, EDGES)
-    y_start = words.aligned(y_start, EDGES)
-    out_start = words.aligned(out_start, EDGES)
+        length = dev.inside_vectors(grad_start, n, EDGES)
+        edge, known = dev.edge_columns(grad_start, there & (part == 0), n, EDGES, EDGE_LAYOUT)
+        grad_edges = gl.load(dev.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        y_edges = gl.load(dev.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+    grad_start = dev.aligned(grad_start, EDGES)
+    y_start = dev.aligned(y_start, EDGES)
+    out_start = dev.aligned(out_start, EDGES)
     length = gl.minimum(length, end)
     end = gl.minimum(end, n)
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))

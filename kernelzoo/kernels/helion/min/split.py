@@ -9,10 +9,10 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Example, Program
+from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken
 from kernelzoo.kernels.helion.launch import bound
 from kernelzoo.kernels.helion.min.rows import rows_kernel
 from kernelzoo.kernels.helion.min.tiles import block_tile, kinds, plain
-from kernelzoo.kernels.helion.words import inside_of, places_of_ends, taken
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import power_of_two

@@ -8,9 +8,9 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken
 from kernelzoo.kernels.helion.launch import over_flat, over_views
-from kernelzoo.kernels.helion.softmax.words import exponential, pair_of, pair_with
-from kernelzoo.kernels.helion.words import inside_of, places_of_ends, taken
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 

@@ -5,9 +5,9 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken
 from kernelzoo.kernels.helion.launch import in_two
-from kernelzoo.kernels.helion.softmax.words import exponential, pair_of, pair_with, subtracted
-from kernelzoo.kernels.helion.words import inside_of, places_of_ends, taken
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with, subtracted
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register

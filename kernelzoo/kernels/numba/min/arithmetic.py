@@ -10,8 +10,8 @@ from typing import Any
 
 from numba import cuda
 
+from kernelzoo.kernels.numba.device_functions import machine, minimum
 from kernelzoo.kernels.numba.row import Tiling
-from kernelzoo.kernels.numba.words import machine, minimum
 
 
 @cache

@@ -6,12 +6,12 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.numba.device_functions import atomic_min
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, View, planned
 from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, part_minimum_of
 from kernelzoo.kernels.numba.row import Tiling, begin, seating
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import atomic_min
 from kernelzoo.registry import register
 
 BATCH = 1024

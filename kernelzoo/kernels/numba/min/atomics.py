@@ -19,7 +19,7 @@ from kernelzoo.kernels.numba.min.arithmetic import folding
 from kernelzoo.kernels.numba.min.tiling import deep
 from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.launch import Launch, owning, sequence
+from kernelzoo.launch import Launch, keeping_alive, sequence
 from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.tables import knob, numbers
 
@@ -128,6 +128,6 @@ def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: Device, n
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         results = torch.empty(v.total, dtype=computed_in(v.dtype), device=x.device)
-        return owning(sequence(fill(results), reduce(x, results), narrow(results, out)), results)
+        return keeping_alive(sequence(fill(results), reduce(x, results), narrow(results, out)), results)
 
     return bind

@@ -10,12 +10,12 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import offsets, quotient, side_by_side
+from kernelzoo.kernels.numba.device_functions import WARP, machine, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest, itemsize
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
 from kernelzoo.kernels.numba.min.tiling import deep
 from kernelzoo.kernels.numba.row import Tiling, elements, spread, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import WARP, machine, minimum
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
 from kernelzoo.registry import register
 

@@ -6,13 +6,13 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
 from kernelzoo.kernels.numba.min.arithmetic import folding
 from kernelzoo.kernels.numba.min.tiling import Numbers, rows_tiling
 from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, seating, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import minimum
 from kernelzoo.registry import register
 
 

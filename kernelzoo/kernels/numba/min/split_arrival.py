@@ -6,13 +6,13 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.numba.device_functions import arrive, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
 from kernelzoo.kernels.numba.min.arithmetic import folding
 from kernelzoo.kernels.numba.min.tiling import deep
 from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, seating, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import arrive, minimum
 from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers

@@ -1,9 +1,9 @@
 """How blocks hold the rows of a minimum."""
 
+from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import itemsize
 from kernelzoo.kernels.numba.launch import View
 from kernelzoo.kernels.numba.row import Tiling
-from kernelzoo.kernels.numba.words import WARP
 from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.tables import knob, numbers
 

@@ -10,8 +10,8 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, one
-from kernelzoo.kernels.numba.words import machine
 
 
 def nan(dtype: str) -> Any:

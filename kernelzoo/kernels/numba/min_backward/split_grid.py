@@ -7,11 +7,11 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, machine
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, nan, shares
 from kernelzoo.kernels.numba.row import Tiling, access, elements, reductions, seat_of, word_type
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import EVERY_LANE, WARP, machine
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 

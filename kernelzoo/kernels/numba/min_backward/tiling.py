@@ -1,10 +1,10 @@
 """How blocks cover the rows of one input, which they read and write."""
 
+from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.launch import View
 from kernelzoo.kernels.numba.row import Tiling
 from kernelzoo.kernels.numba.softmax.multi_row_tile import multi_row_tiling
 from kernelzoo.kernels.numba.softmax.tiling import column_tiling
-from kernelzoo.kernels.numba.words import WARP
 from kernelzoo.layout import cdiv, power_of_two
 
 BLOCK_LIMIT = 1024

@@ -11,8 +11,8 @@ from typing import Any
 
 from numba import cuda
 
+from kernelzoo.kernels.numba.device_functions import exponential, machine, maximum
 from kernelzoo.kernels.numba.dtypes import lowest
-from kernelzoo.kernels.numba.words import exponential, machine, maximum
 
 
 @cache

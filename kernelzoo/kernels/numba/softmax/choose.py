@@ -4,10 +4,10 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.columns import in_vectors
+from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.launch import View, has_clusters, settled
 from kernelzoo.kernels.numba.softmax import columns, fused, multi_row_tile, online, split_cluster, tiling
 from kernelzoo.kernels.numba.softmax.holding import HELD
-from kernelzoo.kernels.numba.words import WARP
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table

@@ -9,12 +9,12 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import in_vectors, offsets, quotient
+from kernelzoo.kernels.numba.device_functions import ALIGNED, EVERY_LANE, WARP, exponential, machine, maximum
 from kernelzoo.kernels.numba.dtypes import WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import Tiling, spread, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import finite_of
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import ALIGNED, EVERY_LANE, WARP, exponential, machine, maximum
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
 from kernelzoo.registry import register
 

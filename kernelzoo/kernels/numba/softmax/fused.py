@@ -7,13 +7,13 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.numba.device_functions import exponential, maximum
 from kernelzoo.kernels.numba.dtypes import WIDE, lowest, one
 from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
 from kernelzoo.kernels.numba.row import Tiling, access, begin, reductions, seating, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.softmax.tiling import Numbers, column_tiling, tiles_of
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import exponential, maximum
 from kernelzoo.registry import register
 
 BLOCK_LIMIT = 1024

@@ -6,11 +6,11 @@ from typing import Any
 from numba import cuda
 from numba.cuda import types
 
+from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, exponential, machine, maximum
 from kernelzoo.kernels.numba.dtypes import lowest
 from kernelzoo.kernels.numba.launch import View
 from kernelzoo.kernels.numba.row import Tiling, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
-from kernelzoo.kernels.numba.words import EVERY_LANE, WARP, exponential, machine, maximum
 
 HELD = 8
 """Vectors that a thread of a block of 512 has in registers, beside a batch of as many more."""

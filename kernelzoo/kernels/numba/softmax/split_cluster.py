@@ -8,13 +8,13 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import quotient
+from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, lowest, one
 from kernelzoo.kernels.numba.launch import BindView, View, has_clusters, planned, prepare, shared_bytes, within_grid
 from kernelzoo.kernels.numba.row import Tiling, access, begin, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.softmax.holding import HELD, MOST_WARPS, holding, share_of, warp_pair_of
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import ALIGNED, WARP, exponential, maximum
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers

@@ -6,13 +6,13 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, machine, maximum
 from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
 from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, shared_bytes
 from kernelzoo.kernels.numba.row import Tiling, access, begin, word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.softmax.holding import HELD, MOST_WARPS, holding, share_of, warp_pair_of
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import ALIGNED, WARP, exponential, machine, maximum
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
 

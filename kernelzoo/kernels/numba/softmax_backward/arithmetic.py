@@ -8,8 +8,8 @@ from typing import Any
 
 from numba import cuda
 
+from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import one
-from kernelzoo.kernels.numba.words import machine
 
 
 @cuda.jit(device=True, inline="always")

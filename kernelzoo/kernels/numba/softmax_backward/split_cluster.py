@@ -9,13 +9,13 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.columns import quotient
+from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, one
 from kernelzoo.kernels.numba.launch import BindView, View, has_clusters, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import Tiling, access, seat_of, word_type
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import add, arithmetic, whole
 from kernelzoo.kernels.numba.softmax_backward.tiling import BLOCK_LIMIT, deep_of
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.words import EVERY_LANE, WARP
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 

@@ -1,9 +1,9 @@
 """How blocks cover the rows of two inputs at once: half as much of each as a form that has one."""
 
+from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.launch import View
 from kernelzoo.kernels.numba.row import Tiling
 from kernelzoo.kernels.numba.softmax.tiling import column_tiling
-from kernelzoo.kernels.numba.words import WARP
 from kernelzoo.layout import VECTOR_BYTES, cdiv, power_of_two
 
 BLOCK_LIMIT = 512

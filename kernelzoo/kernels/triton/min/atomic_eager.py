@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min.atomics import by_atomics, send
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
-from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 

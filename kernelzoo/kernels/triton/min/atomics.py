@@ -9,7 +9,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min import tiles
 from kernelzoo.kernels.triton.min.tiles import fold_of, identity, plain
-from kernelzoo.launch import Launch, owning
+from kernelzoo.launch import Launch, keeping_alive
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.tables import knob, numbers, of
 
@@ -70,4 +70,4 @@ def by_atomics(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Laun
         if target is not out:
             out.copy_(target)
 
-    return launch if target is out else owning(launch, target)
+    return launch if target is out else keeping_alive(launch, target)

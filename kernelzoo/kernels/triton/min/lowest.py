@@ -7,7 +7,7 @@ joined by a minimum that propagates NaN, lanes and memory by integers in which a
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.words import edge_columns, whole_vectors
+from kernelzoo.kernels.triton.device_functions import edge_columns, whole_vectors
 
 
 @triton.jit

@@ -11,10 +11,10 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, safe, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start, whole_vectors
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
 from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, fold_of, identity, once_tile, plain
 from kernelzoo.kernels.triton.softmax.multi_row_lanes import WARPS, lanes_of
-from kernelzoo.kernels.triton.words import await_last_launch, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register

@@ -8,11 +8,11 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, by_columns, column_arguments, device_of, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
-from kernelzoo.kernels.triton.min_backward.words import shares_of
+from kernelzoo.kernels.triton.min_backward.device_functions import shares_of
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, found_words
 from kernelzoo.kernels.triton.strips import Strip
-from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 

@@ -9,15 +9,15 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.min_backward.columns_kernel import launch_of_columns
-from kernelzoo.kernels.triton.min_backward.words import NOTHING_TWICE, shares_of
+from kernelzoo.kernels.triton.min_backward.device_functions import NOTHING_TWICE, shares_of
 from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
 from kernelzoo.kernels.triton.softmax.halves import halves, not_before
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, awaited, phases_on
 from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
 from kernelzoo.kernels.triton.strips import shared_strip
-from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register

@@ -5,9 +5,9 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.softmax.online import PASS_TILE, column_tile
-from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register

@@ -8,11 +8,11 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_dtype, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch
+from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, found_words
 from kernelzoo.kernels.triton.softmax.strips import Strips, strip_parts, strips_of
-from kernelzoo.kernels.triton.softmax.words import exponential
-from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register

@@ -6,9 +6,9 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.softmax.device_functions import READ, softmax_of, softmax_with_edges
 from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile, single, tile_warps
-from kernelzoo.kernels.triton.softmax.words import READ, softmax_of, softmax_with_edges
-from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.registry import register

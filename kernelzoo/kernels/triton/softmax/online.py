@@ -6,10 +6,10 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.kernels.triton.softmax.fused import wide_bytes
-from kernelzoo.kernels.triton.softmax.words import exponential
-from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register

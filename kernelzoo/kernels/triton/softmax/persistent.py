@@ -5,9 +5,9 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.fused import row_columns, softmax_row
-from kernelzoo.kernels.triton.words import await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register

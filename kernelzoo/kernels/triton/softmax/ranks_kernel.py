@@ -8,12 +8,18 @@ rows in order, so that the first row which any rank lacks is under way on all.
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.triton.device_functions import (
+    INTERPRETED,
+    await_last_launch,
+    edge_columns,
+    row_start,
+    whole_vectors,
+)
 from kernelzoo.kernels.triton.shares import columns_left, store_numbers
+from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.kernels.triton.softmax.halves import not_before
 from kernelzoo.kernels.triton.softmax.pairs import as_pair, as_word, awaited
 from kernelzoo.kernels.triton.softmax.split import load_logits, store_share, taken_in
-from kernelzoo.kernels.triton.softmax.words import exponential
-from kernelzoo.kernels.triton.words import INTERPRETED, await_last_launch, edge_columns, row_start, whole_vectors
 
 
 @triton.jit

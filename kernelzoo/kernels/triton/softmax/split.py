@@ -12,13 +12,13 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
+from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, awaited
 from kernelzoo.kernels.triton.softmax.parts import Numbers, RowPlan, launch_in_parts, row_plan
 from kernelzoo.kernels.triton.softmax.split_columns import split_columns
-from kernelzoo.kernels.triton.softmax.words import exponential
-from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, by_columns, column_arguments, device_of, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.kernels.triton.softmax.pairs import (
     EXCHANGE,
     LEAVE,
@@ -17,7 +18,6 @@ from kernelzoo.kernels.triton.softmax.pairs import (
     word_as_number,
 )
 from kernelzoo.kernels.triton.strips import Strip
-from kernelzoo.kernels.triton.words import await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 

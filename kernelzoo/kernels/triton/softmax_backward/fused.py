@@ -7,13 +7,13 @@ import triton.language as tl
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.device_functions import READ
 from kernelzoo.kernels.triton.softmax.fused import ON_CHIP_BYTES, tile_columns, wide_bytes
 from kernelzoo.kernels.triton.softmax.pairs import WRITE
-from kernelzoo.kernels.triton.softmax.words import READ
 from kernelzoo.kernels.triton.softmax_backward.columns_kernel import launch_of_columns
 from kernelzoo.kernels.triton.strips import whole_strip
-from kernelzoo.kernels.triton.words import await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_with
 from kernelzoo.registry import register

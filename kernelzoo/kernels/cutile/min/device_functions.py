@@ -2,7 +2,7 @@
 
 import cuda.tile as ct
 
-from kernelzoo.kernels.cutile.words import block_at, ends_of, inside_rows
+from kernelzoo.kernels.cutile.device_functions import block_at, ends_of, inside_rows
 
 
 def lower(a, b):

@@ -6,7 +6,17 @@ nothing.
 
 from cutlass import Int32, Int64
 
-from kernelzoo.kernels.cute.words import loaded, of_rows, one_a_row, scalars, seen, select, start_of, wide, widened
+from kernelzoo.kernels.cute.device_functions import (
+    loaded,
+    of_rows,
+    one_a_row,
+    scalars,
+    seen,
+    select,
+    start_of,
+    wide,
+    widened,
+)
 
 
 def of_each(tensor, at, row, rows, here, TILE):

@@ -1,6 +1,6 @@
 """Words of a softmax's gradient that its kernels share."""
 
-from kernelzoo.kernels.cute.words import loaded, seen, wide
+from kernelzoo.kernels.cute.device_functions import loaded, seen, wide
 
 
 def elements_of(tensor, at, start, row_end, element, here, TILE, TENSOR):

@@ -6,7 +6,7 @@ nothing.
 
 import cuda.tile as ct
 
-from kernelzoo.kernels.cutile.words import slim, wide
+from kernelzoo.kernels.cutile.device_functions import slim, wide
 
 
 def one_a_row(x, group, strip, AXIS, SHAPE):

@@ -2,7 +2,7 @@
 
 from cutlass import Boolean, Int32, cute
 
-from kernelzoo.kernels.cute.words import (
+from kernelzoo.kernels.cute.device_functions import (
     by_row,
     leave_rows,
     loaded,

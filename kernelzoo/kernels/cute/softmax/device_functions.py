@@ -6,7 +6,7 @@ bits on rows with a large offset. A maximum may drop a NaN, and the sum brings i
 
 from cutlass import Float64, cute
 
-from kernelzoo.kernels.cute.words import add, by_row, higher, select, tree, within
+from kernelzoo.kernels.cute.device_functions import add, by_row, higher, select, tree, within
 
 LOG2_E = 1.4426950408889634
 LOWEST = {"float64": -1.7976931348623157e308}

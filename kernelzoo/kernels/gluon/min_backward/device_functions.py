@@ -6,7 +6,7 @@ Elements are compared as they are computed, half precision in float32; a masked 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon.words import row_start
+from kernelzoo.kernels.gluon.device_functions import row_start
 
 
 @gluon.jit
