@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from kernelzoo import operations, registry
 from kernelzoo.errors import ContractError, KernelZooError
 from kernelzoo.launch import Launch, void
-from kernelzoo.measure.buffers import Set
-from kernelzoo.measure.clocks import DeviceClock, WallClock
+from kernelzoo.measure.clocks import DeviceClock
+from kernelzoo.measure.judge.memory import Set, Sets
 
 if TYPE_CHECKING:
     import torch
@@ -72,18 +72,26 @@ def ceilings(device: torch.device) -> Ceilings:
 
         def best(launch: Callable[[], object]) -> float:
             try:
-                sampler = clock.prepare([lambda: void(launch())] * 2)
-                return min(sampler() for _ in range(5))
+                launch()
+                turn = clock.arrange([lambda: void(launch())] * 2)
+                return min(turn() for _ in range(5)) / 2
             except ContractError:  # no kernel in a graph
                 return math.inf
 
+        def repeated(launch: Callable[[], object]) -> float:
+            return best(lambda: [launch() for _ in range(1000)]) / 1000
+
         bytes_read = count * x.element_size()
+        empty = (lambda: torch.neg(smallest, out=smallest), *_choices(reading, shortest, smallest))
         return Ceilings(
             copy=2 * bytes_read / min(map(best, copies)),
             read=bytes_read / min(map(best, reads)),
-            floor=min(map(best, (lambda: torch.neg(smallest, out=smallest), *_choices(reading, shortest, smallest)))),
+            floor=min(map(repeated, empty)),
         )
 
+
+HOST_BYTES = 128 * 2**20
+"""Bytes that exceed the last-level cache of a desktop processor."""
 
 _FASTER = 4.0
 """A host kernel may exceed the copy bandwidth by this factor. One that only reads moves two thirds of the bytes, and
@@ -98,7 +106,7 @@ def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
     """
     import torch
 
-    half = max(2**16, min(volume, WallClock.sets_bytes)) // 2
+    half = max(2**16, min(volume, HOST_BYTES)) // 2
     x = torch.ones(half, dtype=torch.uint8)
     y = torch.zeros_like(x)
     pieces = list(zip(torch.split(x, 2**20), torch.split(y, 2**20), strict=True))
@@ -121,7 +129,7 @@ def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
     )
 
 
-def has_copy(sets: Sequence[Set]) -> bool:
+def has_copy(sets: Sets) -> bool:
     """Whether a copy moves the same bytes: one input, and one output of its size."""
     inputs, outs = sets[0]
     return len(inputs) == len(outs) == 1 and inputs[0].nbytes == outs[0].nbytes

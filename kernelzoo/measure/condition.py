@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ _SLOWING = {
 }
 _CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0  # constants of nvml.h
 
-_TASKS = Path("/proc/self/task")
+_TASKS = "/proc/{}/task"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class _Gpu(Watch):
 
 
 class _Host(Watch):
-    """Samples are disturbed if a ready thread of this process waited for a processor over 2 % of the time.
+    """Samples are disturbed if a ready thread of these processes waited for a processor over 2 % of the time.
 
     Linux counts this wait in nanoseconds for each thread. /proc/stat counts ticks of 10 ms, and /proc/pressure/cpu
     includes every process. On two shared processors, samples of 2 to 4 ms that had not waited spread by 2 to 8 %. All
@@ -139,12 +139,13 @@ class _Host(Watch):
     over threads would grow with their number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, processes: Sequence[int | str]) -> None:
         super().__init__()
-        self._waits, self._waited = _waits(), 0.0
+        self._processes = processes
+        self._waits, self._waited = _waits(processes), 0.0
 
     def read(self) -> Condition:
-        waits = _waits()
+        waits = _waits(self._processes)
         longest = max((wait - self._waits.get(thread, 0) for thread, wait in waits.items()), default=0)
         self._waits, self._waited = waits, self._waited + longest * 1e-9
         return Condition(waited_s=self._waited, at_s=self._now())
@@ -156,9 +157,12 @@ class _Host(Watch):
         return f"a thread waited {waited * 1e3:.1f} of {passed * 1e3:.1f} ms for a processor"
 
 
-def watch(device: torch.device) -> Watch | None:
-    """A watch on the device, or None if it can't be watched; :func:`unwatched` says why."""
-    found = _open(device)
+def watch(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | None:
+    """A watch on the device, or None if it can't be watched; :func:`unwatched` says why.
+
+    ``processes``: those that work on the host, by number.
+    """
+    found = _open(device, processes)
     return found if isinstance(found, Watch) else None
 
 
@@ -168,11 +172,13 @@ def unwatched(device: torch.device) -> str:
     return "" if isinstance(found, Watch) else found
 
 
-def _open(device: torch.device) -> Watch | str:
+def _open(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | str:
     if device.type == "cuda":
         return _open_gpu(device)
     if device.type == "cpu":
-        return _Host() if _waits() else f"this system does not count how long threads wait ({_TASKS}/*/schedstat)"
+        if _waits(processes):
+            return _Host(processes)
+        return f"this system does not count how long threads wait ({_TASKS.format('self')}/*/schedstat)"
     return f"a device of type {device.type!r} can't be watched"
 
 
@@ -214,16 +220,18 @@ def _handle(nvml: Any, properties: Any) -> Any:
         return nvml.nvmlDeviceGetHandleByPciBusId(place)
 
 
-def _waits() -> dict[str, int]:
-    """Nanoseconds that each ready thread of this process has waited for a processor."""
+def _waits(processes: Sequence[int | str]) -> dict[str, int]:
+    """Nanoseconds that each ready thread of these processes has waited for a processor."""
     waits = {}
-    try:
-        threads = os.listdir(_TASKS)
-    except OSError:  # not Linux
-        return {}
-    for thread in threads:
+    for process in processes:
+        place = Path(_TASKS.format(process))
         try:
-            waits[thread] = int((_TASKS / thread / "schedstat").read_bytes().split()[1])
-        except (OSError, IndexError):  # the thread has ended, or the kernel does not count
+            threads = os.listdir(place)
+        except OSError:  # not Linux, or ended
             continue
+        for thread in threads:
+            try:
+                waits[thread] = int((place / thread / "schedstat").read_bytes().split()[1])
+            except (OSError, IndexError):  # the thread has ended, or the kernel does not count
+                continue
     return waits

@@ -12,15 +12,23 @@ from kernelzoo.check.verifying import Finding, Found
 from kernelzoo.measure import record
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.sample_audit import Turns
-from kernelzoo.measure.worker_process import IMPORTING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import (
+    IMPORTING,
+    JUDGE,
+    DiedError,
+    GuardError,
+    Json,
+    Progress,
+    WorkerProcess,
+    quiet,
+)
 
 _DEATHS = 4
 """Processes that one implementation may break in one batch of cases, since a new one takes seconds."""
 
 
 class Guard(WorkerProcess):
-    """Runs implementations in a process of its own, and replaces it when one of them breaks it.
+    """Has implementations measured by a judge in a process of its own, and replaces it when it ends.
 
     ``modules`` are Python files that register implementations, loaded only there. ``patience``: seconds that one step
     (compile and check, or one sample) may take before it counts as hung. Use it as a context manager. Raises GuardError
@@ -30,8 +38,11 @@ class Guard(WorkerProcess):
     def __init__(
         self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0, gpu: Gpu | None = None
     ) -> None:
-        self._checker: Guard | None = None
-        super().__init__(device, modules, patience=patience, gpu=gpu)
+        self._checker: WorkerProcess | None = None
+        # A runner that hangs is ended by the judge, before the judge counts as hung.
+        super().__init__(device, modules, patience=2 * patience, gpu=gpu, opening={"patience": patience})
+
+    program = JUDGE
 
     def close(self) -> None:
         """End the process, and that of the second clock."""
@@ -79,14 +90,8 @@ class Guard(WorkerProcess):
         while left:
             request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
             request |= {"timed": timed, "energy": energy, "label": label, "waive": list(waive)}
-            turns = Turns()
             try:
-                done = self._ask(
-                    {**request, "tables": lanes},
-                    turns.heard(progress, lambda: self._told),
-                    judge=partial(_unlike, problem, left, cache),
-                )
-                lost += _doubted(problem, turns, done)
+                done = self._ask({**request, "tables": lanes}, progress, judge=partial(_unlike, problem, left, cache))
                 if cross_check and cache == "cold":
                     twice = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
@@ -136,7 +141,7 @@ class Guard(WorkerProcess):
         """
         try:
             if self._checker is None:
-                self._checker = Guard(self._device, self._modules, patience=self._patience, gpu=self._gpu)
+                self._checker = WorkerProcess(self._device, self._modules, patience=self._patience, gpu=self._gpu)
             request = {"do": "cross_check", "problem": _shape(problem), "ids": list(ids)}
             told: dict[str, float] = self._checker._ask(request, progress)
         except (DiedError, GuardError):
@@ -270,17 +275,3 @@ def _unlike(problem: Problem, ids: Sequence[str], cache: str, done: Json) -> str
         return f"outcomes {outcomes}" if outcomes else ""
     except (AttributeError, KeyError, TypeError) as error:
         return f"it lacks {error}"
-
-
-def _doubted(problem: Problem, turns: Turns, done: Json) -> list[Json]:
-    """Remove the entries that the guard's own clock contradicts; returns failures for them."""
-    kept, lost = [], []
-    for entry in done["entries"]:
-        id = entry["extra_info"]["id"]
-        words = turns.doubt(id, entry["stats"]["data"])
-        if words:
-            lost.append(record.failure(problem, id, "wrong", f"{words}: a measurement error"))
-        else:
-            kept.append(entry)
-    done["entries"] = kept
-    return lost

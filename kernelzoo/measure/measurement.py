@@ -47,6 +47,12 @@ class Measurement:
     """Seconds of the best possible implementation on this device; None without measured ceilings."""
     energy: Energy | None = None
     """Energy of a launch; None if not asked."""
+    same_bits: bool | None = None
+    """Whether the same inputs gave the same bits again; None if not asked."""
+    batch_invariant: bool | None = None
+    """Whether a row alone gives the bits that it gives among others; None where that can't be asked."""
+    beside: str = ""
+    """A caveat: the judge had to load the kernel's file too."""
     repeated_rounds: int = 0
     """Rounds of the race that were repeated because the device was disturbed."""
     disturbed_rounds: int = 0
@@ -91,6 +97,8 @@ class Measurement:
             found.append("clocks disagree")
         if self.energy is not None and self.energy.unknown:
             found.append(f"no energy: {self.energy.unknown}")
+        if self.beside:
+            found.append(self.beside)
         if self.disturbed_rounds:
             found.append(DISTURBED)
         return tuple(found)

@@ -77,6 +77,12 @@ class Problem:
         return self.operation.arguments(inputs, self.dim, scalars=dict(self.scalars))
 
 
+def problem_of(given: dict[str, Any]) -> Problem:
+    """A problem from its fields, as JSON has them."""
+    sizes, scalars = (tuple((str(name), value) for name, value in given[key]) for key in ("sizes", "scalars"))
+    return Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"], sizes, scalars)
+
+
 Shape = tuple[int, ...]
 
 _SWEEP = (*((4096, columns) for columns in range(256, 12673, 128)), (1823, 781), (16, 262144))

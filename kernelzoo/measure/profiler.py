@@ -7,15 +7,21 @@ number of launches. So it shows a kernel that a graph did not capture.
 from __future__ import annotations
 
 import itertools
+import random
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from kernelzoo.measure.judge.memory import Sets
+from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:
     import torch
 
+    from kernelzoo import registry
     from kernelzoo.launch import Launch
 
 APART, ABOVE = 0.03, 10e-6
@@ -137,3 +143,36 @@ def _activities(events: Iterable[Any], index: int) -> Iterator[Activity]:
             and event.time_range.end > event.time_range.start
         ):
             yield Activity(event.time_range.start, event.time_range.end, "spin_kernel" in event.name)
+
+
+def cross_check(
+    problem: Problem,
+    implementations: Sequence[registry.Implementation],
+    device: torch.device,
+    *,
+    progress: Callable[[str, str], None] = lambda stage, id: None,
+) -> dict[str, float]:
+    """Seconds per launch by the profiler's clock, by id.
+
+    It uses new cold data, for implementations that have passed a race. Those that the profiler can't time are left out.
+    The process must time nothing afterwards: the profiler slows it down.
+    """
+    import torch
+
+    found = {}
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        generator = torch.Generator(device).manual_seed(random.getrandbits(48))
+        count = max(2, min(256, 2**28 // max(1, problem.bytes)))
+        sets = Sets(problem, count, device)
+        for number in range(count):
+            for x, drawn in zip(sets[number][0], problem.inputs(generator), strict=True):
+                x.copy_(drawn)
+        for implementation in implementations:
+            progress("cross-check", implementation.id)
+            launches = [problem.launch(implementation, *sets[number]) for number in range(count)]
+            for launch in launches:
+                launch()
+            seconds = kernel_seconds(launches, device)
+            if seconds is not None:
+                found[implementation.id] = seconds
+    return found

@@ -69,6 +69,8 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "limit_us": _micro(measured.limit),
         "of_limit": _round(measured.of_limit) if measured.of_limit is not None else None,
         "energy": _energy(measured.energy),
+        "same_bits": measured.same_bits,
+        "batch_invariant": measured.batch_invariant,
         "repeated_rounds": measured.repeated_rounds,
         "flags": list(measured.flags),
         "breaks": measured.breaks or None,

@@ -1,34 +1,26 @@
-"""The measuring process that runs implementations, started by :mod:`kernelzoo.measure.guard`.
+"""The process that runs kernels: its own, or those of one file of a user.
 
-Requests are lines of JSON on standard input. Replies are lines of JSON on the given file descriptor, with the request's
-number. Standard output and error of a kernel go to the guard.
+It has the runner that the judge drives, and answers what needs no judge: the contract's cases, fuzzing, accuracy.
 """
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
-import json
-import os
-import queue
 import random
-import signal
 import sys
-import threading
-import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any
 
 from kernelzoo import definitions, measure, registry, tables
 from kernelzoo.check import verifying, weak
-from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
-from kernelzoo.measure import energy as energies
-from kernelzoo.measure import planning, process_state, record, trusted
-from kernelzoo.measure.gate import Gate
-from kernelzoo.measure.problems import Problem
+from kernelzoo.device import device_lives
+from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
+from kernelzoo.measure import planning, profiler
+from kernelzoo.measure.answering import Answering, serve
+from kernelzoo.measure.problems import Problem, problem_of
+from kernelzoo.measure.runner import Runner
 from kernelzoo.operations import declared
 from kernelzoo.operations.known import described
 
@@ -36,152 +28,49 @@ if TYPE_CHECKING:
     import torch
 
 
-def main(descriptor: int, lifeline: int) -> None:
-    _end_with(lifeline)
-    with contextlib.suppress(OSError):  # if memory runs out, Linux ends this process first
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    faulthandler.enable()
-    worker = Worker(os.fdopen(descriptor, "w", buffering=1))
-    os.register_at_fork(after_in_child=partial(os.close, descriptor))  # a forked child must not reply
-    warnings.showwarning = worker.warn
-    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests,), daemon=True).start()
-    while True:
-        request = json.loads(requests.get())
-        worker.number, worker.in_hand = request.pop("number"), False
-        handle: Callable[..., dict[str, Any]] = getattr(worker, f"on_{request.pop('do')}")
-        try:
-            reply: dict[str, Any] = {"done": handle(**request)}
-        except KernelZooError as error:
-            # An error of the running implementation is its failure, not a refusal of the request.
-            words = error.reason if isinstance(error, DeviceLostError) else f"raised {type(error).__name__}: {error}"
-            reply = {"lost": words} if worker.in_hand else {"error": str(error)}
-        worker.say(**reply)
-
-
-def _end_with(lifeline: int) -> None:
-    """End this process and its children when the guard ends, whatever a kernel does. A second process waits for that: a
-    kernel could hold Python's lock, or close a thread's files."""
-    if child := os.fork():
-        os.waitpid(child, 0)
-        os.close(lifeline)
-        return
-    if os.fork() == 0:  # reparented, so that a kernel that waits for its children never meets it
-        with contextlib.suppress(BaseException):
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)
-            os.closerange(0, lifeline)
-            os.closerange(lifeline + 1, 4096)
-            os.read(lifeline, 1)
-            os.killpg(0, signal.SIGKILL)
-    os._exit(0)
-
-
-def _read(requests: queue.SimpleQueue[str]) -> None:
-    for line in sys.stdin:
-        requests.put(line)
-    os._exit(0)
-
-
 class OpenError(KernelZooError, RuntimeError):
     """A device can't be used."""
 
 
-class Worker:
-    """Answers requests, with a method for each."""
+class Worker(Answering):
+    """Runs kernels on request."""
 
     def __init__(self, replies: IO[str]) -> None:
-        self._replies, self._process = replies, os.getpid()
-        self.number = 0
-        """The request's number, which its replies repeat."""
-        self.in_hand = False
-        """Whether this request is running an implementation."""
+        super().__init__(replies)
         self._device: Any = None
-        self._ceilings: measure.Ceilings | None = None
+        self._runner: Runner
         self._weak: dict[str, tuple[str, ...]] = {}
         """Wrong results that the bounds of an operation accept."""
 
-    def on_open(self, device: str, modules: list[str], ceilings: list[float] | None) -> dict[str, Any]:
+    def on_open(self, device: str, modules: list[str], **ignored: Any) -> dict[str, Any]:
         """Load the user's modules and choose the device; reply with everything that can be measured."""
-        import torch
-
-        trusted.take()
-        before = process_state.Watch()
         for path in modules:
             definitions.load_reported(path)
-            if changed := before.changes(config=False):
-                raise OpenError(f"{path}: {'; '.join(changed)}; a file of kernels must not change the process")
+        self._device = opened(device)
+        self._runner = Runner(self._device)
+        return about(str(self._device))
+
+    def on_runner(self, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Call a method of the runner. What the implementation raises is the reply."""
+        import torch
+
+        self.in_hand = True
+        if call == "open":
+            arguments["problem"] = problem_of(arguments["problem"])
         try:
-            self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-            if self._device.type == "cuda":
-                self._device = torch.device("cuda", self._device.index or 0)
-                torch.empty(1, device=self._device)
-        except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
-            raise OpenError(f"device {device!r} can't be used: {str(error).partition(chr(10))[0]}") from error
-        if self._device.type not in ("cpu", "cuda"):  # elsewhere a launch may return before it is done
-            raise OpenError(f"device {device!r} can't be measured on; allowed: cpu, cuda, cuda:1 and so on")
-        if ceilings is not None:
-            self._ceilings = measure.Ceilings(*ceilings)
-        return {
-            "device": str(self._device),
-            "device_name": measure.device_name(str(self._device)),
-            "gpu": measure.gpu_uuid(str(self._device)),
-            "versions": measure.versions(str(self._device)),
-            "implementations": [{"id": i.id, "summary": i.summary} for i in registry.implementations()],
-            "operations": [described(op) for op in declared.values()],
-        }
-
-    def on_confirm(self) -> dict[str, Any]:
-        """An empty reply, which confirms that the previous request is finished."""
-        return {}
-
-    def on_unmetered(self) -> dict[str, Any]:
-        """Why the energy of a launch can't be measured on this device, or ""."""
-        try:
-            energies.meter(self._device)
-        except energies.EnergyError as error:
-            return {"reason": str(error)}
-        return {"reason": ""}
-
-    def on_ceilings(self) -> dict[str, Any]:
-        """Measure the device's ceilings, if it is a GPU."""
-        if self._device.type != "cuda":
-            return {"ceilings": None}
-        self._ceilings = measure.ceilings(self._device)
-        return {"ceilings": [self._ceilings.copy, self._ceilings.read, self._ceilings.floor]}
-
-    def on_race(
-        self,
-        problem: dict[str, Any],
-        ids: list[str],
-        rounds: int,
-        cache: measure.Cache,
-        timed: measure.Timed,
-        energy: bool,
-        label: str,
-        tables: dict[str, dict[str, int]],
-        waive: list[str],
-    ) -> dict[str, Any]:
-        """Measure one problem; reply with entries of a results file. An id in ``tables`` is bound with that table."""
-        measured = measure.race(
-            _problem(problem),
-            [planning.lane(id, tables[id]) if id in tables else registry.implementation(id) for id in ids],
-            self._device,
-            rounds=rounds,
-            until_clear=not tables,  # tuning combines races of equal rounds
-            cache=cache,
-            timed=timed,
-            energy=energy,
-            ceilings=self._ceilings,
-            waive=waive,
-            progress=self._tell,
-            turned=lambda id, sample, launches: self._tell("time", id, turn=sample and [sample, launches]),
-        )
-        device, ceilings = str(self._device), None if timed == "call" else self._ceilings
-        return {
-            "entries": [record.entry(m, device, ceilings, label) for m in measured.values() if m.samples],
-            "failed": [failure for m in measured.values() if (failure := record.failure_of(m))],
-        }
+            return {"value": getattr(self._runner, call)(**arguments)}
+        except ContractError as error:
+            return {"raised": "wrong", "words": str(error), "kind": error.kind}
+        except torch.OutOfMemoryError as error:
+            return {"raised": "refused", "words": f"out of memory: {error}"}
+        except KernelZooError as error:
+            if not isinstance(error, DeviceLostError):
+                return {"raised": "refused", "words": str(error)}
+            words = str(error)
+        except Exception as error:
+            words = f"raised {type(error).__name__}: {error}"
+        device_lives(self._device, str(arguments.get("id", "")), words)
+        return {"raised": "failed", "words": words}
 
     def on_tables(self, backends: list[str], ops: list[str]) -> dict[str, Any]:
         """The launch tables to tune on this device, the card, and why other backends can't be tuned."""
@@ -204,12 +93,12 @@ class Worker:
     ) -> dict[str, list[list[str]]]:
         """The plans of problems by several tables; see :func:`kernelzoo.measure.planning.plans`."""
         self._tell("plan", id)
-        return {"plans": planning.plans(id, [_problem(problem) for problem in problems], values, self._device)}
+        return {"plans": planning.plans(id, [problem_of(problem) for problem in problems], values, self._device)}
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
         """Time by the profiler's clock. This process must not run a race afterwards."""
         chosen = [registry.implementation(id) for id in ids]
-        return measure.cross_check(_problem(problem), chosen, self._device, progress=self._tell)
+        return profiler.cross_check(problem_of(problem), chosen, self._device, progress=self._tell)
 
     def on_verify(
         self, id: str, problems: list[dict[str, Any]], cases: list[str], dtypes: list[str], seed: int
@@ -224,7 +113,7 @@ class Worker:
             self._weak[implementation.op] = weak.weak(implementation.operation)
         checks = verifying.checks(implementation, device, whole=bool(cases))
         if not registry.language(implementation.backend).emulator:
-            for problem in map(_problem, problems):
+            for problem in map(problem_of, problems):
                 admit = partial(_admit, implementation, problem, device, seed)
                 checks.append(verifying.Check(problem.id, problem.dtype, admit))
         found = verifying.verify(
@@ -301,35 +190,33 @@ class Worker:
             return str(error) if isinstance(error, KernelZooError) else f"importing {backend}: {error!r}"
         return self._device if self._device.type in devices else torch.device(devices[-1])
 
-    def warn(
-        self,
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        """Pass a warning for the user on; print any other."""
-        if issubclass(category, CacheWarning):
-            self.say(warning=str(message))
-        else:
-            print(f"{filename}:{lineno}: {category.__name__}: {message}", file=file or sys.stderr)
 
-    def _tell(self, stage: str, id: str, **more: Any) -> None:
-        self.in_hand = True
-        self.say(stage=stage, id=id, **more)
+def opened(device: str) -> torch.device:
+    """The device to use. Raises OpenError, which says why it can't be."""
+    import torch
 
-    def say(self, **reply: Any) -> None:
-        """Send a reply. A forked process, perhaps from C, ends here."""
-        if os.getpid() != self._process:
-            os._exit(1)
-        print(json.dumps({**reply, "number": self.number}), file=self._replies, flush=True)
+    try:
+        found = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if found.type == "cuda":
+            found = torch.device("cuda", found.index or 0)
+            torch.empty(1, device=found)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        raise OpenError(f"device {device!r} can't be used: {str(error).partition(chr(10))[0]}") from error
+    if found.type not in ("cpu", "cuda"):  # elsewhere a launch may return before it is done
+        raise OpenError(f"device {device!r} can't be measured on; allowed: cpu, cuda, cuda:1 and so on")
+    return found
 
 
-def _problem(given: dict[str, Any]) -> Problem:
-    sizes, scalars = (tuple((str(name), value) for name, value in given[key]) for key in ("sizes", "scalars"))
-    return Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"], sizes, scalars)
+def about(device: str) -> dict[str, Any]:
+    """What a process can measure, and on what."""
+    return {
+        "device": device,
+        "device_name": measure.device_name(device),
+        "gpu": measure.gpu_uuid(device),
+        "versions": measure.versions(device),
+        "implementations": [{"id": i.id, "summary": i.summary} for i in registry.implementations()],
+        "operations": [described(op) for op in declared.values()],
+    }
 
 
 def _admit(
@@ -337,16 +224,19 @@ def _admit(
     problem: Problem,
     device: torch.device,
     seed: int,
-    about: Callable[[dict[str, Any]], None],
+    known: Callable[[dict[str, Any]], None],
 ) -> None:
+    import torch
+
     random.seed(seed)  # for the inputs
-    sets = measure.draw_sets(problem, device, count=2)
+    sets = measure.Sets(problem, 3, device)
     x = sets[0][0][0]
-    about({"dtype": problem.dtype, "shape": tuple(x.shape), "strides": x.stride(), "dim": problem.dim})
-    gate = Gate(problem, sets, seed=seed)
-    with process_state.Watch().left_alone(implementation.id):
-        gate.admit(implementation)
+    known({"dtype": problem.dtype, "shape": tuple(x.shape), "strides": x.stride(), "dim": problem.dim})
+    runner = measure.Here(device)
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        runner.open(problem, sets, "device")
+        measure.Gate(sets, seed).admit(measure.Entrant(implementation, runner))
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    serve(Worker, *map(int, sys.argv[1:]))

@@ -30,7 +30,8 @@ from kernelzoo.measure.gpus import Gpu
 IMPORTING = 180.0
 """Least seconds that a start may take, since torch may load from a cold disk."""
 
-_WORKER = [sys.executable, "-P", "-m", "kernelzoo.measure.worker"]
+_WORKER, JUDGE = "kernelzoo.measure.worker", "kernelzoo.measure.judge.process"
+"""The modules of a process that runs kernels, and of one that judges them."""
 
 _ENDING = 10.0
 """Seconds to wait for a killed process, which the driver may hold forever."""
@@ -75,18 +76,27 @@ class About:
 
 
 class WorkerProcess:
-    """A process of :mod:`kernelzoo.measure.worker` that answers one request at a time.
+    """A process of the module ``program`` that answers one request at a time.
 
     Use it as a context manager. With a ``gpu``, it and its replacements see no other GPU. Raises GuardError if it can't
     start.
     """
 
+    program = _WORKER
+
     def __init__(
-        self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0, gpu: Gpu | None = None
+        self,
+        device: str = "",
+        modules: Sequence[str] = (),
+        *,
+        patience: float = 180.0,
+        gpu: Gpu | None = None,
+        opening: Json | None = None,
     ) -> None:
         self._device = device or ("cuda" if gpu else "")  # never fall back to the host for a GPU that can't be used
         self._modules, self._patience = [os.path.abspath(module) for module in modules], patience
         self._gpu, self._closed = gpu, False
+        self._opening: Json = dict(opening or {})
         self._ceilings: list[float] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: IO[bytes] | None = None
@@ -115,7 +125,7 @@ class WorkerProcess:
         read, write = os.pipe()
         alive, self._lifeline = os.pipe()
         self._process = subprocess.Popen(
-            [*_WORKER, str(write), str(alive)],
+            [sys.executable, "-P", "-m", self.program, str(write), str(alive)],
             env=children.environment() | ({"CUDA_VISIBLE_DEVICES": self._gpu.visible} if self._gpu else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -130,7 +140,10 @@ class WorkerProcess:
         assert self._process.stdout is not None
         self._said = _Tail(self._process.stdout)
         opening = {"do": "open", "device": self._device, "modules": self._modules, "ceilings": self._ceilings}
+        opening |= self._opening
         try:
+            self._answer({"do": "confirm"}, quiet, IMPORTING)
+            self._born()
             done = self._ask(opening, quiet, at_least=IMPORTING)
         except DiedError as error:
             self._stop()
@@ -142,6 +155,9 @@ class WorkerProcess:
             operations.known.learn(said)
         summaries = {i["id"]: i["summary"] for i in done["implementations"]}
         return About(done["device"], done["device_name"], done["versions"], summaries, self._which(done))
+
+    def _born(self) -> None:
+        """The process answers, and has run no code of a user yet."""
 
     def _which(self, done: Json) -> Json | None:
         uuid = done.get("gpu")

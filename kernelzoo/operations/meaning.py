@@ -200,6 +200,11 @@ class Operation(Signature):
         """The inputs, with companion inputs that match the first where the operation defines them."""
         return completed(self, inputs, dim, generator)
 
+    @property
+    def related(self) -> bool:
+        """Whether the values of the inputs belong together, so that none may change alone."""
+        return "others" in self.hooks
+
     def samples(self) -> tuple[Sample, ...]:
         """Inputs to try on this operation only."""
         return tuple(self.hooks["samples"]()) if "samples" in self.hooks else ()

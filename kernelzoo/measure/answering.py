@@ -1,0 +1,113 @@
+"""The child's side of a measuring process: reads requests, and answers them.
+
+Requests are lines of JSON on standard input. Replies are lines of JSON on the given file descriptor, with the request's
+number. Standard output and error go to the parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
+
+
+class Answering:
+    """Answers requests, with a method for each: ``on_open`` and so on."""
+
+    def __init__(self, replies: IO[str]) -> None:
+        self._replies, self._process = replies, os.getpid()
+        self.number = 0
+        """The request's number, which its replies repeat."""
+        self.in_hand = False
+        """Whether this request is running an implementation."""
+
+    def on_confirm(self) -> dict[str, Any]:
+        """An empty reply, which confirms that the previous request is finished."""
+        return {}
+
+    def warn(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        """Pass a warning for the user on; print any other."""
+        if issubclass(category, CacheWarning):
+            self.say(warning=str(message))
+        else:
+            print(f"{filename}:{lineno}: {category.__name__}: {message}", file=file or sys.stderr)
+
+    def _tell(self, stage: str, id: str, **more: Any) -> None:
+        self.in_hand = True
+        self.say(stage=stage, id=id, **more)
+
+    def say(self, **reply: Any) -> None:
+        """Send a reply. A forked process, perhaps from C, ends here."""
+        if os.getpid() != self._process:
+            os._exit(1)
+        print(json.dumps({**reply, "number": self.number}), file=self._replies, flush=True)
+
+
+def serve(make: Callable[[IO[str]], Answering], descriptor: int, lifeline: int) -> None:
+    """Answer requests until the parent ends."""
+    _end_with(lifeline)
+    with contextlib.suppress(OSError):  # if memory runs out, Linux ends this process first
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    faulthandler.enable()
+    worker = make(os.fdopen(descriptor, "w", buffering=1))
+    os.register_at_fork(after_in_child=partial(os.close, descriptor))  # a forked child must not reply
+    warnings.showwarning = worker.warn
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests,), daemon=True).start()
+    while True:
+        request = json.loads(requests.get())
+        worker.number, worker.in_hand = request.pop("number"), False
+        handle: Callable[..., dict[str, Any]] = getattr(worker, f"on_{request.pop('do')}")
+        try:
+            reply: dict[str, Any] = {"done": handle(**request)}
+        except KernelZooError as error:
+            # An error of the running implementation is its failure, not a refusal of the request.
+            words = error.reason if isinstance(error, DeviceLostError) else f"raised {type(error).__name__}: {error}"
+            reply = {"lost": words} if worker.in_hand else {"error": str(error)}
+        worker.say(**reply)
+
+
+def _end_with(lifeline: int) -> None:
+    """End this process and its children when the guard ends, whatever a kernel does. A second process waits for that: a
+    kernel could hold Python's lock, or close a thread's files."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+        os.close(lifeline)
+        return
+    if os.fork() == 0:  # reparented, so that a kernel that waits for its children never meets it
+        with contextlib.suppress(BaseException):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            group = os.getpgrp()
+            os.setpgid(0, 0)  # the group may be stopped, and this process must not be
+            os.closerange(0, lifeline)
+            os.closerange(lifeline + 1, 4096)
+            os.read(lifeline, 1)
+            os.killpg(group, signal.SIGKILL)
+    os._exit(0)
+
+
+def _read(requests: queue.SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        requests.put(line)
+    os._exit(0)

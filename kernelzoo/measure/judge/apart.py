@@ -1,0 +1,247 @@
+"""A runner in a process of its own, which is stopped whenever it is not asked for something.
+
+So it can't work between the change of its inputs and the start of a turn. Processes that it starts are stopped with it,
+and named after the turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kernelzoo.errors import ContractError
+from kernelzoo.measure.judge.memory import Sets
+from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.worker_process import DiedError, Json, Progress, WorkerProcess, quiet
+
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
+
+_LEGAL = ("/torch/_inductor/compile_worker/", "from multiprocessing.resource_tracker import main")
+"""In the command line of torch's compiler, and of the process that counts what Python's multiprocessing shares."""
+
+LEFT = "changes the process"
+"""The kind of finding for a runner that leaves processes behind."""
+
+
+class RaisedError(Exception):
+    """What an implementation raised in its runner, as text. ``outcome``: ``refused`` or ``failed``."""
+
+    def __init__(self, outcome: str, words: str) -> None:
+        super().__init__(words)
+        self.outcome, self.words = outcome, words
+
+
+class Apart(WorkerProcess):
+    """A :class:`kernelzoo.measure.runner.Runner` in another process."""
+
+    def __init__(
+        self, device: str, modules: Sequence[str], patience: float, together: threading.Barrier | None = None
+    ) -> None:
+        self._together = together
+        super().__init__(device, modules, patience=patience)
+
+    @classmethod
+    def together(cls, device: str, given: Sequence[Sequence[str]], patience: float) -> list[Apart]:
+        """Runners with these modules, started at once. Raises what one of them raises."""
+        barrier, found = threading.Barrier(len(given)), dict[int, Apart | BaseException]()
+
+        def start(number: int, modules: Sequence[str]) -> None:
+            try:
+                found[number] = cls(device, modules, patience, barrier)
+            except BaseException as error:
+                barrier.abort()
+                found[number] = error
+
+        threads = [threading.Thread(target=start, args=one) for one in enumerate(given)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        made = [found[number] for number in range(len(given))]
+        errors = [one for one in made if isinstance(one, BaseException)]
+        for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+            raise error
+        runners = [one for one in made if isinstance(one, Apart)]
+        for runner in runners:
+            runner._together = None
+            runner._halt()
+        return runners
+
+    def _born(self) -> None:
+        """Learn which processes belong to runners themselves, before any code of a user runs."""
+        assert self._process is not None
+        if self._together is not None:
+            self._together.wait()
+        _own.update({self._process.pid}, _children_of(self._process.pid), _children_of(os.getpid()))
+        if self._together is not None:
+            self._together.wait()
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def told(self) -> Json:
+        """The data of the last progress message."""
+        return self._told
+
+    def restart(self) -> None:
+        """Replace the process."""
+        self._restart()
+
+    def passed(self, request: Json, progress: Progress) -> Json:
+        """The answer to a request that needs no judge. Raises DiedError and GuardError."""
+        return self._ask(request, progress)
+
+    @property
+    def processes(self) -> Sequence[int | str]:
+        return [self._process.pid] if self._process is not None else []
+
+    def _answer(self, request: Json, progress: Any, patience: float) -> Json:
+        if self._together is not None:  # they start together, and can't be told apart yet
+            return super()._answer(request, progress, patience)
+        self._resume()
+        try:
+            return super()._answer(request, progress, patience)
+        finally:
+            self._halt()
+
+    def _stop(self) -> None:
+        for process in self._all()[1:]:
+            _send(process, signal.SIGKILL)
+        super()._stop()
+
+    def _resume(self) -> None:
+        for process in self._all():
+            _send(process, signal.SIGCONT)
+
+    def _halt(self) -> None:
+        for process in self._all():
+            _send(process, signal.SIGSTOP)
+
+    def _all(self) -> list[int]:
+        """The process, and all that it has started."""
+        if self._process is None or self._process.poll() is not None:
+            return []
+        return [self._process.pid, *self._strays()]
+
+    def _strays(self) -> set[int]:
+        """Processes that began after this one, below it or without a parent."""
+        assert self._process is not None
+        found, left = set[int](), [self._process.pid, os.getpid()]
+        while left:
+            place = left.pop()
+            new = _children_of(place) - found - _own
+            found |= new
+            left += new
+        return found
+
+    def left(self) -> list[str]:
+        """The names of processes that it started and that still run, except those of compilers."""
+        if self._process is None:
+            return []
+        return [name for process in sorted(self._strays()) if (name := _name(process))]
+
+    def ask(self, call: str, **arguments: Any) -> Any:
+        """Call a method of the runner. Raises RaisedError, ContractError or DiedError."""
+        self._in_hand = str(arguments.get("id", ""))
+        done = self._answer({"do": "runner", "call": call, "arguments": arguments}, quiet, self._patience)
+        match done:
+            case {"raised": "wrong", "words": str() as words, "kind": str() as kind}:
+                raise ContractError(words, kind)
+            case {"raised": "refused" | "failed" as outcome, "words": str() as words}:
+                raise RaisedError(outcome, words)
+            case {"value": value}:
+                return value
+        raise DiedError(self._in_hand, f"something else answered for {call}: {str(done)[:80]}")
+
+    def open(self, problem: Problem, memory: Sets, timed: str) -> None:
+        self.ask("open", problem=asdict(problem), memory=memory.handle, timed=timed)
+
+    def release(self) -> None:
+        self.ask("release")
+
+    def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]:
+        found = self.ask("bind", id=id, table=None if table is None else dict(table))
+        return _facts(id, found)
+
+    def launch(self, id: str, numbers: Sequence[int], other_stream: bool = False) -> None:
+        self.ask("launch", id=id, numbers=list(numbers), other_stream=other_stream)
+
+    def queued(self, id: str, source: int, other_stream: bool = False) -> None:
+        self.ask("queued", id=id, source=source, other_stream=other_stream)
+
+    def chain(self, id: str, links: int) -> None:
+        self.ask("chain", id=id, links=links)
+
+    def overwrite(self, id: str) -> None:
+        self.ask("overwrite", id=id)
+
+    def alone(self, id: str, number: int) -> None:
+        self.ask("alone", id=id, number=number)
+
+    def arrange(self, id: str, order: Sequence[int]) -> None:
+        self.ask("arrange", id=id, order=list(order))
+
+    def turn(self, id: str) -> float:
+        seconds = self.ask("turn", id=id)
+        if left := self.left():
+            raise ContractError(f"left child processes behind: {', '.join(left)}", LEFT)
+        return float(seconds)
+
+    def empty(self) -> None:
+        self.ask("empty")
+
+    def more(self, id: str, seconds: float) -> None:
+        self.ask("more", id=id, seconds=seconds)
+
+    def end(self, id: str) -> float:
+        return float(self.ask("end", id=id))
+
+
+_own: set[int] = set()
+"""The processes of all runners, with those that end them when the judge ends."""
+
+
+def adopt_orphans() -> None:
+    """Become the parent of processes whose own has ended, so that they can be found."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def _facts(id: str, found: Any) -> dict[str, Any]:
+    match found:
+        case {"first_call": float() | None, "submit": float() | None, "form": str()}:
+            return dict(found)
+    raise DiedError(id, f"something else answered for bind: {str(found)[:80]}")
+
+
+def _send(process: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(process, number)
+
+
+def _children_of(process: int) -> set[int]:
+    found = set[int]()
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{process}/task"):
+            with contextlib.suppress(OSError):
+                found |= set(map(int, Path(f"/proc/{process}/task/{task}/children").read_text().split()))
+    return found
+
+
+def _name(process: int) -> str:
+    """A process's name and number; "" if it has ended, or a compiler's may run it."""
+    with contextlib.suppress(OSError):
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        command = Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
+        if state not in "ZX" and not any(legal in command for legal in _LEGAL):
+            return f"{os.path.basename(command.split()[0]) if command.split() else 'a process'} ({process})"
+    return ""

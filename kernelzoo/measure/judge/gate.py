@@ -1,0 +1,301 @@
+"""The gate: an implementation is timed only after its lane passes these checks, in the memory used for timing."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kernelzoo.check.bits import bits
+from kernelzoo.check.dependence_probe import probe_all_elements
+from kernelzoo.check.special import special_rows
+from kernelzoo.errors import ContractError, DeviceLostError, retold
+from kernelzoo.measure.judge.memory import Sets, Tensors
+from kernelzoo.measure.judge.mutation import Mutation
+from kernelzoo.measure.worker_process import DiedError
+from kernelzoo.operations import Bounds, Expected
+from kernelzoo.operations.declared import ROW
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Lane(Protocol):
+    """One implementation in a runner."""
+
+    def bind(self) -> dict[str, Any]:
+        """Bind to every set, and launch once on the first; see :meth:`kernelzoo.measure.runner.Runner.bind`."""
+
+    def launch(self, numbers: Sequence[int], other_stream: bool = False) -> None: ...
+
+    def queued(self, source: int, other_stream: bool = False) -> None: ...
+
+    def chain(self, links: int) -> None: ...
+
+    def overwrite(self) -> None: ...
+
+    def alone(self, number: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What the gate found of a lane that passed."""
+
+    facts: dict[str, Any]
+    """``first_call`` and ``submit`` in seconds, and ``form``, as the runner reported them."""
+    same_bits: bool
+    """Whether the same inputs gave the same bits again."""
+    batch_invariant: bool | None
+    """Whether a row alone gives the bits that it gives among others; None where it can't be asked."""
+
+
+class Gate:
+    """Checks lanes on sets of one problem. ``seed`` repeats the values of a finding."""
+
+    def __init__(self, sets: Sets, seed: int) -> None:
+        self.sets, self.problem, self.seed = sets, sets.problem, seed
+        self.operation = sets.problem.operation
+        self._python = random.Random(seed)
+        self.mutation = Mutation(sets, seed)
+        self._special: list[tuple[Tensors, dict[int, str]]] | None = None
+
+    def admit(self, lane: Lane, *, special: bool = True) -> Admitted:
+        """Check a lane: all sets, special values, single elements, streams, chained launches, memory beside.
+
+        Without ``special`` only ordinary values are used, for an implementation whose user waived the special ones.
+        Raises ContractError, which says what is wrong, or whatever the lane raises.
+        """
+        with self._seeded():
+            everything = list(range(self.sets.count))
+            self.mutation.write(everything)
+            facts = lane.bind()
+            self.mutation.poison(everything)  # only now, since binding could write what the launch does not
+            self._python.shuffle(everything)
+            lane.launch(everything)
+            self.mutation.check(everything, whole=(0,))
+            for inputs, rules in self._values(special):
+                self._check_queued(lane, inputs, rules)
+            same_bits = self._check_again(lane)
+            batch_invariant = self._check_alone(lane)
+            self._check_elements(lane, special, same_bits)
+            if self.sets.device.type == "cuda":
+                self._check_queued(lane, self.problem.inputs(self.mutation.generator), {}, other_stream=True)
+            self._check_chain(lane)
+            self.mutation.check_guards()
+        return Admitted(facts, same_bits, batch_invariant)
+
+    def special(self) -> Tensors:
+        """Inputs with special values in some rows, drawn for the last turn of a lane; plain ones if there are none."""
+        return self._values(True)[0][0]
+
+    @contextmanager
+    def _seeded(self) -> Iterator[None]:
+        try:
+            yield
+        except AssertionError as error:
+            raise retold(error, f"{error} (gate seed {self.seed})") from error
+
+    # --- Values -----------------------------------------------------------------------------------------------------
+
+    def _values(self, special: bool) -> list[tuple[Tensors, dict[int, str]]]:
+        """Fresh inputs, with the names of the special values by row."""
+        if not special:
+            return [(self.problem.inputs(self.mutation.generator), {})]
+        if self._special is None:
+            self._special = self._drawn()
+        return self._special
+
+    def _drawn(self) -> list[tuple[Tensors, dict[int, str]]]:
+        """Inputs with special values in at most every other row. For each companion input of floats, inputs with a NaN
+        in it."""
+        operation, generator = self.operation, self.mutation.generator
+        first = next(iter(operation.inputs.values()))
+        field, fresh = self.sets.inputs[0], list[tuple[Tensors, dict[int, str]]]()
+        rules = list(special_rows(self.problem.dtype).items()) if first.low is None and first.high is None else []
+        by_rows = operation.by_rows and bool(field.shape)
+        if by_rows and rules and field.elements:
+            length = field.shape[self.problem.dim]
+            count = field.elements // max(1, length)
+            at_once = min(len(rules), (count + 1) // 2)
+            # Few rows take several passes. Long rows get too few passes for every rule; those that matter most come
+            # first.
+            passes = min(-(-len(rules) // at_once), max(1 if field.elements > 2**26 else 4, 2**24 // field.elements))
+            for i in range(passes):
+                inputs = self.problem.inputs(generator)
+                rows, names = inputs[0].movedim(self.problem.dim, -1), dict[int, str]()
+                flat = rows.reshape(-1, length)
+                chosen = rules[i * at_once : (i + 1) * at_once]
+                for j, (name, write) in enumerate(chosen):
+                    row = j * (count - 1) // max(1, len(chosen) - 1)
+                    write(flat[row])
+                    names[row] = name
+                if flat.data_ptr() != inputs[0].data_ptr():
+                    rows.copy_(flat.view(rows.shape))
+                operation.confined(0, inputs[0], length)
+                fresh.append((inputs, names))
+        for number, declared in enumerate(operation.inputs.values()):
+            inputs = self.problem.inputs(generator)
+            if (number == 0 and by_rows) or not inputs[number].numel():
+                continue
+            if declared.low is None and declared.high is None and inputs[number].is_floating_point():
+                flat = inputs[number].view(-1)
+                flat[self.seed % flat.numel()] = math.nan
+                fresh.append((inputs, {}))
+        return fresh or [(self.problem.inputs(generator), {})]
+
+    # --- Checks -----------------------------------------------------------------------------------------------------
+
+    def _check_queued(self, lane: Lane, inputs: Tensors, rules: dict[int, str], *, other_stream: bool = False) -> None:
+        """Fresh inputs in the same memory, read in stream order."""
+        self.mutation.write([0, 1], {1: inputs})
+        lane.queued(1, other_stream)
+        where = "under another current stream" if other_stream else "right at first, wrong on fresh data"
+        expected = self.operation.expect(self.problem.arguments(inputs))
+        try:
+            expected.check(self.sets[1][1])
+        except AssertionError as error:
+            wrong = [name for row, name in rules.items() if not self._row_right(expected, row)]
+            told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(rules) else ""
+            raise retold(error, f"{where} in the same memory{told}: {error}") from None
+        if not _same(self.sets[0][0], self.sets[1][0]):
+            raise ContractError("the input was changed while it held fresh data", "changes its input")
+
+    def _row_right(self, expected: Expected, row: int) -> bool:
+        """Whether the results of one row of set 1 are right."""
+        names = self.operation.axes[len(self.sets.inputs) :]
+        try:
+            for bounds, out, of in zip(expected.outputs, self.sets[1][1], names, strict=True):
+                lower, upper, got = (self.mutation.rows_of(x, of, [row]) for x in (bounds.lower, bounds.upper, out))
+                Bounds(bounds.name, lower, upper).check(got)
+        except AssertionError:
+            return False
+        return True
+
+    def _check_again(self, lane: Lane) -> bool:
+        """Launch twice on the same inputs. Both results must be right; returns whether their bits are the same."""
+        self.mutation.write([0])
+        found = []
+        for _ in range(2):
+            self.mutation.poison([0])
+            lane.launch([0])
+            self.mutation.check([0])
+            found.append(tuple(out.clone() for out in self.sets[0][1]))
+        return _same(*found)
+
+    def _check_alone(self, lane: Lane) -> bool | None:
+        """Whether the first row alone gives the same bits; None where rows are not along the last axis, or one."""
+        shape = self.sets.inputs[0].shape
+        last = self.operation.by_rows and len(shape) > 1 and self.problem.dim % len(shape) == len(shape) - 1
+        if not last or not self.sets.inputs[0].elements or self.sets.inputs[0].elements == shape[-1]:
+            return None
+        self.mutation.write([0])
+        self.mutation.write([1], {1: self.mutation.inputs(0)})
+        lane.launch([1])
+        self.mutation.fill(0, self.sets[1][0])
+        try:
+            lane.alone(0)
+        except (ContractError, DeviceLostError, DiedError):
+            raise
+        except Exception:  # it may take no single row
+            return None
+        return _same(self.sets.first_row(0)[2], self.sets.first_row(1)[2])
+
+    def _check_elements(self, lane: Lane, special: bool, same_bits: bool) -> None:
+        """Change single elements. Their rows must change, and no other: not a bit, if the same inputs give the same."""
+        self.mutation.write([0])
+        inputs, outs = self.sets[0]
+        x = inputs[0]
+        if not x.numel():
+            return
+        probe_all_elements(
+            self.operation, self.problem.arguments(inputs), lambda: lane.launch([0]), outs, self.mutation.generator
+        )
+        lane.launch([0])
+        before = tuple(out.clone() for out in outs)
+        place = tuple(self._python.randrange(size) for size in x.shape)
+        x[place] = self._telling(x, special)
+        rows = self._parts(place, (*inputs, *outs))
+        expected = self.operation.expect(self.problem.arguments(tuple(rows[: len(inputs)])))
+        self.mutation.poison([0])
+        lane.launch([0])
+        try:
+            expected.check(tuple(rows[len(inputs) :]))
+        except AssertionError as error:
+            raise retold(error, f"wrong after the one element at {place} was changed: {error}") from None
+        if not self.operation.by_rows:
+            return
+        for part, old in zip(rows[len(inputs) :], self._parts(place, (*inputs, *before))[len(inputs) :], strict=True):
+            part.copy_(old)
+        if not (_same(outs, before) if same_bits else self._near(outs, before)):
+            raise ContractError(
+                f"the one element at {place} was changed, and the results of other rows with it", "wrong value"
+            )
+
+    def _near(self, outs: Tensors, before: Tensors) -> bool:
+        """Whether outputs are the same within rounding, as those of sums in any order are."""
+        import torch
+
+        return all(
+            torch.allclose(a, b, rtol=1e-2, atol=1e-6, equal_nan=True) for a, b in zip(outs, before, strict=True)
+        )
+
+    def _parts(self, place: tuple[int, ...], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The row of an element of the first input, in each tensor."""
+        if not self.operation.by_rows or not place:
+            return list(tensors)
+        ndim, dim = len(place), self.problem.dim % len(place)
+        kept = [d for d in range(ndim) if d != dim]
+        parts = []
+        for names, x in zip(self.operation.axes, tensors, strict=True):
+            if names == ROW or names == ("outer", "inner"):
+                for at, d in enumerate(kept):
+                    x = x.narrow(d if names == ROW else at, place[d], 1)
+            parts.append(x)
+        return parts
+
+    def _telling(self, x: torch.Tensor, special: bool) -> float | bool:
+        """A value for one element that decides the result of its row."""
+        import torch
+
+        if x.dtype.is_floating_point:
+            return math.nan if special else self.operation.decisive
+        declared = next(iter(self.operation.inputs.values()))
+        if declared.low is not None or declared.high is not None:  # another element's value, which is legal
+            return x.view(-1)[self.seed % x.numel()].item()
+        return x.dtype != torch.bool and torch.iinfo(x.dtype).min
+
+    def _check_chain(self, lane: Lane) -> None:
+        """Launches that follow each other at once: into one output, and each into the input of the next."""
+        self.mutation.write([0, 1])
+        lane.overwrite()
+        try:
+            self.mutation.check([1], whole=(1,))
+        except AssertionError as error:
+            raise retold(error, f"wrong where the launch before wrote into the same output: {error}") from None
+        links = self.sets.links
+        if not links:
+            return
+        self.mutation.write(list(range(links + 1)))
+        lane.chain(links)
+        for number in range(links):
+            inputs = self.sets[number][0]
+            outs = (self.sets.linked(number), *self.sets[number][1][1:])
+            try:
+                self.operation.expect(self.problem.arguments(inputs)).check(outs)
+            except AssertionError as error:
+                raise retold(
+                    error, f"wrong where launch {number + 1} of {links} reads what the one before wrote: {error}"
+                ) from None
+
+
+def _same(a: Tensors, b: Tensors) -> bool:
+    """Whether two tuples of tensors are equal to the bit."""
+    import torch
+
+    return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))
+
+
+Progress = Callable[[str, str], None]

@@ -1,0 +1,160 @@
+"""The memory of a race: sets of inputs and outputs that the judge and the runners share.
+
+On a GPU it is shared by CUDA IPC, on the host as an anonymous file. Between any two tensors lie guard bytes, in which a
+write out of bounds shows.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+from dataclasses import dataclass, replace
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.measure.problems import Problem
+from kernelzoo.operations.declared import ROW
+
+if TYPE_CHECKING:
+    import torch
+
+Tensors = tuple["torch.Tensor", ...]
+Set = tuple[Tensors, Tensors]
+"""Inputs and outputs of one launch."""
+
+GUARD = 512
+"""Fewest guard bytes behind a tensor; the alignment of tensors too."""
+
+
+_LINKS = 8
+"""Most launches of a chain."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One input or output in all sets: the tensor of set ``i`` begins at ``first + i * step`` bytes."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    first: int
+    step: int
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+class Sets:
+    """``count`` sets of a problem in one block of memory. ``memory``: the block of another process.
+
+    The maker shares it by :attr:`handle`, and must live as long as others use it.
+    """
+
+    def __init__(
+        self, problem: Problem, count: int, device: torch.device, *, shared: bool = False, memory: Any = None
+    ) -> None:
+        self.problem, self.count, self.device = problem, count, device
+        meta = problem.meta
+        operation, first = problem.operation, 0
+        shapes = [tuple(x.shape) for x in meta.inputs], operation.out_shapes(meta)
+        dtypes = [x.dtype for x in meta.inputs], operation.out_dtypes(meta)
+        fields: list[Field] = []
+        for of, kinds in zip(shapes, dtypes, strict=True):
+            for shape, dtype in zip(of, kinds, strict=True):
+                size = Field(tuple(shape), dtype, 0, 0).elements * dtype.itemsize
+                step = -(-size // GUARD) * GUARD + GUARD
+                fields.append(Field(tuple(shape), dtype, first, step))
+                first += count * step
+        self.inputs, self.outs = fields[: len(meta.inputs)], fields[len(meta.inputs) :]
+        self.bytes = first
+        self._file: int | None = None
+        self.block = self._opened(memory) if memory is not None else self._made(shared)
+
+    def __getitem__(self, number: int) -> Set:
+        """The tensors of one set, each in a storage of its own where the device allows."""
+        inputs, outs = (tuple(self.one(field, number) for field in fields) for fields in (self.inputs, self.outs))
+        return inputs, outs
+
+    def one(self, field: Field, number: int) -> torch.Tensor:
+        """One tensor of a set."""
+        start = field.first + number * field.step
+        part = self.block[start : start + field.elements * field.dtype.itemsize]
+        return part.view(field.dtype).view(field.shape)
+
+    def all(self, field: Field) -> torch.Tensor:
+        """A field of all sets: a row of elements for each."""
+        size = field.dtype.itemsize
+        whole = self.block[field.first : field.first + self.count * field.step].view(field.dtype)
+        return whole.as_strided((self.count, field.elements), (field.step // size, 1), whole.storage_offset())
+
+    @property
+    def links(self) -> int:
+        """How many launches can be chained, each of which writes into the input of the next; 0 if none can."""
+        (x, *_), (out, *_) = self.inputs, self.outs
+        declared = next(iter(self.problem.operation.inputs.values()))
+        free = declared.low is None and declared.high is None and x.dtype.is_floating_point
+        fits = out.dtype == x.dtype and 0 < out.elements <= x.elements
+        return min(_LINKS, self.count - 1) if free and fits and not self.problem.operation.related else 0
+
+    def linked(self, number: int) -> torch.Tensor:
+        """An output of a set, in the memory of the first input of the next one."""
+        return self.one(self.inputs[0], number + 1).view(-1)[: self.outs[0].elements].view(self.outs[0].shape)
+
+    def first_row(self, number: int) -> tuple[Problem, Tensors, Tensors]:
+        """The problem of a set's first row alone, and the parts of its tensors. Rows must lie along the last axis."""
+        inputs, outs = self[number]
+        length = inputs[0].shape[-1]
+        parts = []
+        for names, x in zip(self.problem.operation.axes, (*inputs, *outs), strict=True):
+            row = x.view(-1, length)[:1] if names == ROW else x.view(-1)[:1] if names == ("outer", "inner") else x
+            parts.append(row)
+        count = len(inputs)
+        return replace(self.problem, shape=(1, length), dim=-1), tuple(parts[:count]), tuple(parts[count:])
+
+    def guards(self, field: Field) -> torch.Tensor:
+        """The guard bytes behind a field's tensors: a row of bytes for each set."""
+        size = field.elements * field.dtype.itemsize
+        return self.block.as_strided(
+            (self.count, field.step - size), (field.step, 1), self.block.storage_offset() + field.first + size
+        )
+
+    @property
+    def handle(self) -> dict[str, Any]:
+        """What another process needs to open the same memory, as JSON."""
+        if self._file is not None:
+            return {"file": f"/proc/{os.getpid()}/fd/{self._file}", "count": self.count}
+        return {"tensor": bytes(ForkingPickler.dumps(self.block)).hex(), "count": self.count}
+
+    def close(self) -> None:
+        """Give the memory back, once nothing uses it."""
+        self.block = self.block[:0].clone()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _made(self, shared: bool) -> torch.Tensor:
+        if self.device.type != "cpu" or not shared:
+            import torch
+
+            return torch.empty(max(1, self.bytes), dtype=torch.uint8, device=self.device)
+        self._file = os.memfd_create("kernelzoo")
+        os.ftruncate(self._file, max(1, self.bytes))
+        return _mapped(self._file)
+
+    def _opened(self, memory: dict[str, Any]) -> torch.Tensor:
+        if "file" in memory:
+            with open(memory["file"], "r+b") as file:
+                return _mapped(file.fileno())
+        block: torch.Tensor = pickle.loads(bytes.fromhex(memory["tensor"]))
+        return block
+
+
+def _mapped(file: int) -> torch.Tensor:
+    """The bytes of an open file, as shared memory."""
+    import torch
+
+    return torch.frombuffer(mmap.mmap(file, 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE), dtype=torch.uint8)

@@ -1,0 +1,277 @@
+"""New inputs before each turn, and the check of a sample of results after it.
+
+Before a turn every input of its sets is written anew, and every output is poisoned. So a kernel that serves results of
+an earlier turn, or leaves a launch out, is wrong. What is right is computed after the turn, for rows drawn then.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kernelzoo.check.bits import bits
+from kernelzoo.errors import ContractError, retold
+from kernelzoo.measure.judge.memory import Field, Sets, Tensors
+from kernelzoo.operations.declared import ROW
+
+if TYPE_CHECKING:
+    import torch
+
+ELEMENTS = {"cpu": 2**16, "cuda": 2**21}
+"""Most elements of the rows checked after a turn. Each needs a reference, so a longer row is checked now and then."""
+
+_ROWS = 64
+"""Most rows of a set that a turn checks."""
+
+_SETS = 4
+"""Most sets that a turn checks by value. All are checked for launches left out."""
+
+_SPARE = 2**20
+"""Elements by which a pool is longer than an input, at most."""
+
+_SMALL = 2**16
+"""Elements of an input up to which all sets are written by one operation."""
+
+
+class Mutation:
+    """Writes inputs and poison into sets, and checks results. It shares nothing with a runner but the sets."""
+
+    def __init__(self, sets: Sets, seed: int) -> None:
+        import torch
+
+        self.sets, self.problem = sets, sets.problem
+        self.operation = sets.problem.operation
+        self._python = random.Random(seed)
+        self.generator = torch.Generator(sets.device).manual_seed(seed)
+        self._pools: list[torch.Tensor] = []
+        self._private: dict[int, Tensors] = {}
+        """What was written into each set of the last turn. No runner sees these tensors."""
+        self._offsets: dict[int, list[int]] = {}
+        self._poisons = [_poison_of(field.dtype, self._python) for field in sets.outs]
+        self._guards = self._guarded()
+
+    def write(self, numbers: Sequence[int], special: dict[int, Tensors] | None = None) -> None:
+        """New inputs and poisoned outputs in these sets. ``special``: inputs for some of them."""
+        self._private, self._offsets = {}, {}
+        if self.operation.related:
+            self._draw(numbers)
+        else:
+            self._shift(numbers)
+        for number, inputs in (special or {}).items():
+            self.fill(number, inputs)
+        self.poison(numbers)
+
+    def fill(self, number: int, inputs: Tensors) -> None:
+        """Write these inputs into a set."""
+        self._private[number] = tuple(x.clone() for x in inputs)
+        for field, x in zip(self.sets.inputs, inputs, strict=True):
+            self.sets.one(field, number).copy_(x)
+
+    def poison(self, numbers: Sequence[int]) -> None:
+        """Fill the outputs of these sets with wrong values."""
+        for field, poison in zip(self.sets.outs, self._poisons, strict=True):
+            rows = self.sets.all(field)
+            if len(numbers) == self.sets.count:
+                rows.fill_(poison)
+            else:
+                for number in numbers:
+                    rows[number].fill_(poison)
+
+    def inputs(self, number: int) -> Tensors:
+        """What was written into a set."""
+        if number in self._private:
+            return self._private[number]
+        return tuple(
+            pool[start : start + field.elements].view(field.shape)
+            for pool, start, field in zip(self._pools, self._offsets[number], self.sets.inputs, strict=True)
+        )
+
+    def check(self, numbers: Sequence[int], *, whole: Sequence[int] = ()) -> None:
+        """Check results: a sample of rows of a sample of sets, and all of the sets in ``whole``.
+
+        Raises ContractError, also for a set that was left out and for a changed input.
+        """
+        self._all_written(numbers)
+        size = self.sets.inputs[0].elements
+        most = max(1, min(_SETS, ELEMENTS[self.sets.device.type] // max(1, size)))
+        for number in whole:
+            self._unchanged(number)
+            self.check_results(number, self.sets[number][1])
+        drawn = [numbers[-1], *self._python.sample(list(numbers), min(most, len(numbers)))][:most]
+        for number in self._python.sample(drawn, len(drawn)):
+            self._unchanged(number)
+            self._check_sample(number)
+
+    def check_results(self, number: int, results: Tensors) -> None:
+        """Check results for the inputs of a set, wherever they are. Raises ContractError."""
+        self.operation.expect(self.problem.arguments(self.inputs(number))).check(results)
+
+    def check_guards(self) -> None:
+        """Raise ContractError if bytes beside a tensor have changed."""
+        names = [*self.operation.inputs, *self.operation.outputs]
+        for name, field, (first, last) in zip(names, self._fields(), self._guards, strict=True):
+            guards = self.sets.guards(field)
+            changed = int((guards[:, :64] != first).sum() + (guards[:, -64:] != last).sum())
+            if changed:
+                raise ContractError(
+                    f"wrote outside its output: {changed} of the bytes beside {name} have changed",
+                    "writes outside its output",
+                )
+
+    def _fields(self) -> list[Field]:
+        return [*self.sets.inputs, *self.sets.outs]
+
+    def _guarded(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Random guard bytes: copies of the first and the last behind each tensor."""
+        kept = []
+        for field in self._fields():
+            guards = self.sets.guards(field)
+            guards.random_(0, 256, generator=self.generator)
+            kept.append((guards[:, :64].clone(), guards[:, -64:].clone()))
+        return kept
+
+    def _shift(self, numbers: Sequence[int]) -> None:
+        """Windows of random data that runners never see, each at a place of its own."""
+        import torch
+
+        if not self._pools:
+            self._pools = self._drawn_pools()
+        starts = []
+        for field, pool in zip(self.sets.inputs, self._pools, strict=True):
+            spare = pool.numel() - field.elements
+            offsets = [self._python.randint(0, spare) for _ in numbers]
+            starts.append(offsets)
+            rows = self.sets.all(field)
+            if field.elements > _SMALL or len(numbers) < 8:
+                for number, start in zip(numbers, offsets, strict=True):
+                    rows[number].copy_(pool[start : start + field.elements])
+                continue
+            windows, places = _raw(pool).unfold(0, field.elements, 1), torch.tensor(offsets, device=pool.device)
+            at = torch.tensor(list(numbers), device=pool.device)
+            _raw(rows).index_copy_(0, at, windows.index_select(0, places))
+        self._offsets = {number: [of[i] for of in starts] for i, number in enumerate(numbers)}
+
+    def _drawn_pools(self) -> list[torch.Tensor]:
+        import torch
+
+        samples = [self.problem.inputs(self.generator)]
+        size = max(1, max(x.numel() for x in samples[0]))
+        spare = min(_SPARE, 64 * size)
+        while (len(samples) - 1) * size < spare:
+            samples.append(self.problem.inputs(self.generator))
+        pools = []
+        for several in zip(*samples, strict=True):
+            flat = torch.cat([x.reshape(-1) for x in several])
+            pools.append(flat[: several[0].numel() + spare].contiguous())
+        return pools
+
+    def _draw(self, numbers: Sequence[int]) -> None:
+        """One new draw of related inputs, with its rows in another order in each set; or one draw for each."""
+        axis = self._kept_axis() if self.operation.by_rows else None
+        drawn = self.problem.inputs(self.generator) if axis is not None else ()
+        for number in numbers:
+            if axis is None:
+                self.fill(number, self.problem.inputs(self.generator))
+                continue
+            turned = self._python.randrange(self.sets.inputs[0].shape[axis])
+            self.fill(number, tuple(self._rolled(x, i, turned, axis) for i, x in enumerate(drawn)))
+
+    def _kept_axis(self) -> int | None:
+        """The longest axis that is not reduced, if there is one."""
+        shape = self.sets.inputs[0].shape
+        dims = {d % len(shape) for d in (self.problem.dim,)} if shape else set()
+        kept = [d for d in range(len(shape)) if d not in dims and shape[d] > 1]
+        return max(kept, key=lambda d: shape[d]) if kept else None
+
+    def _rolled(self, x: torch.Tensor, number: int, turned: int, axis: int) -> torch.Tensor:
+        names = self.operation.axes[number]
+        if names == ROW:
+            return x.roll(turned, axis)
+        if names == ("outer", "inner"):
+            reduced = self.problem.dim % len(self.sets.inputs[0].shape)
+            return x.roll(turned, axis - (axis > reduced))
+        return x
+
+    def _all_written(self, numbers: Sequence[int]) -> None:
+        """Raise ContractError for a set whose output still holds poison at a random place."""
+        import torch
+
+        for field, poison, name in zip(self.sets.outs, self._poisons, self.operation.outputs, strict=True):
+            if not field.elements or not field.dtype.is_floating_point:
+                continue
+            at = torch.tensor(list(numbers), device=self.sets.device)
+            places = torch.randint(field.elements, (len(numbers),), device=self.sets.device)
+            left = self.sets.all(field)[at, places] == torch.tensor(poison).to(field.dtype).item()
+            if bool(left.any()):
+                raise ContractError(
+                    f"{int(left.sum())} of {len(numbers)} launches did not write {name}", "leaves out unwritten"
+                )
+
+    def _unchanged(self, number: int) -> None:
+        for name, field, x in zip(self.operation.inputs, self.sets.inputs, self.inputs(number), strict=True):
+            import torch
+
+            if not torch.equal(bits(self.sets.one(field, number)), bits(x)):
+                whose = "the input" if len(self.sets.inputs) == 1 else f"the input {name}"
+                raise ContractError(f"{whose} was changed", "changes its input")
+
+    def _check_sample(self, number: int) -> None:
+        """Check some rows of one set, or all of a set that is small or has no rows."""
+        inputs, outs = self.inputs(number), self.sets[number][1]
+        most, size = ELEMENTS[self.sets.device.type], self.sets.inputs[0].elements
+        length = self.sets.inputs[0].shape[self.problem.dim] if self.operation.by_rows and inputs[0].ndim else size
+        if max(length, 1) > most and self._python.random() >= max(0.25, most / length):
+            return
+        rows = size // max(1, length)
+        count = max(1, min(_ROWS, most // max(1, length)))
+        if not self.operation.by_rows or rows <= count or not inputs[0].ndim:
+            self.check_results(number, outs)
+            return
+        picked = sorted(self._python.sample(range(rows), count))
+        taken = [self.rows_of(x, names, picked) for x, names in zip((*inputs, *outs), self.operation.axes, strict=True)]
+        some = replace(self.problem, shape=(count, length), dim=-1)
+        try:
+            self.operation.expect(some.arguments(tuple(taken[: len(inputs)]))).check(tuple(taken[len(inputs) :]))
+        except AssertionError as error:
+            raise retold(error, f"of {count} rows from row {picked[0]} on: {error}") from None
+
+    def rows_of(self, x: torch.Tensor, names: tuple[str, ...], picked: Sequence[int]) -> torch.Tensor:
+        """Some rows of a tensor, as a tensor of rows; the tensor itself if all rows share it."""
+        import torch
+
+        at = torch.tensor(picked, device=x.device)
+        if names == ROW:
+            length = x.shape[self.problem.dim]
+            rest = x.movedim(self.problem.dim, -1)
+            kept = rest.shape[:-1]
+            return rest[tuple(_unravelled(at, kept))].reshape(len(picked), length)
+        if names == ("outer", "inner"):
+            return x[tuple(_unravelled(at, x.shape))].reshape(len(picked))
+        return x
+
+
+def _raw(x: torch.Tensor) -> torch.Tensor:
+    """A view of the elements as integers, which every operation takes."""
+    import torch
+
+    return x.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
+
+
+def _unravelled(at: torch.Tensor, shape: Sequence[int]) -> list[torch.Tensor]:
+    """The index along each axis of elements given by their number."""
+    found = []
+    for size in reversed(shape):
+        found.append(at % size)
+        at = at // size
+    return found[::-1]
+
+
+def _poison_of(dtype: torch.dtype, python: random.Random) -> float | int:
+    """A random value below every minimum, which no right result holds; for integers the least."""
+    import torch
+
+    if dtype.is_floating_point:
+        return -python.uniform(10, 400)
+    return python.random() < 0.5 if dtype == torch.bool else torch.iinfo(dtype).min

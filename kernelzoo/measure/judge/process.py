@@ -1,0 +1,209 @@
+"""The judge's process: it has the inputs, the references and the clock, and drives runners in processes of their own.
+
+Kernelzoo's kernels and torch's share one runner. Each file of a user has a runner to itself. A file that declares an
+operation is loaded by the judge too, since the operation says what is right.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from kernelzoo import definitions, measure, registry
+from kernelzoo.errors import DeviceLostError
+from kernelzoo.measure import energy as energies
+from kernelzoo.measure import record
+from kernelzoo.measure.answering import Answering, serve
+from kernelzoo.measure.judge.apart import Apart, adopt_orphans
+from kernelzoo.measure.judge.race import Entrant
+from kernelzoo.measure.problems import problem_of
+from kernelzoo.measure.worker import about, opened
+from kernelzoo.measure.worker_process import DiedError
+
+BESIDE = "the operation is declared in the kernel's file"
+"""The flag of a kernel whose file the judge had to load."""
+
+
+class Judge(Answering):
+    """Answers requests by asking runners."""
+
+    def __init__(self, replies: IO[str]) -> None:
+        super().__init__(replies)
+        self._device: Any = None
+        self._ceilings: measure.Ceilings | None = None
+        self._runners: list[Apart] = []
+        self._owner: dict[str, int] = {}
+        """The number of the runner that has an implementation of a user; 0 is kernelzoo's own."""
+        self._beside: set[int] = set()
+        """Runners whose file declares an operation too."""
+
+    def on_open(self, device: str, modules: list[str], ceilings: list[float] | None, patience: float) -> dict[str, Any]:
+        """Start a runner for kernelzoo's kernels, and one for each file of kernels."""
+        meanings = [path for path in modules if declares_operations(path)]
+        files = [path for path in modules if path not in meanings or path.endswith(".py")]
+        self._beside = {1 + files.index(path) for path in meanings if path in files}
+        given = [[path for path in meanings if path not in files]]  # kernelzoo's own runs no file of kernels
+        given += [[path for path in modules if path in meanings or path == own] for own in files]
+        starting = threading.Thread(target=self._start, args=(device, given, patience))
+        starting.start()
+        self._device = opened(device)
+        for path in meanings:
+            definitions.load_reported(path)
+        starting.join()
+        if self._error is not None:
+            raise self._error
+        if ceilings is not None:
+            self._ceilings = measure.Ceilings(*ceilings)
+        found = about(str(self._device))
+        said = {one["id"]: one for one in found["implementations"]}
+        own = set(self._runners[0].about.summaries)
+        for number, runner in enumerate(self._runners):
+            for id, summary in runner.about.summaries.items():
+                said.setdefault(id, {"id": id, "summary": summary})
+                if id not in own:
+                    self._owner.setdefault(id, number)
+        return {**found, "implementations": list(said.values())}
+
+    _error: Exception | None = None
+
+    def _start(self, device: str, given: Sequence[Sequence[str]], patience: float) -> None:
+        try:
+            self._runners = Apart.together(device, given, patience)
+        except Exception as error:
+            self._error = error
+
+    def _seat(self, id: str) -> Apart:
+        return self._runners[self._owner.get(id.partition("@")[0], 0)]
+
+    def on_unmetered(self) -> dict[str, Any]:
+        """Why the energy of a launch can't be measured on this device, or ""."""
+        try:
+            energies.meter(self._device)
+        except energies.EnergyError as error:
+            return {"reason": str(error)}
+        return {"reason": ""}
+
+    def on_ceilings(self) -> dict[str, Any]:
+        """Measure the device's ceilings, if it is a GPU."""
+        if self._device.type != "cuda":
+            return {"ceilings": None}
+        self._ceilings = measure.ceilings(self._device)
+        return {"ceilings": [self._ceilings.copy, self._ceilings.read, self._ceilings.floor]}
+
+    def on_race(
+        self,
+        problem: dict[str, Any],
+        ids: list[str],
+        rounds: int,
+        cache: measure.Cache,
+        timed: measure.Timed,
+        energy: bool,
+        label: str,
+        tables: dict[str, dict[str, int]],
+        waive: list[str],
+    ) -> dict[str, Any]:
+        """Measure one problem; reply with entries of a results file. An id in ``tables`` is bound with that table.
+
+        An implementation that kills its runner, hangs or breaks its device is a failure. The others are measured again.
+        """
+        asked, left, lost = problem_of(problem), list(ids), []
+        while left:
+            try:
+                measured = measure.race(
+                    asked,
+                    [self._entrant(id, tables) for id in left],
+                    self._device,
+                    rounds=rounds,
+                    until_clear=not tables,  # tuning combines races of equal rounds
+                    cache=cache,
+                    timed=timed,
+                    energy=energy,
+                    ceilings=self._ceilings,
+                    waive=waive,
+                    progress=self._tell,
+                )
+            except DiedError as error:
+                for runner in self._runners:
+                    if not runner.alive:
+                        runner.restart()
+                # Nobody was running: it died between them. None can be blamed, and none has a result.
+                blamed = [error.id] if error.id in left else left
+                lost += [record.failure(asked, id, "failed", error.reason) for id in blamed]
+                left = [id for id in left if id not in blamed]
+                continue
+            for id, one in measured.items():
+                if self._owner.get(id.partition("@")[0], 0) in self._beside:
+                    one.beside = BESIDE
+            device, ceilings = str(self._device), None if timed == "call" else self._ceilings
+            return {
+                "entries": [record.entry(m, device, ceilings, label) for m in measured.values() if m.samples],
+                "failed": [*lost, *(failure for m in measured.values() if (failure := record.failure_of(m)))],
+            }
+        return {"entries": [], "failed": lost}
+
+    def _entrant(self, id: str, tables: Mapping[str, Mapping[str, int]]) -> Entrant:
+        plain = id.partition("@")[0]
+        seat = self._seat(id)
+        backend, op, variant = plain.split("/")
+        made = registry.Implementation(backend, op, variant, seat.about.summaries.get(plain, ""))
+        return Entrant(made, seat, tables.get(id), id)
+
+    # --- Requests that need no judge --------------------------------------------------------------------------------
+
+    def on_tables(self, **request: Any) -> dict[str, Any]:
+        return self._passed(self._runners[0], "tables", request)
+
+    def on_plans(self, **request: Any) -> dict[str, Any]:
+        return self._passed(self._seat(request["id"]), "plans", request)
+
+    def on_verify(self, **request: Any) -> dict[str, Any]:
+        return self._passed(self._seat(request["id"]), "verify", request)
+
+    def on_fuzz(self, **request: Any) -> dict[str, Any]:
+        return self._passed(self._seat(request["id"]), "fuzz", request)
+
+    def on_largest(self, **request: Any) -> dict[str, Any]:
+        return self._passed(self._seat(request["id"]), "largest", request)
+
+    def on_accuracy(self, ids: list[str], **request: Any) -> dict[str, Any]:
+        rows = []
+        for seat in dict.fromkeys(map(self._seat, ids)):
+            some = [id for id in ids if self._seat(id) is seat]
+            rows += self._passed(seat, "accuracy", {"ids": some, **request})["rows"]
+        return {"rows": rows}
+
+    def _passed(self, runner: Apart, do: str, request: dict[str, Any]) -> dict[str, Any]:
+        """A runner's answer to a request."""
+
+        def tell(stage: str, id: str) -> None:
+            self._tell(stage, id, **runner.told)
+
+        try:
+            return runner.passed({"do": do, **request}, tell)
+        except DiedError as error:
+            runner.restart()
+            self.in_hand = True
+            raise DeviceLostError(error.id, error.reason) from None
+
+
+def declares_operations(path: str) -> bool:
+    """Whether a file declares operations: a definition, or a module that uses ``kernelzoo.operation``."""
+    if not path.endswith(".py"):
+        return definitions.read(path)[0] == "definition"
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    used = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    used += [one for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for one in node.decorator_list]
+    names = {getattr(one, "attr", getattr(one, "id", "")) for one in used}
+    return "operation" in names
+
+
+if __name__ == "__main__":
+    adopt_orphans()
+    serve(Judge, *map(int, sys.argv[1:]))

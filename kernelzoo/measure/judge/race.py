@@ -1,0 +1,539 @@
+"""The race: implementations of one problem, checked, then timed in interleaved rounds on inputs that always change."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import secrets
+import statistics
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from kernelzoo import registry
+from kernelzoo.device import device_lives, free_memory, no_room
+from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
+from kernelzoo.measure import energy as energies
+from kernelzoo.measure.calls import clock_for
+from kernelzoo.measure.ceilings import HOST_BYTES, Ceilings, beyond_memory, has_copy
+from kernelzoo.measure.condition import watch
+from kernelzoo.measure.judge.apart import RaisedError
+from kernelzoo.measure.judge.gate import Gate
+from kernelzoo.measure.judge.memory import Sets, Tensors
+from kernelzoo.measure.measurement import Cache, Measurement
+from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.runner import COPY, Runner
+from kernelzoo.measure.worker_process import DiedError
+
+if TYPE_CHECKING:
+    import torch
+
+Timed = Literal["device", "call"]
+"""What to time: bound launches, or whole calls (see :mod:`kernelzoo.measure.calls`)."""
+Stage = Literal["check", "time", "energy", "cross-check"]
+"""The current step: the gate, the samples, the energy, or the second clock."""
+
+BEYOND = 1.05
+"""A cold result above the device's limit by this factor is a measurement error."""
+
+_MOST_SETS = 2048
+_MOST_CALLS = 120
+"""Most calls of a turn on a GPU: of up to eight kernels each, fewer than the 1024 that a stream queues."""
+
+_SHORTEST, _FASTEST = 1.2e-6, 6e12
+"""No launch takes less time, and none moves more bytes per second."""
+
+_ORDERS, _REORDERED = 4, 64
+"""A turn of at most _REORDERED launches has an order of its own; a longer one takes one of _ORDERS."""
+
+_LAUNCHED = "right when checked alone, wrong when timed: "
+
+_EXPLAINED, _SLACK = 0.10, 0.5e-3
+"""The share and the seconds by which the judge may see a turn take longer than its runner says."""
+
+_NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
+
+
+class Seat(Protocol):
+    """A runner as the judge sees it: in this process, or in its own, where it is stopped between requests."""
+
+    @property
+    def processes(self) -> Sequence[int | str]:
+        """The processes that work for it."""
+
+    def open(self, problem: Problem, memory: Any, timed: str) -> None: ...
+
+    def release(self) -> None: ...
+
+    def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]: ...
+
+    def launch(self, id: str, numbers: Sequence[int], other_stream: bool = False) -> None: ...
+
+    def queued(self, id: str, source: int, other_stream: bool = False) -> None: ...
+
+    def chain(self, id: str, links: int) -> None: ...
+
+    def overwrite(self, id: str) -> None: ...
+
+    def alone(self, id: str, number: int) -> None: ...
+
+    def arrange(self, id: str, order: Sequence[int]) -> None: ...
+
+    def turn(self, id: str) -> float: ...
+
+    def empty(self) -> None: ...
+
+    def more(self, id: str, seconds: float) -> None: ...
+
+    def end(self, id: str) -> float: ...
+
+
+@dataclass
+class Entrant:
+    """An implementation in a race, and the runner that has it."""
+
+    implementation: registry.Implementation
+    seat: Seat
+    table: Mapping[str, int] | None = None
+    """Its launch table, where it is not the language's own."""
+    name: str = ""
+    """Its name in the race; its id by default."""
+    count: int = 1
+    """Launches of a turn."""
+    orders: list[list[int]] = field(default_factory=list)
+    unexplained: list[float] = field(default_factory=list)
+    """Seconds of each turn that the judge saw and the runner did not report."""
+
+    @property
+    def id(self) -> str:
+        return self.name or self.implementation.id
+
+    def bind(self) -> dict[str, Any]:
+        return self.seat.bind(self.id, self.table)
+
+    def launch(self, numbers: Sequence[int], other_stream: bool = False) -> None:
+        self.seat.launch(self.id, numbers, other_stream)
+
+    def queued(self, source: int, other_stream: bool = False) -> None:
+        self.seat.queued(self.id, source, other_stream)
+
+    def chain(self, links: int) -> None:
+        self.seat.chain(self.id, links)
+
+    def overwrite(self) -> None:
+        self.seat.overwrite(self.id)
+
+    def alone(self, number: int) -> None:
+        self.seat.alone(self.id, number)
+
+
+class Here(Runner):
+    """A runner in this process: for own kernels, where nothing needs to be kept apart."""
+
+    processes: Sequence[int | str] = ("self",)
+
+
+def race(
+    problem: Problem,
+    implementations: Sequence[registry.Implementation | Entrant],
+    device: torch.device,
+    *,
+    rounds: int = 15,
+    until_clear: bool = False,
+    cache: Cache = "cold",
+    timed: Timed = "device",
+    energy: bool = False,
+    ceilings: Ceilings | None = None,
+    waive: Collection[str] = (),
+    progress: Callable[[Stage, str], None] = lambda stage, id: None,
+) -> dict[str, Measurement]:
+    """Measure implementations of one problem on one device; returns every id in the given order.
+
+    An :class:`Entrant` runs in its own process; any other implementation runs in this one. Each is bound to several
+    sets of data and passes :class:`kernelzoo.measure.judge.gate.Gate`. Then all are timed in interleaved rounds: one
+    turn each, in shuffled order. Before a turn all its inputs change and all its outputs are poisoned; after it a
+    sample of results is checked. See :mod:`kernelzoo.measure.judge.mutation`. A wrong implementation loses its result.
+
+    Cold: the cache is filled with other data before a turn, and no set is used twice in it. Hot: the sets of a turn fit
+    into half the cache, and were written just before. A round with a disturbed device is repeated, for at most
+    ``rounds`` rounds; see :mod:`kernelzoo.measure.condition`. If the operation writes as much as it reads, a copy is
+    timed in the same rounds. ``until_clear``: double the rounds, up to fourfold, while a verdict against the first
+    implementation is UNCLEAR. ``timed``: whole calls pass the same gate, and have no limit.
+
+    With ``ceilings``, a cold result more than 5 % faster than its limit is wrong. So is a cold host result faster than
+    memory, and one whose turns took longer by the judge's clock. An id in ``waive`` may be wrong on special values
+    (NaN, infinities, a dtype's largest). It is timed, and its result says that it breaks the contract. ``progress`` is
+    called before each step.
+
+    Raises DeviceLostError if an implementation broke the device for this process. Raises EnergyError if the device has
+    no energy counter.
+    """
+    import torch
+
+    here = Here(device)
+    entrants = [one if isinstance(one, Entrant) else Entrant(one, here) for one in implementations]
+    ceilings = None if timed == "call" else ceilings
+    meter = energies.meter(device) if energy else None
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        data = _Data(problem, device, cache, shared=any(entrant.seat is not here for entrant in entrants))
+        seats: list[Seat] = list({id(entrant.seat): entrant.seat for entrant in entrants}.values())
+        made = _Race(problem, device, cache, timed, entrants, seats, data, progress, rounds)
+        try:
+            if made.opened():
+                made.admit(waive)
+                made.run(rounds, until_clear)
+                made.finish(meter, ceilings)
+        finally:
+            for seat in seats:
+                with suppress(DiedError, RaisedError):
+                    seat.release()
+            data.close()
+    return made.results
+
+
+class _Data:
+    """The sets of a race, and the state of the caches before a turn."""
+
+    def __init__(self, problem: Problem, device: torch.device, cache: Cache, *, shared: bool) -> None:
+        import torch
+
+        self.problem, self.device, self.cache, self.shared = problem, device, cache, shared
+        self.is_gpu = device.type == "cuda"
+        self.cached = torch.cuda.get_device_properties(device).L2_cache_size if self.is_gpu else HOST_BYTES // 4
+        self.sets: Sets | None = None
+        self.gate: Gate
+        self._scratch: torch.Tensor | None = None
+        keeps = self.is_gpu and torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
+        self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
+
+    def draw(self, turn: float) -> None:
+        """Allocate the sets for turns of so many seconds. Raises NoRoomError and what torch raises."""
+        import torch
+
+        one = max(1, self.problem.bytes)
+        shortest = max(_SHORTEST if self.is_gpu else _SHORTEST / 2, one / _FASTEST)
+        asked = self.cached // 2 // one if self.cache == "hot" else max(4 * self.cached // one, int(turn / shortest))
+        room = torch.cuda.mem_get_info(self.device)[1] // 4 if self.is_gpu else free_memory() // 4
+        count = max(2, min(asked + 1, room // one, _MOST_SETS))
+        if not self.is_gpu and one * count > free_memory():
+            raise no_room("the race", one * count)
+        self.sets = Sets(self.problem, count, self.device, shared=self.shared)
+        self.gate = Gate(self.sets, secrets.randbits(48))
+
+    def settle(self, writes: bool) -> None:
+        """Fill the cache with other data for a cold turn, half of it written if the operation ``writes``.
+
+        What a kernel asked the cache to keep is dropped first. Else a turn finds part of its input there.
+        """
+        import torch
+
+        if self._reset is not None:
+            status = self._reset()
+            if status == _NOT_SUPPORTED:  # for example on part of a device (MIG), whose cache keeps nothing on request
+                self._reset = None
+            elif status:
+                raise RuntimeError(f"the L2 cache can't be reset: CUDA error {status}")
+        if self.cache == "cold":
+            if self._scratch is None:
+                self._scratch = torch.zeros(self.cached // 2, dtype=torch.float32, device=self.device)
+            half = self._scratch.numel() // 2
+            if writes:
+                torch.add(self._scratch[:half], 0, out=self._scratch[half : 2 * half])
+            else:
+                self._scratch.sum()
+        if self.is_gpu:
+            torch.cuda.synchronize(self.device)
+
+    def close(self) -> None:
+        if self.sets is not None:
+            self.sets.close()
+
+
+_CACHES = {
+    "cold": ("last-level cache filled with other data", "L2 filled with other data"),
+    "hot": ("last-level cache hot: data written just before", "L2 hot: data written just before"),
+}
+
+
+@dataclass
+class _Race:
+    """The state of a race."""
+
+    problem: Problem
+    device: torch.device
+    cache: Cache
+    timed: Timed
+    entrants: Sequence[Entrant]
+    seats: Sequence[Seat]
+    data: _Data
+    progress: Callable[[Stage, str], None]
+    rounds: int
+    results: dict[str, Measurement] = field(default_factory=dict)
+    lanes: dict[str, Entrant] = field(default_factory=dict)
+    """The lanes that are right so far."""
+    copy: Entrant | None = None
+    turn: float = 0.0
+    empty: float = 0.0
+    """Seconds that a turn without launches takes."""
+
+    def opened(self) -> bool:
+        """Make the memory, and open it in every runner. False if it does not fit, which refuses everything."""
+        import torch
+
+        clock = clock_for(self.device, self.timed, self.problem.op)
+        self.turn, name = clock.turn, uuid.uuid4().hex
+        detail = f"{clock.detail}, {_CACHES[self.cache][self.data.is_gpu]}"
+        self.results = {
+            one.id: Measurement(
+                one.implementation, self.problem, clock.name, detail, self.cache, name, rounds=self.rounds
+            )
+            for one in self.entrants
+        }
+        try:
+            self.data.draw(self.turn)
+        except (RuntimeError, MemoryError) as error:  # torch raises a plain RuntimeError for host memory
+            if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
+                raise
+            if type(error) is RuntimeError:
+                error = no_room("the problem", self.problem.bytes)
+            for measurement in self.results.values():
+                measurement.refused = f"this device's memory does not hold the problem's data: {error}"
+            return False
+        assert self.data.sets is not None
+        for seat in self.seats:
+            try:
+                seat.open(self.problem, self.data.sets, self.timed)
+            except RaisedError as raised:
+                for entrant in (one for one in self.entrants if one.seat is seat):
+                    self.results[entrant.id].refused = f"its process can't use the judge's memory: {raised.words}"
+        return True
+
+    def admit(self, waive: Collection[str]) -> None:
+        """Pass every entrant through the gate, and find how many launches its turns hold."""
+        for entrant in self.entrants:
+            measurement = self.results[entrant.id]
+            if measurement.refused:
+                continue
+            self.progress("check", entrant.id)
+            with self.its_own_row(measurement):
+                try:
+                    admitted = self.data.gate.admit(entrant)
+                except AssertionError as error:
+                    if entrant.id not in waive:
+                        raise
+                    admitted = self.data.gate.admit(entrant, special=False)
+                    measurement.breaks = str(error)
+                measurement.form, measurement.submit = admitted.facts["form"], admitted.facts["submit"]
+                measurement.first_call = admitted.facts["first_call"]
+                measurement.same_bits, measurement.batch_invariant = admitted.same_bits, admitted.batch_invariant
+                self.lanes[entrant.id] = entrant
+            if entrant.id in self.lanes:
+                with self.its_own_row(measurement, _LAUNCHED):
+                    self.size(entrant)
+                self.drop(entrant.id)
+        if self.lanes and self.timed != "call" and has_copy(self.sets):
+            implementation = next(iter(self.lanes.values())).implementation
+            self.copy = Entrant(implementation, self.seats[0], name=COPY)
+            self.seats[0].bind(COPY)
+            self.size(self.copy)
+        if self.lanes:
+            self.empty = max(self.unused() for _ in range(8))
+
+    @property
+    def sets(self) -> Sets:
+        assert self.data.sets is not None
+        return self.data.sets
+
+    def size(self, entrant: Entrant) -> None:
+        """Choose the number of launches of a turn, by a turn of a few."""
+        most = self.sets.count
+        if self.timed == "call" and self.data.is_gpu:
+            most = min(most, _MOST_CALLS)
+        if self.cache == "hot":
+            most = max(1, min(most, self.data.cached // 2 // max(1, self.problem.bytes)))
+        entrant.count = min(most, 8)
+        seconds = min(self.timed_turn(entrant) for _ in range(2))
+        entrant.count, entrant.orders = max(1, min(most, -(-int(self.turn * 1e9) // max(1, int(seconds * 1e9))))), []
+        self.timed_turn(entrant)
+
+    def timed_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
+        """Seconds of a launch, by a turn over new data that is checked. Raises ContractError for a wrong result."""
+        order = self.order(entrant)
+        entrant.seat.arrange(entrant.id, order)
+        mutation = self.data.gate.mutation
+        marked = random.choice(order)
+        mutation.write(order, None if special is None else {marked: special})
+        self.data.settle(has_copy(self.sets))
+        started = perf_counter()
+        seconds = entrant.seat.turn(entrant.id)
+        took = perf_counter() - started
+        if not 0 < seconds <= took:
+            raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
+        entrant.unexplained.append(took - seconds * (1 + _EXPLAINED))
+        if entrant.name != COPY:
+            mutation.check(order, whole=() if special is None else (marked,))
+        return seconds / len(order)
+
+    def order(self, entrant: Entrant) -> list[int]:
+        """The sets of a turn in a random order."""
+        if entrant.count <= _REORDERED or not self.data.is_gpu:
+            return random.sample(range(self.sets.count), entrant.count)
+        if len(entrant.orders) < _ORDERS:
+            entrant.orders.append(random.sample(range(self.sets.count), entrant.count))
+            return entrant.orders[-1]
+        return random.choice(entrant.orders)
+
+    def sample(self, entrant: Entrant) -> float:
+        """Seconds of a launch, from as many turns as make a sample long enough."""
+        first = self.timed_turn(entrant)
+        more = min(20, int(self.turn / max(1e-9, first * entrant.count))) - 1
+        return statistics.fmean([first, *(self.timed_turn(entrant) for _ in range(more))])
+
+    def unused(self) -> float:
+        """Seconds of a turn without launches, as the judge sees it."""
+        self.data.settle(False)
+        started = perf_counter()
+        self.seats[-1].empty()
+        return perf_counter() - started
+
+    def round(self) -> dict[str, float]:
+        """A sample of each lane, in random order. A lane that is wrong or raises leaves the race."""
+        sampled = {}
+        for id in random.sample(list(self.lanes), len(self.lanes)):
+            self.progress("time", id)
+            with self.its_own_row(self.results[id], _LAUNCHED):
+                sampled[id] = self.sample(self.lanes[id])
+            if self.drop(id):
+                sampled.pop(id, None)
+        return sampled
+
+    def drop(self, id: str) -> bool:
+        """Remove a lane whose result is lost."""
+        result = self.results[id]
+        lost = bool(result.refused or result.wrong or result.failed)
+        if lost:
+            self.lanes.pop(id, None)
+        return lost
+
+    def run(self, rounds: int, until_clear: bool) -> None:
+        """Time the lanes in interleaved rounds until there are enough samples, one of every lane in each round."""
+        from kernelzoo.measure.statistics import LONGEST, settled  # imports numpy, which a report does without
+
+        enough, longest = rounds, LONGEST if until_clear else 1
+        copied: list[float] = []
+        on_host = self.timed == "call" or not self.data.is_gpu
+        import torch
+
+        processes = [process for seat in self.seats for process in seat.processes]
+        watcher = watch(torch.device("cpu"), processes) if on_host else watch(self.device)
+        start = watcher.read() if watcher else None
+        self.round()  # an uncounted warm-up, which raises the clock
+        repeated = disturbed = 0
+        for _ in range((1 + longest) * rounds):
+            before = watcher.read() if watcher else None
+            sampled = self.round()
+            plain = self.sample(self.copy) if self.copy else None
+            if watcher and before and watcher.disturbed(before, watcher.read()):
+                if repeated < rounds:
+                    repeated += 1
+                    continue
+                disturbed += 1
+            for id in self.lanes:
+                self.results[id].samples.append(sampled[id])
+            if plain is not None:
+                copied.append(plain)
+            if not self.lanes:
+                break
+            if len(self.results[next(iter(self.lanes))].samples) == enough:
+                samples = [self.results[id].samples for id in self.lanes]
+                if disturbed or enough >= longest * rounds or settled(samples):
+                    break
+                enough *= 2
+        end = watcher.read() if watcher else None
+        for id in self.lanes:
+            self.results[id].copy = statistics.median(copied) if copied else None
+            self.results[id].repeated_rounds, self.results[id].disturbed_rounds = repeated, disturbed
+            self.results[id].condition = (start, end) if start and end else None
+
+    def finish(self, meter: energies.Meter | None, ceilings: Ceilings | None) -> None:
+        """The last turn of each lane, with special values; the energy; and whether its times can be true."""
+        for id, entrant in list(self.lanes.items()):
+            measurement = self.results[id]
+            self.progress("energy" if meter else "check", id)
+            with self.its_own_row(measurement, _LAUNCHED):
+                if meter:
+                    work = _Queued(entrant, measurement.median * entrant.count)
+                    measurement.energy = energies.of(work, entrant.count, meter)
+                    self.progress("check", id)
+                self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special())
+                self.data.gate.mutation.check_guards()
+            if measurement.samples:
+                measurement.wrong = self.impossible(measurement, entrant, ceilings)
+                if measurement.wrong:
+                    measurement.samples.clear()
+
+    def impossible(self, measurement: Measurement, entrant: Entrant, ceilings: Ceilings | None) -> str:
+        """Why the times of a lane can't be true; or ""."""
+        late = min(entrant.unexplained)
+        if self.timed != "call" and late > self.empty + _SLACK:
+            return (
+                f"each turn took {late * 1e3:.2f} ms longer by the judge's clock than its runner said: a false time,"
+                " or work outside the clock"
+            )
+        if ceilings is not None:
+            measurement.limit = ceilings.limit(self.problem.op, measurement.bytes)
+            if (measurement.of_limit or 0) > BEYOND:
+                return (
+                    f"{measurement.median * 1e6:.2f} us is {measurement.of_limit:.2f} times faster than this device"
+                    f" can move the bytes ({measurement.limit * 1e6:.2f} us): a measurement error"
+                )
+        elif self.cache == "cold" and self.timed != "call" and not self.data.is_gpu:
+            return beyond_memory(measurement.bytes, measurement.median, self.sets.count * measurement.bytes)
+        return ""
+
+    @contextmanager
+    def its_own_row(self, measurement: Measurement, when: str = "") -> Iterator[None]:
+        """A context in which an implementation's error costs only its own row.
+
+        Raises DeviceLostError for what can't be undone.
+        """
+        import torch
+
+        try:
+            yield
+            return
+        except (DeviceLostError, DiedError):
+            raise
+        except RaisedError as raised:
+            outcome = "failed" if when else raised.outcome
+            setattr(measurement, outcome, raised.words)
+        except KernelZooError as refusal:
+            if when:  # it accepted the problem, and is now running
+                measurement.failed = f"raised {type(refusal).__name__}: {refusal}"
+            else:
+                measurement.refused = str(refusal)
+        except AssertionError as error:
+            measurement.wrong = f"{when}{error}"
+        except torch.OutOfMemoryError as error:
+            measurement.refused = f"out of memory: {error}"
+        except Exception as error:
+            measurement.failed = f"raised {type(error).__name__}: {error}"
+            device_lives(self.device, measurement.implementation.id, measurement.failed)
+        measurement.samples.clear()
+
+
+@dataclass
+class _Queued:
+    """Turns of a lane back to back, for the meter of energy."""
+
+    entrant: Entrant
+    seconds: float
+
+    def more(self) -> None:
+        self.entrant.seat.more(self.entrant.id, self.seconds)
+
+    def end(self) -> float:
+        return self.entrant.seat.end(self.entrant.id)

@@ -1,0 +1,247 @@
+"""The runner: binds kernels to the judge's memory, launches what it is told, and times turns.
+
+It holds no reference and no right result. Everything that it could do to itself costs only its own rows; what it
+returns are seconds, which the judge compares with its own clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo import registry
+from kernelzoo.calls import backend as backends
+from kernelzoo.errors import ContractError, KernelZooError, LaunchError
+from kernelzoo.measure import planning
+from kernelzoo.measure.calls import call_on, clock_for
+from kernelzoo.measure.ceilings import copies
+from kernelzoo.measure.clocks import Turn
+from kernelzoo.measure.energy import Replays
+from kernelzoo.measure.judge.memory import Sets
+from kernelzoo.measure.problems import Problem
+from kernelzoo.operations import Arguments
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelzoo.launch import Launch
+
+_ARRANGED = 4
+"""Turns of a lane that stay arranged: on a GPU each is a CUDA graph."""
+
+COPY = "copy"
+"""The lane that copies inputs to outputs, as a yardstick."""
+
+SPIN = 4_000_000
+"""Clock cycles that delay a stream: 2 ms at 2 GHz, ten times what the host needs to queue the work behind."""
+
+
+@dataclass
+class Lane:
+    """One implementation, bound to every set."""
+
+    launches: list[Launch]
+    made: registry.Implementation | None = None
+    turn: Turn | None = None
+    arranged: dict[tuple[int, ...], Turn] = field(default_factory=dict)
+    chain: list[Launch] = field(default_factory=list)
+    replays: Replays | None = None
+
+
+class Runner:
+    """Runs lanes on sets of one problem."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._clock: Any = None
+        self._sets: Sets
+        self._lanes: dict[str, Lane] = {}
+        self._timed = "device"
+
+    def open(self, problem: Problem, memory: Mapping[str, Any] | Sets, timed: str) -> None:
+        """Use these sets from now on, and drop all lanes."""
+        self._lanes, self._timed = {}, timed
+        self._sets = memory if isinstance(memory, Sets) else self._opened(problem, dict(memory))
+        self._clock = clock_for(self.device, timed, problem.op)
+
+    def _opened(self, problem: Problem, memory: dict[str, Any]) -> Sets:
+        return Sets(problem, int(memory.pop("count")), self.device, memory=memory)
+
+    def release(self) -> None:
+        """Forget the sets and all that is bound to them."""
+        self._lanes = {}
+        self.__dict__.pop("_sets", None)
+
+    def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """Bind an implementation to every set, and launch it once on the first.
+
+        Returns the seconds of the first call, the seconds to submit a launch, and the form that was bound. Raises what
+        the implementation raises; ContractError for a bind that returns no launch.
+        """
+        sets = self._sets
+        if id == COPY:
+            self._lanes[id] = Lane(copies([sets[number] for number in range(sets.count)]))
+            return {"first_call": None, "submit": None, "form": ""}
+        made = planning.lane(id, table) if table is not None else registry.implementation(id)
+        emulator = backends.get(made.backend).emulator
+        if emulator:
+            raise KernelZooError(f"{emulator} runs here, and its times mean nothing")
+        self._wait()
+        started = time.perf_counter()
+        launches = [self._bound(made, 0)]
+        self._run(launches[:1])
+        first = time.perf_counter() - started
+        launches += [self._bound(made, number) for number in range(1, sets.count)]
+        inputs, outs = sets[0]
+        form = form_of(made, sets.problem.arguments(inputs), outs)
+        submit = self._clock.submit(launches)
+        if self._timed == "call":
+            launches = [call_on(made, sets.problem, *sets[number]) for number in range(sets.count)]
+        self._lanes[id] = Lane(launches, made)
+        return {"first_call": first, "submit": submit, "form": form}
+
+    def launch(self, id: str, numbers: Sequence[int], other_stream: bool = False) -> None:
+        """Launch on these sets in this order, and wait."""
+        with self._stream(other_stream):
+            self._run([self._lanes[id].launches[number] for number in numbers])
+
+    def queued(self, id: str, source: int, other_stream: bool = False) -> None:
+        """Copy a set's inputs to set 0, launch there, copy the outputs back: all behind work that still runs.
+
+        So the launch must read its inputs, and write its outputs, in the order of the stream.
+        """
+        (inputs, outs), (given, results) = self._sets[0], self._sets[source]
+        launch = self._lanes[id].launches[0]
+        with self._stream(other_stream):
+            self._spin()
+            for x, value in zip(inputs, given, strict=True):
+                x.copy_(value)
+            self._checked(launch)
+            for result, out in zip(results, outs, strict=True):
+                result.copy_(out)
+        self._wait()
+
+    def chain(self, id: str, links: int) -> None:
+        """Launch on sets 0, 1, ..., each of which writes into the input of the next, behind work that still runs."""
+        sets, lane = self._sets, self._lanes[id]
+        for number in range(len(lane.chain), links):
+            inputs, (_, *others) = sets[number]
+            outs = (sets.linked(number), *others)
+            lane.chain.append(sets.problem.launch(self._implementation(id), inputs, outs))
+        self._spin()
+        self._run(lane.chain)
+
+    def overwrite(self, id: str) -> None:
+        """Two launches into the outputs of set 1, behind work that still runs: from set 0, then from set 1."""
+        sets, lane = self._sets, self._lanes[id]
+        first = sets.problem.launch(self._implementation(id), sets[0][0], sets[1][1])
+        self._spin()
+        self._run([first, lane.launches[1]])
+
+    def alone(self, id: str, number: int) -> None:
+        """Launch on the first row of a set alone, into the first element or row of its outputs."""
+        problem, inputs, outs = self._sets.first_row(number)
+        self._run([problem.launch(self._implementation(id), inputs, outs)])
+
+    def arrange(self, id: str, order: Sequence[int]) -> None:
+        """Prepare a turn with a launch on each of these sets, in this order. Nothing is run."""
+        lane, key = self._lanes[id], tuple(order)
+        if key not in lane.arranged:
+            while len(lane.arranged) >= _ARRANGED:
+                lane.arranged.pop(next(iter(lane.arranged)))
+            lane.arranged[key] = self._clock.arrange([lane.launches[number] for number in order])
+        lane.turn = lane.arranged[key]
+
+    def turn(self, id: str) -> float:
+        """Run the turn that was arranged; returns its seconds."""
+        run = self._lanes[id].turn
+        if run is None:
+            raise ContractError("no turn is arranged", "not repeatable")
+        seconds = run()
+        self._wait()
+        return seconds
+
+    def empty(self) -> None:
+        """A turn without launches, which shows what asking for a turn costs."""
+        if self.device.type == "cuda":
+            self._clock.idle()
+        self._wait()
+
+    def more(self, id: str, seconds: float) -> None:
+        """Queue turns that keep the device busy, each of about so many seconds."""
+        lane = self._lanes[id]
+        if lane.replays is None:
+            lane.replays = Replays(getattr(lane.turn, "queue"), seconds, self.device)  # noqa: B009
+        lane.replays.more()
+
+    def end(self, id: str) -> float:
+        """Wait for the queued turns; returns the mean seconds of one."""
+        replays, self._lanes[id].replays = self._lanes[id].replays, None
+        return replays.end() if replays is not None else 0.0
+
+    def _implementation(self, id: str) -> registry.Implementation:
+        made = self._lanes[id].made
+        assert made is not None
+        return made
+
+    def _bound(self, made: registry.Implementation, number: int) -> Launch:
+        try:
+            return self._sets.problem.launch(made, *self._sets[number])
+        except LaunchError as error:
+            raise ContractError(str(error), "returns no launch") from None
+        except AssertionError as error:  # its failure, not a finding
+            raise RuntimeError(f"an assertion of its own failed: {error}") from error
+
+    def _run(self, launches: Sequence[Launch]) -> None:
+        for launch in launches:
+            self._checked(launch)
+        self._wait()
+
+    @staticmethod
+    def _checked(launch: Launch) -> None:
+        try:
+            result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
+        except AssertionError as error:
+            raise RuntimeError(f"an assertion of its own failed: {error}") from error
+        if result is not None:
+            raise ContractError(
+                f"a launch writes into out and returns None; this one returned {type(result)}", "wrong kind of result"
+            )
+
+    def _stream(self, other: bool) -> AbstractContextManager[Any]:
+        if not other or self.device.type != "cuda":
+            return nullcontext()
+        import torch
+
+        stream: Any = torch.cuda.Stream  # torch has no type for it
+        return torch.cuda.stream(stream(self.device))
+
+    def _spin(self) -> None:
+        if self.device.type == "cuda":
+            from kernelzoo.torch_private import spin
+
+            spin(SPIN)
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self.device)
+
+
+def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:
+    """The id of the form that an implementation would launch; nothing is launched.
+
+    With several launches, it is the form of the first.
+    """
+    forms = list[str]()
+
+    def ask(*tensors: torch.Tensor, **scalars: Any) -> Launch:
+        forms.append(implementation.form(*tensors, **scalars))
+        return lambda: None
+
+    implementation.operation.launch(ask, args, outs)
+    return forms[0]
