@@ -206,6 +206,19 @@ __device__ inline void arrive_expecting(u64* barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                :: "r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
+// By a block's first warp: a barrier that expects so many bytes. One thread makes it and arrives at it: compute-sanitizer
+// takes that for a race unless a warp's barrier stands between.
+__device__ inline void arm_barrier(u64* barrier, u32 bytes) {
+  if (threadIdx.x < 32) {
+    if (threadIdx.x == 0) {
+      init_barrier(barrier, 1);
+      fence_barriers();
+    }
+    __syncwarp();
+    if (threadIdx.x == 0) arrive_expecting(barrier, bytes);
+    __syncwarp();
+  }
+}
 __device__ inline void wait_for(u64* barrier, u32 parity) {
   u32 done;
   do {

@@ -48,6 +48,13 @@ def threads(packs: int, items: int) -> int:
     return cdiv(packs, items * WARP) * WARP
 
 
+def require_held(id: str, rows: Rows, wide: int, most: int, where: str) -> None:
+    """Raise UnsupportedProblemError of a form where a row has more packs, of so many elements, than ``where`` holds."""
+    if max(1, rows.n // wide) > most:
+        reason = f"a row of {rows.n} elements doesn't fit in {where}, which hold {most * wide}"
+        raise UnsupportedProblemError(id, reason)
+
+
 def packed(rows: Rows) -> bool:
     """Whether every row starts and ends on a 16-byte boundary, so that none has edges."""
     return width(rows) > 1 and rows.aligned and rows.common % width(rows) == 0

@@ -1,10 +1,9 @@
 """A warp, a part of a warp or a single thread to a short row, all of which is loaded before the first is compared."""
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.blocks import ITEMS
-from kernelzoo.kernels.cupy.rows import WARP, c_type, packed, packs, thread_has_row, width
+from kernelzoo.kernels.cupy.rows import WARP, c_type, packed, packs, require_held, thread_has_row, width
 from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -31,9 +30,7 @@ class Numbers:
 def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """A warp, a part of one or a thread per short row, read whole before the lanes' minima meet."""
     taken, wide = packs(rows), width(rows)
-    if taken > MOST_PACKS:
-        reason = f"a row of {taken} packs of {wide * rows.itemsize} bytes; a warp holds {MOST_PACKS}"
-        raise UnsupportedProblemError("cupy/min/rows_deferred_lanes", reason)
+    require_held("cupy/min/rows_deferred_lanes", rows, wide, MOST_PACKS, "the registers of one warp")
     has_edges = wide > 1 and not packed(rows)
     lanes = 1 if thread_has_row(rows) else min(WARP, power_of_two(taken))
     if has_edges:  # one edge element a lane: a row has 2 * (width - 1) of them at most

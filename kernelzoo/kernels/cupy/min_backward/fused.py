@@ -2,10 +2,9 @@
 columns in a block, or in several."""
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.gradients.columns import Holding, by_columns, plan_columns, vector
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, thread_has_row, threads, width
+from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, require_held, thread_has_row, threads, width
 from kernelzoo.kernels.cupy.tile import tile
 from kernelzoo.layout import Rows, Strides, cdiv
 from kernelzoo.registry import register
@@ -45,11 +44,7 @@ def fused(rows: Rows, y: Strides, grad: Strides, device: Device, table: Numbers)
     if alone or count <= table.warp_packs:
         step = tile("cupy/min_backward/fused", rows, device, wide, TILE_PACKS)
         return Plan(rows, (step,), others=(y, grad))
-    if count > 1024 * most:
-        raise UnsupportedProblemError(
-            "cupy/min_backward/fused",
-            f"the bits of {rows.n} elements don't fit in the registers of one block, which hold {1024 * most * wide}",
-        )
+    require_held("cupy/min_backward/fused", rows, wide, 1024 * most, "the registers of one block")
     items = 2 if count <= 128 else 4 if count <= 256 else 8
     while items < most and count > USUAL_THREADS * items:
         items *= 2

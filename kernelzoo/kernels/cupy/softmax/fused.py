@@ -1,9 +1,8 @@
 """Softmax with one block per row, which stays in registers: one read and one write of the matrix."""
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, threads, width
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held, threads, width
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -32,12 +31,7 @@ class Numbers:
 @planned(Numbers)
 def fused(rows: Rows, device: Device, table: Numbers) -> Plan:
     """One block per row, which stays in registers: one read and one write of the matrix."""
-    if packs(rows) > MOST_PACKS:
-        raise UnsupportedProblemError(
-            "cupy/softmax/fused",
-            f"a row of {rows.n} elements doesn't fit in the registers of one block, which hold "
-            f"{MOST_PACKS * width(rows)}",
-        )
+    require_held("cupy/softmax/fused", rows, width(rows), MOST_PACKS, "the registers of one block")
     items = _items(rows, device, table)
     kernel = f"fused<{c_type(rows)}, {width(rows)}, {items}>"
     return Plan(rows, (Step(kernel, rows.total, threads(packs(rows), items)),))

@@ -4,50 +4,31 @@
 
 #include "pairs.cuh"
 
-// Where a thread keeps the exponentials of its packs until the row's pair is known: in place of the elements, where the
-// dtype is as wide as its arithmetic.
-template <class T, int V, int ITEMS, bool AS_WIDE = V == 1 || sizeof(T) == sizeof(Wide<T>), bool FEW = ITEMS <= 4>
-struct Kept {
-  static constexpr bool KEPT = true;
-  Pack<T, V> items[ITEMS];
-  __device__ void keep(int i, const Wide<T> (&v)[V]) { items[i].set(v); }
-  __device__ void kept(int i, Wide<T> (&v)[V], Wide<T>) const { items[i].get(v); }
-};
-
-// Beside the elements, where half precisions are few.
-template <class T, int V, int ITEMS>
-struct Kept<T, V, ITEMS, false, true> {
-  static constexpr bool KEPT = true;
-  Pack<T, V> items[ITEMS];
-  Wide<T> wide[ITEMS * V];
-  __device__ void keep(int i, const Wide<T> (&v)[V]) {
-#pragma unroll
-    for (int k = 0; k < V; ++k) wide[i * V + k] = v[k];
-  }
-  __device__ void kept(int i, Wide<T> (&v)[V], Wide<T>) const {
-#pragma unroll
-    for (int k = 0; k < V; ++k) v[k] = wide[i * V + k];
-  }
-};
-
-// Nowhere, for want of registers, where they are more: they are computed twice.
-template <class T, int V, int ITEMS>
-struct Kept<T, V, ITEMS, false, false> {
-  static constexpr bool KEPT = false;
-  Pack<T, V> items[ITEMS];
-  __device__ void keep(int, const Wide<T> (&)[V]) {}
-  __device__ void kept(int i, Wide<T> (&v)[V], Wide<T> shift) const {
-    items[i].get(v);
-#pragma unroll
-    for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
-  }
-};
-
+// Exponentials are kept until the row's pair is known: in place of the elements, where the dtype is as wide as its
+// arithmetic; beside them, where half precisions are few; or, for want of registers, nowhere, and are computed twice.
 template <class T, int V, int ITEMS, bool EDGES>
-struct Held : Kept<T, V, ITEMS> {
+struct Held {
   using W = Wide<T>;
-  using Kept<T, V, ITEMS>::items, Kept<T, V, ITEMS>::KEPT;
-  W edge;
+  static constexpr bool IN_PLACE = V == 1 || sizeof(T) == sizeof(W), KEPT = IN_PLACE || ITEMS <= 4;
+  Pack<T, V> items[ITEMS];
+  W beside[KEPT && !IN_PLACE ? ITEMS * V : 1], edge;
+
+  __device__ void keep(int i, const W (&v)[V]) {
+    if constexpr (IN_PLACE) {
+      items[i].set(v);
+    } else if constexpr (KEPT) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) beside[i * V + k] = v[k];
+    }
+  }
+  __device__ void kept(int i, W (&v)[V], W shift) const {
+    if constexpr (IN_PLACE || !KEPT) items[i].get(v);
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      if constexpr (!KEPT) v[k] = exponential(v[k] - shift);
+      if constexpr (KEPT && !IN_PLACE) v[k] = beside[i * V + k];
+    }
+  }
 
   // Lane `lane` of `lanes`. What lies past the row's end is -inf, which adds nothing. All loads are issued before the
   // first is waited for.
@@ -85,7 +66,7 @@ struct Held : Kept<T, V, ITEMS> {
 #pragma unroll
       for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
       s += sum_of(v);
-      this->keep(i, v);
+      keep(i, v);
     }
     if constexpr (EDGES) {
       const W e = exponential(edge - shift);
@@ -106,7 +87,7 @@ struct Held : Kept<T, V, ITEMS> {
     for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * lanes;
       if (j < row.packs) {
-        this->kept(i, v, shift);
+        kept(i, v, shift);
 #pragma unroll
         for (int k = 0; k < V; ++k) v[k] *= scale;
         items[i].set(v);

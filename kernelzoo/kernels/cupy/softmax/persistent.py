@@ -1,9 +1,8 @@
 """Softmax by a grid as large as the device runs at once; each block loops over rows and loads the next one ahead."""
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, threads, width
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held, threads, width
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 
@@ -16,12 +15,7 @@ MOST_PACKS = 512 * PACKS_HELD
 def persistent(rows: Rows, device: Device, _: None) -> Plan:
     """A grid as large as the device runs at once; each block loops over rows and loads the next one ahead."""
     count = packs(rows)
-    if count > MOST_PACKS:
-        raise UnsupportedProblemError(
-            "cupy/softmax/persistent",
-            f"two rows of {rows.n} elements don't fit in the registers of one block, which hold two of "
-            f"{MOST_PACKS * width(rows)}",
-        )
+    require_held("cupy/softmax/persistent", rows, width(rows), MOST_PACKS, "half the registers of one block")
     # 4 packs a thread keep enough loads in flight; fewer only where a block would have less than four warps.
     items = 1 if count <= 128 else 2 if count <= 256 else 4 if count <= 512 * 4 else 8
     kernel = f"persistent<{c_type(rows)}, {width(rows)}, {items}>"

@@ -21,15 +21,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   const i64 r = block_index() / CLUSTER;
   if (r >= given.rows) return;  // the whole cluster alike
   const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
-  if (threadIdx.x < 32) {
-    if (threadIdx.x == 0) {
-      init_barrier(&met, 1);
-      fence_barriers();
-    }
-    __syncwarp();
-    if (threadIdx.x == 0) arrive_expecting(&met, CLUSTER * warps * sizeof(Pair<W>));
-    __syncwarp();
-  }
+  arm_barrier(&met, CLUSTER * warps * sizeof(Pair<W>));
   cluster_arrive();
   const Problem p = begin(given);
   const int rank = cluster_rank(), lane = rank * blockDim.x + threadIdx.x;

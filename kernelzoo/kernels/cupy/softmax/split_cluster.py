@@ -6,7 +6,7 @@ After Quack (github.com/Dao-AILab/quack): pairs go through distributed shared me
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, threads, width
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held, threads, width
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -43,12 +43,8 @@ def split_cluster(rows: Rows, device: Device, table: Numbers) -> Plan:
             "cupy/softmax/split_cluster", "it takes rows whose elements lie side by side, on a device with clusters"
         )
     cluster, items, lanes = block_of(rows, device, table)
-    if lanes > MOST_THREADS:
-        raise UnsupportedProblemError(
-            "cupy/softmax/split_cluster",
-            f"a row of {rows.n} elements doesn't fit in the registers of {cluster} blocks, which hold "
-            f"{cluster * MOST_THREADS * items * width(rows)}",
-        )
+    held = cluster * MOST_THREADS * items
+    require_held("cupy/softmax/split_cluster", rows, width(rows), held, f"the registers of {cluster} blocks")
     kernel = f"split_cluster<{c_type(rows)}, {width(rows)}, {items}, {cluster}>"
     return Plan(rows, (Step(kernel, rows.total * cluster, lanes, cluster=cluster),))
 

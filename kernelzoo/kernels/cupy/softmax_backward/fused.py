@@ -2,10 +2,9 @@
 columns in a block, or in several."""
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.gradients.columns import Holding, by_columns, plan_columns, vector
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, thread_has_row, threads, width
+from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, require_held, thread_has_row, threads, width
 from kernelzoo.kernels.cupy.tile import tile
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides
 from kernelzoo.registry import register
@@ -41,11 +40,7 @@ def fused(rows: Rows, y: Strides, device: Device, table: Numbers) -> Plan:
     if alone or count <= table.warp_packs:
         step = tile("cupy/softmax_backward/fused", rows, device, wide, TILE_PACKS[rows.itemsize])
         return Plan(rows, (step,), others=(y,))
-    if count > 1024 * most:
-        raise UnsupportedProblemError(
-            "cupy/softmax_backward/fused",
-            f"a row of {rows.n} elements doesn't fit in the registers of one block, which hold {1024 * most * wide}",
-        )
+    require_held("cupy/softmax_backward/fused", rows, wide, 1024 * most, "the registers of one block")
     items = 2 if count <= 256 else most
     step = Step(f"fused<{c_type(rows)}, {wide}, {items}>", rows.total, threads(count, items))
     return Plan(rows, (step,), others=(y,))

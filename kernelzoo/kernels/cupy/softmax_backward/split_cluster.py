@@ -4,7 +4,7 @@ exchange their sums."""
 from kernelzoo.device import KIB, Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
+from kernelzoo.kernels.cupy.rows import c_type, packs, require_held, threads, width
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -43,12 +43,8 @@ def split_cluster(rows: Rows, y: Strides, device: Device, table: Numbers) -> Pla
             "it takes rows whose elements lie side by side, on a device with clusters",
         )
     cluster, lanes = block_of(rows, device, table)
-    if lanes > most_threads(device):
-        raise UnsupportedProblemError(
-            "cupy/softmax_backward/split_cluster",
-            f"a row of {rows.n} elements doesn't fit in {cluster} blocks, which hold "
-            f"{cluster * most_threads(device) * PACKS_HELD * width(rows, y)}",
-        )
+    held = cluster * most_threads(device) * PACKS_HELD
+    require_held("cupy/softmax_backward/split_cluster", rows, width(rows), held, f"{cluster} blocks")
     kernel = f"split_cluster<{c_type(rows)}, {width(rows, y)}, {PACKS_HELD}, {cluster}>"
     step = Step(kernel, rows.total * cluster, lanes, (), lanes * PACKS_HELD * VECTOR_BYTES, cluster=cluster)
     return Plan(rows, (step,), others=(y,))
