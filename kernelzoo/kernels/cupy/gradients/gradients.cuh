@@ -66,7 +66,7 @@ __device__ inline float difference(float a, float b) {
 }
 __device__ inline double difference(double a, double b) { return a - b; }
 
-// A long sum: what each addition rounds away is added up beside it (D. E. Knuth's two-sum).
+// A long sum: what each addition rounds away is added up beside it (D. E. Knuth's two-sum); of counts that is nothing.
 template <class S>
 struct Running {
   S sum = 0, lost = 0;
@@ -76,12 +76,6 @@ struct Running {
     sum = next;
   }
   __device__ S all() const { return sum - sum == 0 ? sum + lost : sum; }  // an infinity stays one
-};
-template <>
-struct Running<u64> {
-  u64 sum = 0;
-  __device__ void add(u64 v) { sum += v; }
-  __device__ u64 all() const { return sum; }
 };
 
 // Over LANES neighbouring lanes, a power of two, but for those whose distance is below FROM: every lane gets its sum.

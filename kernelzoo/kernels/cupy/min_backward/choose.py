@@ -16,10 +16,7 @@ class Knobs(fused.Numbers):
     """What depends on the card."""
 
     alone_packs: int = knob(
-        2048,
-        among=(1024, 2048, 4096),
-        unit="packs",
-        why="of the longest row that has one block where rows are too few for all SMs",
+        2048, among=(1024, 2048, 4096), unit="packs", why="of a block's longest row where rows are too few for all SMs"
     )
     fill_percent: int = knob(
         100, among=(50, 100, 200), unit="% of the SMs", why="with a row each, from which rows aren't too few"

@@ -31,10 +31,7 @@ class Knobs(fused.Numbers, multi_row_lanes.Numbers, split_cluster.Numbers, split
         256 * PACKS_HELD, among=(1024, 2048, 4096, 8192), unit="packs", why="of the longest row that has one block"
     )
     alone_packs: int = knob(
-        2048,
-        among=(512, 1024, 2048),
-        unit="packs",
-        why="of the longest row that has one block where rows are too few for all SMs",
+        2048, among=(512, 1024, 2048), unit="packs", why="of a block's longest row where rows are too few for all SMs"
     )
     fused_percent: int = knob(
         100, among=(50, 100, 200), unit="% of the SMs", why="with a row each, from which rows aren't too few"

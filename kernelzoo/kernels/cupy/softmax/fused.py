@@ -17,10 +17,7 @@ SM_THREADS = 1024
 @numbers
 class Numbers:
     resident_percent: int = knob(
-        150,
-        among=(100, 150, 300),
-        unit="% of the rows that run at once",
-        why="up to which a thread of fused has four packs, not eight",
+        150, among=(100, 150, 300), unit="% of the rows that run at once", why="up to which a thread has four packs"
     )
     half_threads: int = knob(
         256, among=(128, 256, 512), unit="threads", why="to a row of half precision by fours, below which it stays so"

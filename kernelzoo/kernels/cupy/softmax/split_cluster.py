@@ -21,16 +21,10 @@ MOST_THREADS = 512
 @numbers
 class Numbers:
     cluster_threads: int = knob(
-        288,
-        among=(160, 224, 288, 384, 512),
-        unit="threads",
-        why="of a cluster's blocks, above which there are twice as many: smaller ones, of which an SM has several",
+        288, among=(160, 224, 288, 384, 512), unit="threads", why="of a block, above which there are twice as many"
     )
     cluster_blocks: int = knob(
-        3,
-        among=(1, 2, 3, 4),
-        unit="blocks",
-        why="that clusters give each SM, up to which a thread has four packs of half precision, not eight",
+        3, among=(1, 2, 3, 4), unit="blocks", why="to an SM, up to which a thread has four packs of halves, not eight"
     )
 
 

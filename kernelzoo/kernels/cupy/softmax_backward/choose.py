@@ -18,10 +18,7 @@ class Knobs(fused.Numbers, split_cluster.Numbers):
 
     fused_packs: int = knob(2048, among=(1024, 2048, 4096), unit="packs", why="of the longest row that has one block")
     alone_packs: int = knob(
-        1024,
-        among=(512, 1024, 2048),
-        unit="packs",
-        why="of the longest row that has one block where rows are too few for all SMs",
+        1024, among=(512, 1024, 2048), unit="packs", why="of a block's longest row where rows are too few for all SMs"
     )
 
 

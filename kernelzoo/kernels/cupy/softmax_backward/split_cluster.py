@@ -25,10 +25,7 @@ OTHER_BYTES = 4 * KIB
 @numbers
 class Numbers:
     cluster_threads: int = knob(
-        288,
-        among=(160, 224, 288, 384, 512),
-        unit="threads",
-        why="of a cluster's blocks, above which there are twice as many, up to eight",
+        288, among=(160, 224, 288, 384, 512), unit="threads", why="of a block, above which there are twice as many"
     )
 
 
