@@ -15,7 +15,7 @@ from kernelzoo.launch import Compiled
 
 OPTIONS = ("-std=c++17",)
 
-_INCLUDE = re.compile(r'^#include "([^"]+)"$', re.MULTILINE)
+_INCLUDE = re.compile(r'^#(?:include "([^"]+)"|pragma once)$', re.MULTILINE)
 _PARAMETER = rf"(?:\d+|true|false|{'|'.join(map(re.escape, set(C_TYPES.values())))})"
 _NAME = re.compile(rf"[a-z_]+(?:<{_PARAMETER}(?:, {_PARAMETER})*>)?")
 
@@ -26,7 +26,7 @@ def files(file: Path) -> tuple[Path, ...]:
     found: dict[Path, None] = {}
 
     def gather(path: Path) -> None:
-        for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
+        for name in filter(None, _INCLUDE.findall(path.read_text(encoding="utf-8"))):
             if (included := (path.parent / name).resolve()) not in found:
                 gather(included)
         found[path] = None

@@ -1,6 +1,5 @@
 // Packs: V elements of a row in 16 bytes, or one; half precisions stay two to a register.
-#ifndef KERNELZOO_PACKS_CUH
-#define KERNELZOO_PACKS_CUH
+#pragma once
 
 #include "row.cuh"
 
@@ -58,11 +57,9 @@ struct Pack {
       v[0] = __hiloint2double(raw.word[1], raw.word[0]);
       v[1] = __hiloint2double(raw.word[3], raw.word[2]);
     } else if constexpr (sizeof(T) == 4) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) v[k] = __uint_as_float(raw.word[k]);
+      UNROLL for (int k = 0; k < 4; ++k) v[k] = __uint_as_float(raw.word[k]);
     } else {
-#pragma unroll
-      for (int k = 0; k < V; ++k) v[k] = widen(T{(u16)(raw.word[k / 2] >> (k % 2 * 16))});
+      UNROLL for (int k = 0; k < V; ++k) v[k] = widen(T{(u16)(raw.word[k / 2] >> (k % 2 * 16))});
     }
   }
   __device__ void set(const Wide<T> (&v)[V]) {
@@ -70,11 +67,9 @@ struct Pack {
       raw = Bytes16{{(u32)__double2loint(v[0]), (u32)__double2hiint(v[0]), (u32)__double2loint(v[1]),
                      (u32)__double2hiint(v[1])}};
     } else if constexpr (sizeof(T) == 4) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) raw.word[k] = __float_as_uint(v[k]);
+      UNROLL for (int k = 0; k < 4; ++k) raw.word[k] = __float_as_uint(v[k]);
     } else {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) raw.word[k] = two_halves(v[2 * k], v[2 * k + 1], T{});
+      UNROLL for (int k = 0; k < 4; ++k) raw.word[k] = two_halves(v[2 * k], v[2 * k + 1], T{});
     }
   }
   template <bool KEPT = false> __device__ void store(T* out, bool packed) const {
@@ -82,8 +77,7 @@ struct Pack {
       KEPT ? store_plain(out, raw) : store_once(out, raw);
       return;
     }
-#pragma unroll
-    for (int k = 0; k < V; ++k) {  // the output's rows start elsewhere in a 16-byte word than the input's
+    UNROLL for (int k = 0; k < V; ++k) {  // the output's rows start elsewhere in a 16-byte word than the input's
       if constexpr (sizeof(T) == 8) {
         out[k] = __hiloint2double(raw.word[2 * k + 1], raw.word[2 * k]);
       } else if constexpr (sizeof(T) == 4) {
@@ -112,5 +106,3 @@ struct Pack<T, 1> {
   __device__ void set(const Wide<T> (&v)[1]) { value = v[0]; }
   template <bool KEPT = false> __device__ void store(T* out, bool) const { narrow(value, *out); }
 };
-
-#endif

@@ -2,8 +2,9 @@
 //
 // No header of CUDA is included, so that NVRTC needs no toolkit on the machine: half precisions are 16 bits here, and
 // PTX widens and narrows them. Needs compute capability 8.0.
-#ifndef KERNELZOO_ROW_CUH
-#define KERNELZOO_ROW_CUH
+#pragma once
+
+#define UNROLL _Pragma("unroll")  // so that every index of an array is a constant, and the array stays in registers
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -262,7 +263,5 @@ __device__ inline void send_remote(const void* place, u64* barrier, u32 rank, u6
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];"
                :: "r"(to), "l"(value), "r"(counted) : "memory");
 }
-
-#endif
 
 #endif

@@ -1,6 +1,5 @@
 // Rows that stay in registers.
-#ifndef KERNELZOO_GRADIENTS_FUSED_CUH
-#define KERNELZOO_GRADIENTS_FUSED_CUH
+#pragma once
 
 #include "gradients.cuh"
 
@@ -29,8 +28,7 @@ __device__ inline void rows_of_block(const Several<Op::OTHERS>& given) {
   const i64 first = block_index() * ROWS * GROUPS + group;
   HeldLine<Op, V, ITEMS, EDGES> held[ROWS];
   typename Op::Key key[ROWS];
-#pragma unroll
-  for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
+  UNROLL for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
     const bool live = r < p.rows;
     Line<Op, V> line(p, live ? r : 0);
@@ -38,8 +36,7 @@ __device__ inline void rows_of_block(const Several<Op::OTHERS>& given) {
     key[k] = line.key[0];
     held[k].load(line, lane, LANES, ALONE || live);
   }
-#pragma unroll
-  for (int k = 0; k < ROWS; ++k) {
+  UNROLL for (int k = 0; k < ROWS; ++k) {
     const Total total = sum_of_lanes<LANES>(held[k].sum());  // by all lanes of the warp, a row past the end included
     if (!ALONE || first + k * GROUPS < p.rows) held[k].write(Op::result(key[k], total));
   }
@@ -93,16 +90,14 @@ __device__ inline void strips_of_block(
     walk.left = live ? end - first : 0, walk.stride = DEPTHS;
     walk.in_packed = walk.out_packed = true;
     typename Op::Key key[V];
-#pragma unroll
-    for (int k = 0; k < V; ++k) key[k] = Op::key(p, outer, live ? inner + k : 0);
+    UNROLL for (int k = 0; k < V; ++k) key[k] = Op::key(p, outer, live ? inner + k : 0);
 
     Stay<Op, V, V, ITEMS, BATCH> stay;
     Running<Total> run[V];
     stay.take_in(walk, key, run, memory, saved);
 
     // Across the lanes of a warp that share a column, across the warps, and across the blocks.
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
+    UNROLL for (int k = 0; k < V; ++k) {
       const Total s = sum_of_lanes<32, LANES>(run[k].all());
       if ((threadIdx.x & 31) < LANES) slots[threadIdx.x / 32 * WIDE + lane * V + k] = s;
     }
@@ -122,10 +117,7 @@ __device__ inline void strips_of_block(
     if (threadIdx.x < WIDE) totals[threadIdx.x] = all;
     __syncthreads();
     typename Op::Result result[V];
-#pragma unroll
-    for (int k = 0; k < V; ++k) result[k] = Op::result(key[k], totals[lane * V + k]);
+    UNROLL for (int k = 0; k < V; ++k) result[k] = Op::result(key[k], totals[lane * V + k]);
     stay.write(walk, key, result, memory, saved);
   }
 }
-
-#endif

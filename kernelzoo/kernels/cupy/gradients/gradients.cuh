@@ -2,8 +2,7 @@
 //
 // What differs stands in a struct Op of the operation's: Key, what a row has beside its elements; Total, the sum;
 // Result, what finishes a row's elements; and Held, a thread's packs. Sums are in an order fixed by the lanes' numbers.
-#ifndef KERNELZOO_GRADIENTS_CUH
-#define KERNELZOO_GRADIENTS_CUH
+#pragma once
 
 #include "../packs.cuh"
 
@@ -81,8 +80,7 @@ struct Running {
 // Over LANES neighbouring lanes, a power of two, but for those whose distance is below FROM: every lane gets its sum.
 template <int LANES, int FROM = 1, class S>
 __device__ inline S sum_of_lanes(S s) {
-#pragma unroll
-  for (int mask = LANES / 2; mask >= FROM; mask /= 2) s += exchange(s, mask);
+  UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) s += exchange(s, mask);
   return s;
 }
 
@@ -153,8 +151,7 @@ struct Walk {
     pack.raw = Bytes16{};
     if (inside(i)) {
       const T* at = in[input] + i * in_step[input];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
+      UNROLL for (int k = 0; k < 4; ++k) {
         if constexpr (sizeof(T) == 2) {
           pack.raw.word[k] = ((const u16*)at)[2 * k] | (u32)((const u16*)at)[2 * k + 1] << 16;
         } else {
@@ -202,8 +199,7 @@ struct Line {
   // The packs first, first + stride, ... before `to`.
   __device__ Walk<T, V, INPUTS> walk(i64 first, i64 to, int stride) const {
     Walk<T, V, INPUTS> walk;
-#pragma unroll
-    for (int k = 0; k < INPUTS; ++k) {
+    UNROLL for (int k = 0; k < INPUTS; ++k) {
       const i64 step = V > 1 ? V : in_n[k];
       walk.in[k] = in[k] + head + first * step, walk.in_step[k] = stride * step;
     }
@@ -217,8 +213,7 @@ struct Line {
   __device__ Walk<T, 1, INPUTS> edge(int e) const {
     const i64 at = e < head ? e : e + packs * V;
     Walk<T, 1, INPUTS> walk;
-#pragma unroll
-    for (int k = 0; k < INPUTS; ++k) walk.in[k] = in[k] + at, walk.in_step[k] = 0;
+    UNROLL for (int k = 0; k < INPUTS; ++k) walk.in[k] = in[k] + at, walk.in_step[k] = 0;
     walk.out = out + at, walk.out_step = 0;
     walk.left = edges - e, walk.stride = edges;  // no second one
     return walk;
@@ -277,8 +272,7 @@ struct Stay {
   __device__ static void add(Held<COUNT>& held, Running<Total> (&run)[COLUMNS]) {
     Total sums[COLUMNS];
     held.sum(sums);
-#pragma unroll
-    for (int k = 0; k < COLUMNS; ++k) run[k].add(sums[k]);
+    UNROLL for (int k = 0; k < COLUMNS; ++k) run[k].add(sums[k]);
   }
 
   __device__ void take_in(
@@ -313,5 +307,3 @@ struct Stay {
     }
   }
 };
-
-#endif

@@ -1,6 +1,5 @@
 // One block per row of any length, two passes: a running sum, then a second look that writes.
-#ifndef KERNELZOO_GRADIENTS_ONLINE_CUH
-#define KERNELZOO_GRADIENTS_ONLINE_CUH
+#pragma once
 
 #include "gradients.cuh"
 
@@ -44,5 +43,3 @@ __device__ inline void row_twice(const Several<Op::OTHERS>& given) {
   }
   if constexpr (V > 1) edge.template write<false>(at_edge, result, 0);
 }
-
-#endif

@@ -1,6 +1,5 @@
 // Atomic minima: what both variants send, where to, and the steps before and after.
-#ifndef KERNELZOO_MIN_ATOMICS_CUH
-#define KERNELZOO_MIN_ATOMICS_CUH
+#pragma once
 
 #include "minima.cuh"
 
@@ -97,5 +96,3 @@ __device__ inline Word<T> least_of_columns(const Row<T, V>& row, i64 from, i64 b
   for (i64 j = from + lane; j < to; j += ITEMS * 32) w = least(w, least_of_batch<ITEMS>(row, j, to, 32), T{});
   return fold<T>(least_of_lanes<T, 32>(w));
 }
-
-#endif

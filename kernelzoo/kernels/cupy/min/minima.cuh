@@ -2,8 +2,7 @@
 //
 // A word of 32 (or 64) bits holds as many elements side by side as fit, and least() compares them at once. NaN wins
 // everywhere, as in torch, which fminf and the atomics of the hardware would not give.
-#ifndef KERNELZOO_MIN_MINIMA_CUH
-#define KERNELZOO_MIN_MINIMA_CUH
+#pragma once
 
 #include "../row.cuh"
 
@@ -114,8 +113,7 @@ __device__ inline Bytes16 no_elements() {
 
 template <class T, int LANES>
 __device__ inline Word<T> least_of_lanes(Word<T> w) {
-#pragma unroll
-  for (int mask = LANES / 2; mask > 0; mask /= 2) w = least(w, exchange(w, mask), T{});
+  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) w = least(w, exchange(w, mask), T{});
   return w;
 }
 
@@ -137,24 +135,19 @@ __device__ inline Word<T> least_of_batch(const Row<T, V>& row, i64 from, i64 to,
   Word<T> w[ITEMS];
   if constexpr (V > 1) {
     Bytes16 raw[ITEMS];
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       const i64 j = from + i * step;
       raw[i] = load_once(row.x + row.head + (j < to ? j : to - 1) * V);
     }
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) w[i] = least_of<T>(raw[i]);
+    UNROLL for (int i = 0; i < ITEMS; ++i) w[i] = least_of<T>(raw[i]);
   } else {
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       const i64 j = from + i * step;
       w[i] = spread(row.x + (j < to ? j : to - 1) * row.x_n);
     }
   }
-#pragma unroll
-  for (int half = ITEMS / 2; half > 0; half /= 2) {
-#pragma unroll
-    for (int i = 0; i < half; ++i) w[i] = least(w[i], w[i + half], T{});
+  UNROLL for (int half = ITEMS / 2; half > 0; half /= 2) {
+    UNROLL for (int i = 0; i < half; ++i) w[i] = least(w[i], w[i + half], T{});
   }
   return w[0];
 }
@@ -182,5 +175,3 @@ __device__ inline bool arrives_last(u32* arrived, int chunks) {
   __syncthreads();
   return before == chunks - 1;
 }
-
-#endif

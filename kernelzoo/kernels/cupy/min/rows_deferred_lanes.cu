@@ -12,13 +12,11 @@ __global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem give
   if (block_index() * ROWS * GROUPS >= p.rows) return;
   Word<T> w[ROWS][ITEMS + EDGES];
   Bytes16 raw[ROWS][ITEMS];
-#pragma unroll
-  for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
+  UNROLL for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
     Row<T, V> row(p, r < p.rows ? r : p.rows - 1);  // past the end, the last row again
     if (V == 1 && LANES == 1) row.packs = ITEMS;  // a number that the compiler knows
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * LANES;
       if constexpr (V > 1) {
         raw[k][i] = no_elements<T>();
@@ -27,19 +25,16 @@ __global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem give
         w[k][i] = spread(row.x + (j < row.packs ? j : row.packs - 1) * row.x_n);
       }
     }
-#pragma unroll
-    for (int i = 0; i < EDGES; ++i) {
+    UNROLL for (int i = 0; i < EDGES; ++i) {
       const int e = lane + i * LANES;
       w[k][ITEMS + i] = nothing<T>();
       if (e < row.edges) w[k][ITEMS + i] = spread(row.x + row.edge(e));
     }
   }
-#pragma unroll
-  for (int k = 0; k < ROWS; ++k) {
+  UNROLL for (int k = 0; k < ROWS; ++k) {
     const i64 r = first + k * GROUPS;
     Word<T> least_here = nothing<T>();
-#pragma unroll
-    for (int i = 0; i < ITEMS + EDGES; ++i) {
+    UNROLL for (int i = 0; i < ITEMS + EDGES; ++i) {
       if (V > 1 && i < ITEMS) w[k][i] = least_of<T>(raw[k][i]);
       least_here = least(least_here, w[k][i], T{});
     }

@@ -1,6 +1,5 @@
 // Columns: the rows lie side by side, so lanes run along them and each thread walks down its own.
-#ifndef KERNELZOO_MIN_TILE_CUH
-#define KERNELZOO_MIN_TILE_CUH
+#pragma once
 
 #include "minima.cuh"
 
@@ -30,34 +29,28 @@ struct Tile {
     if (depth >= depths) return;
     const auto word = [&](i64 line) { return x + line * x_n + lane * V * x_inner - phase(line); };
     Word<T> w[WORDS];
-#pragma unroll
-    for (int k = 0; k < WORDS; ++k) w[k] = nothing<T>();
+    UNROLL for (int k = 0; k < WORDS; ++k) w[k] = nothing<T>();
     if (lane * V < phase(depth) + wide) {
       const T* at = word(depth);
       const i64 end = ends_within(word(length - 1)) ? length - 1 : length;
       for (i64 j = depth; j < end; j += ITEMS * depths, at += ITEMS * depths * x_n) {
         Word<T> batch[ITEMS][WORDS];
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
+        UNROLL for (int i = 0; i < ITEMS; ++i) {
           const bool inside = j + i * depths < end;
           if constexpr (V > 1) {
             const Bytes16 v = load_once_if(inside, at + i * depths * x_n, no_elements<T>());
-#pragma unroll
-            for (int k = 0; k < WORDS; ++k) batch[i][k] = word_of<T>(v, k);
+            UNROLL for (int k = 0; k < WORDS; ++k) batch[i][k] = word_of<T>(v, k);
           } else {
             batch[i][0] = spread(inside ? at + i * depths * x_n : at);  // past the end, an element a second time
           }
         }
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-#pragma unroll
-          for (int k = 0; k < WORDS; ++k) w[k] = least(w[k], batch[i][k], T{});
+        UNROLL for (int i = 0; i < ITEMS; ++i) {
+          UNROLL for (int k = 0; k < WORDS; ++k) w[k] = least(w[k], batch[i][k], T{});
         }
       }
     }
     if constexpr (V > 1) {
-#pragma unroll
-      for (int k = 0; k < WORDS; ++k) ((Word<T>*)places)[threadIdx.x * WORDS + k] = w[k];
+      UNROLL for (int k = 0; k < WORDS; ++k) ((Word<T>*)places)[threadIdx.x * WORDS + k] = w[k];
     } else {
       put(places + threadIdx.x, w[0]);
     }
@@ -91,5 +84,3 @@ struct Tile {
     }
   }
 };
-
-#endif

@@ -1,7 +1,6 @@
 // The arithmetic of a minimum's gradient: of each row, how many elements equal its minimum y; grad / count goes to those,
 // and grad * 0 to the others, or NaN where there is none.
-#ifndef KERNELZOO_MIN_BACKWARD_GRADIENT_CUH
-#define KERNELZOO_MIN_BACKWARD_GRADIENT_CUH
+#pragma once
 
 #include "../gradients/gradients.cuh"
 
@@ -30,8 +29,7 @@ template <class T, int V, int COUNT>
 __device__ inline u32 behind(const Pack<T, V> (&packs)[COUNT], i64 left) {
   u32 bits = 0;
   if constexpr (V > 1) {
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) bits |= packs[i].raw.word[3];
+    UNROLL for (int i = 0; i < COUNT; ++i) bits |= packs[i].raw.word[3];
   }
   return bits & (u32)(left >> 63);
 }
@@ -76,24 +74,18 @@ struct MinBackward {
 
     template <bool KEPT>
     __device__ void load(const Walk<T, V, 1>& walk, const Key (&key)[COLUMNS], i64 first) {
-#pragma unroll
-      for (int k = 0; k < WORDS; ++k) bits[k] = 0;
-#pragma unroll
-      for (int from = 0; from < ITEMS; from += AT_ONCE) {
+      UNROLL for (int k = 0; k < WORDS; ++k) bits[k] = 0;
+      UNROLL for (int from = 0; from < ITEMS; from += AT_ONCE) {
         Pack<T, V> x[AT_ONCE];
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i) x[i] = walk.template load<KEPT>(0, first + from + i);
+        UNROLL for (int i = 0; i < AT_ONCE; ++i) x[i] = walk.template load<KEPT>(0, first + from + i);
         W y[COLUMNS];
         const u32 none = behind(x, walk.left);
-#pragma unroll
-        for (int k = 0; k < COLUMNS; ++k) y[k] = changed(key[k].y, none);
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i) {
+        UNROLL for (int k = 0; k < COLUMNS; ++k) y[k] = changed(key[k].y, none);
+        UNROLL for (int i = 0; i < AT_ONCE; ++i) {
           W v[V];
           x[i].get(v);
           const u32 there = walk.inside(first + from + i) ? 0xffffffffu : 0u;
-#pragma unroll
-          for (int k = 0; k < V; ++k) {
+          UNROLL for (int k = 0; k < V; ++k) {
             const int bit = (from + i) * V + k;
             bits[bit / 32] |= equal(v[k], y[COLUMNS == 1 ? 0 : k]) & there & 1u << bit % 32;
           }
@@ -103,24 +95,20 @@ struct MinBackward {
 
     __device__ void sum(Total (&sums)[COLUMNS]) const {
       int counts[COLUMNS];
-#pragma unroll
-      for (int k = 0; k < COLUMNS; ++k) {
+      UNROLL for (int k = 0; k < COLUMNS; ++k) {
         counts[k] = 0;
         const u32 own = COLUMNS == 1 ? 0xffffffffu : 0xffffffffu / ((1u << V % 32) - 1) << k;  // every bit of column k
-#pragma unroll
-        for (int word = 0; word < WORDS; ++word) counts[k] += __popc(bits[word] & own);
+        UNROLL for (int word = 0; word < WORDS; ++word) counts[k] += __popc(bits[word] & own);
         sums[k] = counts[k];
       }
     }
 
     template <bool KEPT>
     __device__ void write(const Walk<T, V, 1>& walk, const Result (&result)[COLUMNS], i64 first) const {
-#pragma unroll
-      for (int i = 0; i < ITEMS; ++i) {
+      UNROLL for (int i = 0; i < ITEMS; ++i) {
         if (walk.inside(first + i)) {
           W v[V];
-#pragma unroll
-          for (int k = 0; k < V; ++k) {
+          UNROLL for (int k = 0; k < V; ++k) {
             const int bit = i * V + k;
             const Result& by = result[COLUMNS == 1 ? 0 : k];
             v[k] = bits[bit / 32] >> bit % 32 & 1 ? by.hit : by.miss;
@@ -134,14 +122,10 @@ struct MinBackward {
 
     // In shared memory, batch by batch.
     __device__ void save(Bytes16* memory, int batch) const {
-#pragma unroll
-      for (int k = 0; k < WORDS; ++k) ((u32*)memory)[(batch * WORDS + k) * (int)blockDim.x + threadIdx.x] = bits[k];
+      UNROLL for (int k = 0; k < WORDS; ++k) ((u32*)memory)[(batch * WORDS + k) * (int)blockDim.x + threadIdx.x] = bits[k];
     }
     __device__ void restore(const Bytes16* memory, int batch) {
-#pragma unroll
-      for (int k = 0; k < WORDS; ++k) bits[k] = ((const u32*)memory)[(batch * WORDS + k) * (int)blockDim.x + threadIdx.x];
+      UNROLL for (int k = 0; k < WORDS; ++k) bits[k] = ((const u32*)memory)[(batch * WORDS + k) * (int)blockDim.x + threadIdx.x];
     }
   };
 };
-
-#endif

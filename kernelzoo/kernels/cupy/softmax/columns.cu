@@ -12,32 +12,24 @@ template <class T, int V, int ITEMS>
 __device__ inline void take_in_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], Pack<T, V> (&items)[ITEMS]) {
   using W = Wide<T>;
   W v[V], next[V];
-#pragma unroll
-  for (int k = 0; k < V; ++k) next[k] = m[k];
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) {
+  UNROLL for (int k = 0; k < V; ++k) next[k] = m[k];
+  UNROLL for (int i = 0; i < ITEMS; ++i) {
     items[i].get(v);
-#pragma unroll
-    for (int k = 0; k < V; ++k) next[k] = larger(next[k], v[k]);
+    UNROLL for (int k = 0; k < V; ++k) next[k] = larger(next[k], v[k]);
   }
   keep_packed(items);
-#pragma unroll
-  for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(next[k])), m[k] = next[k], next[k] = 0;
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) {
+  UNROLL for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(next[k])), m[k] = next[k], next[k] = 0;
+  UNROLL for (int i = 0; i < ITEMS; ++i) {
     items[i].get(v);
-#pragma unroll
-    for (int k = 0; k < V; ++k) next[k] += exponential(v[k] - zero_if_empty(m[k]));
+    UNROLL for (int k = 0; k < V; ++k) next[k] += exponential(v[k] - zero_if_empty(m[k]));
   }
-#pragma unroll
-  for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
+  UNROLL for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
 }
 
 // A batch of packs of neighbouring rows, `step` elements apart; one past the first `left` is -inf.
 template <class T, int V, int ITEMS>
 __device__ inline void load_column_batch(Pack<T, V> (&items)[ITEMS], const T* x, i64 step, int left) {
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) {
+  UNROLL for (int i = 0; i < ITEMS; ++i) {
     if (i < left) {
       items[i].load(x + i * step);
     } else {
@@ -118,8 +110,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
 
     W m[V], s[V], v[V], own[V];
     Pack<T, V> items[ITEMS];
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       items[i].empty();
       if constexpr (V > 1) {
         items[i].raw = load_kept_if(i < count, x + i * x_step, items[i].raw);
@@ -127,22 +118,16 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
         if (i < count) items[i].load(x + i * x_step);
       }
     }
-#pragma unroll
-    for (int k = 0; k < V; ++k) m[k] = lowest<W>(), s[k] = 0;
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int k = 0; k < V; ++k) m[k] = lowest<W>(), s[k] = 0;
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       items[i].get(v);
-#pragma unroll
-      for (int k = 0; k < V; ++k) m[k] = larger(m[k], v[k]);
+      UNROLL for (int k = 0; k < V; ++k) m[k] = larger(m[k], v[k]);
     }
     if constexpr (!EXPONENTIALS) keep_packed(items);
-#pragma unroll
-    for (int k = 0; k < V; ++k) own[k] = m[k];
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int k = 0; k < V; ++k) own[k] = m[k];
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       items[i].get(v);
-#pragma unroll
-      for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - zero_if_empty(own[k])), s[k] += v[k];
+      UNROLL for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - zero_if_empty(own[k])), s[k] += v[k];
       if constexpr (EXPONENTIALS) items[i].set(v);
     }
     if constexpr (!EXPONENTIALS) keep_packed(items);
@@ -153,14 +138,11 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
     }
 
     // Across the lanes of a warp that share a column, across the warps, and across the blocks.
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
+    UNROLL for (int k = 0; k < V; ++k) {
       const W before = m[k];
-#pragma unroll
-      for (int mask = 16; mask >= LANES; mask /= 2) m[k] = larger(m[k], exchange(m[k], mask));
+      UNROLL for (int mask = 16; mask >= LANES; mask /= 2) m[k] = larger(m[k], exchange(m[k], mask));
       s[k] *= exponential(before - zero_if_empty(m[k]));
-#pragma unroll
-      for (int mask = 16; mask >= LANES; mask /= 2) s[k] += exchange(s[k], mask);
+      UNROLL for (int mask = 16; mask >= LANES; mask /= 2) s[k] += exchange(s[k], mask);
       if ((threadIdx.x & 31) < LANES) slots[threadIdx.x / 32 * WIDE + lane * V + k] = {m[k], s[k]};
     }
     __syncthreads();
@@ -172,8 +154,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
         u64* mine = here + (i64)part * WIDE * WORDS + threadIdx.x;
         send_pair(mine, WIDE, all);
         u64* next = launch ? mine - pairs_of_a_launch : mine + pairs_of_a_launch;
-#pragma unroll
-        for (int k = 0; k < WORDS; ++k) next[k * WIDE] = 0;
+        UNROLL for (int k = 0; k < WORDS; ++k) next[k * WIDE] = 0;
       }
       __syncthreads();  // the slots are read
       const int column = threadIdx.x % WIDE;
@@ -183,23 +164,18 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
         bool missing = true;
         while (missing) {
           missing = false;
-#pragma unroll
-          for (int i = 0; i < AT_ONCE; ++i) {
-#pragma unroll
-            for (int k = 0; k < WORDS; ++k) {
+          UNROLL for (int i = 0; i < AT_ONCE; ++i) {
+            UNROLL for (int k = 0; k < WORDS; ++k) {
               const int from_part = other + i * RECEIVERS;
               got[i][k] = 1;
               if (from_part < parts) got[i][k] = peek_tagged(here + ((i64)from_part * WORDS + k) * WIDE + column);
             }
           }
-#pragma unroll
-          for (int i = 0; i < AT_ONCE; ++i) {
-#pragma unroll
-            for (int k = 0; k < WORDS; ++k) missing |= got[i][k] == 0;
+          UNROLL for (int i = 0; i < AT_ONCE; ++i) {
+            UNROLL for (int k = 0; k < WORDS; ++k) missing |= got[i][k] == 0;
           }
         }
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i) {
+        UNROLL for (int i = 0; i < AT_ONCE; ++i) {
           if (other + i * RECEIVERS < parts) run = merge(run, pair_of(got[i]));
         }
       }
@@ -210,19 +186,16 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
     if (threadIdx.x < WIDE) finishers[threadIdx.x] = finisher<T>(all);
     __syncthreads();
     W scale[V];
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
+    UNROLL for (int k = 0; k < V; ++k) {
       const Pair<W> by = finishers[lane * V + k];
       m[k] = by.m, s[k] = by.s;
       scale[k] = finished<T>(own[k], by);
     }
 
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       if (i < count) {
         items[i].get(v);
-#pragma unroll
-        for (int k = 0; k < V; ++k) v[k] = EXPONENTIALS ? v[k] * scale[k] : finished<T>(v[k], {m[k], s[k]});
+        UNROLL for (int k = 0; k < V; ++k) v[k] = EXPONENTIALS ? v[k] * scale[k] : finished<T>(v[k], {m[k], s[k]});
         items[i].set(v);
         items[i].template store<true>(out + i * out_step, true);
       }
@@ -230,12 +203,10 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
     for (int i = ITEMS; i < count; i += BATCH) {
       Pack<T, V> batch[BATCH];
       load_column_batch(batch, x + i * x_step, x_step, count - i);
-#pragma unroll
-      for (int k = 0; k < BATCH; ++k) {
+      UNROLL for (int k = 0; k < BATCH; ++k) {
         if (i + k < count) {
           batch[k].get(v);
-#pragma unroll
-          for (int h = 0; h < V; ++h) v[h] = finished<T>(v[h], {m[h], s[h]});
+          UNROLL for (int h = 0; h < V; ++h) v[h] = finished<T>(v[h], {m[h], s[h]});
           batch[k].set(v);
           batch[k].store(out + (i + k) * out_step, true);
         }

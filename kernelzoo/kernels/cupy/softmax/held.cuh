@@ -1,6 +1,5 @@
 // A thread's part of a row, held in registers: ITEMS packs and, with EDGES, an edge element; and the pair of the row.
-#ifndef KERNELZOO_SOFTMAX_HELD_CUH
-#define KERNELZOO_SOFTMAX_HELD_CUH
+#pragma once
 
 #include "pairs.cuh"
 
@@ -17,14 +16,12 @@ struct Held {
     if constexpr (IN_PLACE) {
       items[i].set(v);
     } else if constexpr (KEPT) {
-#pragma unroll
-      for (int k = 0; k < V; ++k) beside[i * V + k] = v[k];
+      UNROLL for (int k = 0; k < V; ++k) beside[i * V + k] = v[k];
     }
   }
   __device__ void kept(int i, W (&v)[V], W shift) const {
     if constexpr (IN_PLACE || !KEPT) items[i].get(v);
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
+    UNROLL for (int k = 0; k < V; ++k) {
       if constexpr (!KEPT) v[k] = exponential(v[k] - shift);
       if constexpr (KEPT && !IN_PLACE) v[k] = beside[i * V + k];
     }
@@ -33,8 +30,7 @@ struct Held {
   // Lane `lane` of `lanes`. What lies past the row's end is -inf, which adds nothing. All loads are issued before the
   // first is waited for.
   __device__ void load(const Row<T, V>& row, int lane, int lanes, bool live = true) {
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * lanes;
       if constexpr (V == 1) {  // past the end, the first one again: no load waits for a condition
         const bool inside = live && j < row.packs;
@@ -60,11 +56,9 @@ struct Held {
     const W shift = zero_if_empty(m);
     W s = 0, v[V];
     keep_packed(items);
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       items[i].get(v);
-#pragma unroll
-      for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
+      UNROLL for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
       s += sum_of(v);
       keep(i, v);
     }
@@ -83,13 +77,11 @@ struct Held {
     const bool agreed = sizeof(W) == 8 && own.m == all.m;  // on the maximum, by merge_held
     const W scale = KEPT && !agreed ? exponential(own.m - shift) * inverse : inverse;
     W v[V];
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * lanes;
       if (j < row.packs) {
         kept(i, v, shift);
-#pragma unroll
-        for (int k = 0; k < V; ++k) v[k] *= scale;
+        UNROLL for (int k = 0; k < V; ++k) v[k] *= scale;
         items[i].set(v);
         items[i].template store<true>(row.out_pack(j), row.out_packed);
       }
@@ -103,14 +95,12 @@ struct Held {
 // more, of some twenty instructions each.
 template <int LANES, class W>
 __device__ inline W larger_of_lanes(W m) {
-#pragma unroll
-  for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
+  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
   return m;
 }
 template <int LANES, class W>
 __device__ inline W sum_of_lanes(W s) {
-#pragma unroll
-  for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
+  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
   return s;
 }
 
@@ -144,5 +134,3 @@ __device__ inline Pair<W> merge_held_by_block(Held& held, Pair<W>& own, Pair<W>*
   own = held.exponentials();
   return merge_block(own, slots);
 }
-
-#endif

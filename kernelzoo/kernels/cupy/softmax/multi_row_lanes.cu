@@ -36,8 +36,7 @@ struct WarpRows {
     x += first * N;
     const int lane = threadIdx.x % 32;
     if (full()) {
-#pragma unroll
-      for (int j = 0; j < TILE; j += 32) {
+      UNROLL for (int j = 0; j < TILE; j += 32) {
         if (j + 32 <= TILE || j + lane < TILE) copy_async(tile + j + lane, x + (j + lane) * V);
       }
     } else {
@@ -55,16 +54,13 @@ struct WarpRows {
     __syncwarp();
     if (full()) {
       constexpr int BATCH = 8;
-#pragma unroll
-      for (int from = 0; from < TILE; from += BATCH * 32) {
+      UNROLL for (int from = 0; from < TILE; from += BATCH * 32) {
         Bytes16 batch[BATCH];
-#pragma unroll
-        for (int i = 0; i < BATCH; ++i) {
+        UNROLL for (int i = 0; i < BATCH; ++i) {
           const int j = from + i * 32;
           if (j + 32 <= TILE || j + lane < TILE) batch[i] = tile[j + lane];
         }
-#pragma unroll
-        for (int i = 0; i < BATCH; ++i) {
+        UNROLL for (int i = 0; i < BATCH; ++i) {
           const int j = from + i * 32;
           if (j + 32 <= TILE || j + lane < TILE) store_plain(out + (j + lane) * V, batch[i]);
         }
@@ -119,13 +115,11 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
   rows.read((const T*)p.x);
   const int lane = threadIdx.x % LANES;
   const bool has_half = lane == LANES - 1;
-#pragma unroll
-  for (int k = 0; k < rows.ROWS; ++k) {
+  UNROLL for (int k = 0; k < rows.ROWS; ++k) {
     u32* words = (u32*)rows.words + k * (WHOLE + HALF);
     u16* half = (u16*)rows.words + k * N + (k == 0 ? N - 1 : 0);  // the element in the word that two rows share
     float v[HELD], m = lowest<float>(), s = 0, part = 0;
-#pragma unroll
-    for (int i = 0; i < Words::ITEMS; ++i) {
+    UNROLL for (int i = 0; i < Words::ITEMS; ++i) {
       const bool has = Words::has(i, lane);
       const u32 word = has ? words[Words::place(i, lane)] : 0;
       if constexpr (PER == 2) {
@@ -136,22 +130,17 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
       }
     }
     if constexpr (HALF != 0) v[HELD - 1] = has_half ? widen(T{*half}) : lowest<float>();
-#pragma unroll
-    for (int i = 0; i < HELD; ++i) m = larger(m, v[i]);
-#pragma unroll
-    for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
+    UNROLL for (int i = 0; i < HELD; ++i) m = larger(m, v[i]);
+    UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
     const float shift = zero_if_empty(m);
-#pragma unroll
-    for (int i = 0; i < HELD; ++i) {
+    UNROLL for (int i = 0; i < HELD; ++i) {
       v[i] = exponential(v[i] - shift);
       part += v[i];  // of eight: a single sum of equal terms, all rounded the same way, would be off by too much
       if (i % 8 == 7 || i + 1 == HELD) s += part, part = 0;
     }
-#pragma unroll
-    for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
+    UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
     const float inverse = reciprocal(s);
-#pragma unroll
-    for (int i = 0; i < Words::ITEMS; ++i) {
+    UNROLL for (int i = 0; i < Words::ITEMS; ++i) {
       u32 word;
       if constexpr (PER == 2) {
         word = two_halves(v[2 * i] * inverse, v[2 * i + 1] * inverse, T{});

@@ -17,14 +17,12 @@ __global__ void __launch_bounds__(128, 4) multi_row_tile(const Problem given) {
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
   Held<T, V, ITEMS, EDGES> held[ROWS];
-#pragma unroll
-  for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
+  UNROLL for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
     const bool live = r < p.rows;
     held[k].load(row_of<T, V, LANES, ITEMS>(p, live ? r : 0), lane, LANES, live);
   }
-#pragma unroll
-  for (int k = 0; k < ROWS; ++k) {
+  UNROLL for (int k = 0; k < ROWS; ++k) {
     const i64 r = first + k * GROUPS;
     Pair<Wide<T>> own;
     const auto all = merge_held<LANES>(held[k], own);  // by all lanes of the warp, the row past the end included

@@ -25,8 +25,7 @@ __global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Prob
   const i64 last = threadIdx.x < row.packs ? (row.packs - 1 - threadIdx.x) / step * step + threadIdx.x : -1;
   for (i64 j = last; j >= 0; j -= step) {
     load_batch(items, row, j, row.packs);
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       const i64 at = j + i * (int)blockDim.x;
       if (at < row.packs) write_pack(row, at, items[i], by);
     }

@@ -5,8 +5,7 @@
 // over it. Pairs merge as in M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018, in an order
 // fixed by the lanes' numbers. Where the mathematics says exp(-inf - -inf), zero_if_empty(m) puts exp(-inf - 0) = 0 in
 // its place; a row of -inf alone then ends as 0 / 0, and a NaN or +inf reaches the sum, so that its whole row is NaN.
-#ifndef KERNELZOO_SOFTMAX_PAIRS_CUH
-#define KERNELZOO_SOFTMAX_PAIRS_CUH
+#pragma once
 
 #include "../packs.cuh"
 
@@ -58,11 +57,9 @@ __device__ inline Pair<W> merge(Pair<W> a, Pair<W> b) {
 template <int LANES, class W>
 __device__ inline Pair<W> merge_lanes(Pair<W> own) {
   W m = own.m, s = own.s;
-#pragma unroll
-  for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
+  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
   s *= exponential(own.m - zero_if_empty(m));
-#pragma unroll
-  for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
+  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
   return {m, s};
 }
 
@@ -103,16 +100,13 @@ template <class T, int V, int ITEMS>
 __device__ inline Wide<T> top_of(const Pack<T, V> (&items)[ITEMS]) {
   if constexpr (V == 8) {
     u32 top = items[0].raw.word[0];
-#pragma unroll
-    for (int k = 1; k < 4 * ITEMS; ++k) top = larger_halves(top, items[k / 4].raw.word[k % 4], T{});
+    UNROLL for (int k = 1; k < 4 * ITEMS; ++k) top = larger_halves(top, items[k / 4].raw.word[k % 4], T{});
     return larger(widen(T{(u16)top}), widen(T{(u16)(top >> 16)}));
   } else {
     Wide<T> top = lowest<Wide<T>>(), v[V];
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       items[i].get(v);
-#pragma unroll
-      for (int k = 0; k < V; ++k) top = larger(top, v[k]);
+      UNROLL for (int k = 0; k < V; ++k) top = larger(top, v[k]);
     }
     return top;
   }
@@ -123,8 +117,7 @@ __device__ inline Wide<T> top_of(const Pack<T, V> (&items)[ITEMS]) {
 template <class T, int V, int ITEMS>
 __device__ inline void keep_packed(Pack<T, V> (&items)[ITEMS]) {
   if constexpr (V == 8) {
-#pragma unroll
-    for (int k = 0; k < 4 * ITEMS; ++k) asm volatile("" : "+r"(items[k / 4].raw.word[k % 4]));
+    UNROLL for (int k = 0; k < 4 * ITEMS; ++k) asm volatile("" : "+r"(items[k / 4].raw.word[k % 4]));
   }
 }
 
@@ -132,14 +125,9 @@ __device__ inline void keep_packed(Pack<T, V> (&items)[ITEMS]) {
 template <class W, int V>
 __device__ inline W sum_of(const W (&v)[V]) {
   W t[V];
-#pragma unroll
-  for (int k = 0; k < V; ++k) t[k] = v[k];
-#pragma unroll
-  for (int half = V / 2; half > 0; half /= 2) {
-#pragma unroll
-    for (int k = 0; k < half; ++k) t[k] += t[k + half];
+  UNROLL for (int k = 0; k < V; ++k) t[k] = v[k];
+  UNROLL for (int half = V / 2; half > 0; half /= 2) {
+    UNROLL for (int k = 0; k < half; ++k) t[k] += t[k + half];
   }
   return t[0];
 }
-
-#endif

@@ -1,6 +1,5 @@
 // Rows that don't fit: a running pair takes in batches of packs, and a second look writes.
-#ifndef KERNELZOO_SOFTMAX_RUNNING_CUH
-#define KERNELZOO_SOFTMAX_RUNNING_CUH
+#pragma once
 
 #include "pairs.cuh"
 
@@ -13,11 +12,9 @@ __device__ inline void take_in(Pair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
   keep_packed(items);
   const W shift = zero_if_empty(m);
   W s = run.s * exponential(run.m - shift);
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) {
+  UNROLL for (int i = 0; i < ITEMS; ++i) {
     items[i].get(v);
-#pragma unroll
-    for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
+    UNROLL for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
     s += sum_of(v);
   }
   keep_packed(items);
@@ -28,8 +25,7 @@ template <class T, int V>
 __device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, Pair<Wide<T>> by) {
   Wide<T> v[V];
   item.get(v);
-#pragma unroll
-  for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], by);
+  UNROLL for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], by);
   item.set(v);
   item.store(row.out_pack(j), row.out_packed);
 }
@@ -37,8 +33,7 @@ __device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, 
 // Batches of ITEMS packs per thread from pack `from` up to `to`; a pack past the end is -inf.
 template <int ITEMS, class T, int V>
 __device__ inline void load_batch(Pack<T, V> (&items)[ITEMS], const Row<T, V>& row, i64 from, i64 to) {
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) {
+  UNROLL for (int i = 0; i < ITEMS; ++i) {
     const i64 j = from + i * (int)blockDim.x;
     if (j < to) {
       items[i].load(row.x_pack(j));
@@ -64,5 +59,3 @@ __device__ inline void write_edge(const Row<T, V>& row, Wide<T> edge, Pair<Wide<
     if (threadIdx.x < row.edges) narrow(finished<T>(edge, by), row.out[row.edge(threadIdx.x)]);
   }
 }
-
-#endif

@@ -8,8 +8,7 @@
 template <class W>
 __device__ inline void send_pair(Pair<W>* place, u64* barrier, u32 rank, const Pair<W>& pair) {
   const u64* words = (const u64*)&pair;
-#pragma unroll
-  for (int i = 0; i < (int)(sizeof(pair) / 8); ++i) send_remote((u64*)place + i, barrier, rank, words[i]);
+  UNROLL for (int i = 0; i < (int)(sizeof(pair) / 8); ++i) send_remote((u64*)place + i, barrier, rank, words[i]);
 }
 
 template <class T, int V, int ITEMS, int CLUSTER>

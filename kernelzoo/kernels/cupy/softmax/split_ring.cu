@@ -76,8 +76,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
   const auto sync = [&] { asm volatile("bar.sync 1, %0;" :: "n"(LANES) : "memory"); };  // all warps but that one
   const auto take_tile = [&](Pack<T, V>(&items)[ITEMS], int slot, int left) {
     const Bytes16* tile = ring + slot * TILE + threadIdx.x;
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       if (i * LANES + (int)threadIdx.x < left) {
         items[i].raw = tile[i * LANES];
       } else {
@@ -117,8 +116,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
     if ((int)threadIdx.x < WORDS) {
       const u32* words = (const u32*)&block;
       u32 word = words[0];
-#pragma unroll
-      for (int k = 1; k < WORDS; ++k) word = threadIdx.x == k ? words[k] : word;
+      UNROLL for (int k = 1; k < WORDS; ++k) word = threadIdx.x == k ? words[k] : word;
       send_tagged(row_packets + part * WORDS + threadIdx.x, tag, word);
     }
     for (int k = threadIdx.x; k < parts * WORDS; k += LANES) {
@@ -131,8 +129,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
     const auto write_tile = [&](int tile) {
       const i64 from = mine.from + (i64)tile * TILE + threadIdx.x;
       const int left = mine.count - tile * TILE;
-#pragma unroll
-      for (int i = 0; i < ITEMS; ++i) {
+      UNROLL for (int i = 0; i < ITEMS; ++i) {
         if (i * LANES + (int)threadIdx.x < left) write_pack(row, from + i * LANES, items[i], by);
       }
     };

@@ -1,7 +1,6 @@
 // The arithmetic of softmax's gradient, out = y * (grad - sum(grad * y)) over each row: half precisions in float, double
 // in double. A NaN reaches the sum, and so its whole row.
-#ifndef KERNELZOO_SOFTMAX_BACKWARD_GRADIENT_CUH
-#define KERNELZOO_SOFTMAX_BACKWARD_GRADIENT_CUH
+#pragma once
 
 #include "../gradients/gradients.cuh"
 
@@ -24,40 +23,31 @@ struct SoftmaxBackward {
 
     template <bool KEPT>
     __device__ void load(const Walk<T, V, 2>& walk, const Key (&)[COLUMNS], i64 first) {
-#pragma unroll
-      for (int i = 0; i < ITEMS; ++i) grad[i] = walk.template load<KEPT>(0, first + i);
+      UNROLL for (int i = 0; i < ITEMS; ++i) grad[i] = walk.template load<KEPT>(0, first + i);
       if constexpr (V > 1 && COLUMNS == 1) {
         if (!walk.in_packed) {
-#pragma unroll
-          for (int i = 0; i < ITEMS; ++i) y[i] = walk.load_apart(1, first + i);
+          UNROLL for (int i = 0; i < ITEMS; ++i) y[i] = walk.load_apart(1, first + i);
           return;
         }
       }
-#pragma unroll
-      for (int i = 0; i < ITEMS; ++i) y[i] = walk.template load<KEPT>(1, first + i);
+      UNROLL for (int i = 0; i < ITEMS; ++i) y[i] = walk.template load<KEPT>(1, first + i);
     }
 
     __device__ void sum(Total (&sums)[COLUMNS]) {
       keep_packed();
-#pragma unroll
-      for (int k = 0; k < COLUMNS; ++k) sums[k] = 0;
-#pragma unroll
-      for (int i = 0; i < ITEMS; ++i) {
+      UNROLL for (int k = 0; k < COLUMNS; ++k) sums[k] = 0;
+      UNROLL for (int i = 0; i < ITEMS; ++i) {
         W a[V], b[V];
         grad[i].get(a);
         y[i].get(b);
-#pragma unroll
-        for (int k = 0; k < V; ++k) a[k] = product(a[k], b[k]);
+        UNROLL for (int k = 0; k < V; ++k) a[k] = product(a[k], b[k]);
         if constexpr (COLUMNS == 1) {
-#pragma unroll
-          for (int half = V / 2; half > 0; half /= 2) {
-#pragma unroll
-            for (int k = 0; k < half; ++k) a[k] += a[k + half];
+          UNROLL for (int half = V / 2; half > 0; half /= 2) {
+            UNROLL for (int k = 0; k < half; ++k) a[k] += a[k + half];
           }
           sums[0] += a[0];
         } else {
-#pragma unroll
-          for (int k = 0; k < V; ++k) sums[k] += a[k];
+          UNROLL for (int k = 0; k < V; ++k) sums[k] += a[k];
         }
       }
       keep_packed();
@@ -65,14 +55,12 @@ struct SoftmaxBackward {
 
     template <bool KEPT>
     __device__ void write(const Walk<T, V, 2>& walk, const Result (&result)[COLUMNS], i64 first) {
-#pragma unroll
-      for (int i = 0; i < ITEMS; ++i) {
+      UNROLL for (int i = 0; i < ITEMS; ++i) {
         if (walk.inside(first + i)) {
           W a[V], b[V];
           grad[i].get(a);
           y[i].get(b);
-#pragma unroll
-          for (int k = 0; k < V; ++k) a[k] = product(b[k], difference(a[k], result[COLUMNS == 1 ? 0 : k]));
+          UNROLL for (int k = 0; k < V; ++k) a[k] = product(b[k], difference(a[k], result[COLUMNS == 1 ? 0 : k]));
           Pack<T, V> made;
           made.set(a);
           made.template store<KEPT>(walk.out + (first + i) * walk.out_step, walk.out_packed);
@@ -83,16 +71,14 @@ struct SoftmaxBackward {
     // In shared memory, batch by batch.
     __device__ void save(Bytes16* memory, int batch) const {
       Pack<T, V>* mine = (Pack<T, V>*)memory + batch * 2 * ITEMS * (int)blockDim.x + threadIdx.x;
-#pragma unroll
-      for (int i = 0; i < ITEMS; ++i) {
+      UNROLL for (int i = 0; i < ITEMS; ++i) {
         mine[2 * i * (int)blockDim.x] = grad[i];
         mine[(2 * i + 1) * (int)blockDim.x] = y[i];
       }
     }
     __device__ void restore(const Bytes16* memory, int batch) {
       const Pack<T, V>* mine = (const Pack<T, V>*)memory + batch * 2 * ITEMS * (int)blockDim.x + threadIdx.x;
-#pragma unroll
-      for (int i = 0; i < ITEMS; ++i) {
+      UNROLL for (int i = 0; i < ITEMS; ++i) {
         grad[i] = mine[2 * i * (int)blockDim.x];
         y[i] = mine[(2 * i + 1) * (int)blockDim.x];
       }
@@ -102,8 +88,7 @@ struct SoftmaxBackward {
     // widened values and spill.
     __device__ void keep_packed() {
       if constexpr (V == 8) {
-#pragma unroll
-        for (int k = 0; k < 4 * ITEMS; ++k) {
+        UNROLL for (int k = 0; k < 4 * ITEMS; ++k) {
           asm volatile("" : "+r"(grad[k / 4].raw.word[k % 4]));
           asm volatile("" : "+r"(y[k / 4].raw.word[k % 4]));
         }
@@ -111,5 +96,3 @@ struct SoftmaxBackward {
     }
   };
 };
-
-#endif

@@ -34,37 +34,30 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   const auto at_edge = line.edge(lane);
   Bytes16* mine = memory + threadIdx.x;  // y, a block's threads side by side
   if (walk.in_packed) {
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       if (walk.inside(i)) copy_async(mine + i * (int)blockDim.x, walk.in[1] + i * walk.in_step[1]);
     }
   } else {
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
+    UNROLL for (int i = 0; i < ITEMS; ++i) {
       if (walk.inside(i)) mine[i * (int)blockDim.x] = walk.load_apart(1, i).raw;
     }
   }
   Pack<T, V> grad[ITEMS], y;
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) grad[i] = walk.template load<true>(0, i);
+  UNROLL for (int i = 0; i < ITEMS; ++i) grad[i] = walk.template load<true>(0, i);
   typename Op::template Held<1, 1, 1> edge;
   edge.template load<true>(at_edge, line.key, 0);
   wait_async();
 
   W a[V], b[V], all[1];
   edge.sum(all);
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) {
+  UNROLL for (int i = 0; i < ITEMS; ++i) {
     if (walk.inside(i)) {
       y.raw = mine[i * (int)blockDim.x];
       grad[i].get(a);
       y.get(b);
-#pragma unroll
-      for (int k = 0; k < V; ++k) a[k] = product(a[k], b[k]);
-#pragma unroll
-      for (int half = V / 2; half > 0; half /= 2) {
-#pragma unroll
-        for (int k = 0; k < half; ++k) a[k] += a[k + half];
+      UNROLL for (int k = 0; k < V; ++k) a[k] = product(a[k], b[k]);
+      UNROLL for (int half = V / 2; half > 0; half /= 2) {
+        UNROLL for (int k = 0; k < half; ++k) a[k] += a[k + half];
       }
       all[0] += a[0];
     }
@@ -78,14 +71,12 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   for (int k = peer; k < CLUSTER * warps; k += 32) total += *(const W*)&slots[k];
   total = sum_of_lanes<32>(total);
 
-#pragma unroll
-  for (int i = 0; i < ITEMS; ++i) {
+  UNROLL for (int i = 0; i < ITEMS; ++i) {
     if (walk.inside(i)) {
       y.raw = mine[i * (int)blockDim.x];
       grad[i].get(a);
       y.get(b);
-#pragma unroll
-      for (int k = 0; k < V; ++k) a[k] = product(b[k], a[k] - total);
+      UNROLL for (int k = 0; k < V; ++k) a[k] = product(b[k], a[k] - total);
       y.set(a);
       y.template store<true>(walk.out + i * walk.out_step, walk.out_packed);
     }
