@@ -77,7 +77,7 @@ def test_a_launch_says_all_that_its_shape_says(library: Library) -> None:
     assert launch["function"] == 5 and launch["grid"] == (264, 1, 1) and launch["block"] == (128, 1, 1)
     assert launch["shared"] == 1000 and launch["values"] == [16, 32, 42]
     assert launch["attributes"] == {2: (1, 0, 0), 4: (4, 1, 1), 6: (1, 0, 0)}
-    driver.fixed(5, Shape(264, 128), Parameters.of_words(48, 64, 42), A100)()
+    driver.movable(5, Shape(264, 128), Parameters.of_words(0, 0, 42), A100)(48, 64)
     assert library.launches[-1]["attributes"] == {} and library.launches[-1]["values"] == [48, 64, 42]
 
 
@@ -89,8 +89,8 @@ def test_a_launch_of_any_number_of_tensors_keeps_what_follows_them(library: Libr
 
 
 def test_a_grid_past_its_first_axis_gets_a_second(library: Library) -> None:
-    driver.fixed(1, Shape(2**31 - 1, 32), Parameters.of_words(0, 0, 0), H200)()
-    driver.fixed(1, Shape(2**31, 32), Parameters.of_words(0, 0, 0), H200)()
+    for blocks in (2**31 - 1, 2**31):
+        driver.movable(1, Shape(blocks, 32), Parameters.of_words(0, 0, 0), H200)(0, 0)
     assert [launch["grid"] for launch in library.launches] == [(2**31 - 1, 1, 1), (2**30, 2, 1)]
 
 

@@ -31,7 +31,7 @@ def test_an_edit_of_any_file_of_a_form_is_another_key(form: str, tmp_path: Path)
     source = compiler.source(original)
     assert source == compiler.source(PACKAGE / form)
     names = [path.relative_to(original.parents[1]) for path in compiler.files(original)]
-    assert Path("row.cuh") in names and names[-1] == Path(form)
+    assert Path("device_functions.cuh") in names and names[-1] == Path(form)
     for number, name in enumerate(names):
         edited = copied(tmp_path / f"edited {number}", form)
         file = edited.parents[1] / name

@@ -422,13 +422,15 @@ def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used(
 
 
 def test_the_problem_has_the_kernels_layout() -> None:
-    """That of several inputs has the others' addresses between x and out, and their strides at the end."""
+    """The addresses in the tensors' order, then what a launch packs."""
     folder = Path(backend.__file__).parent
-    for struct, file, between, behind in (
-        ("Problem", "row.cuh", [], []),
-        ("Several", "gradients/gradients.cuh", ["other"], ["strides"]),
+    text = (folder / "device_functions.cuh").read_text() + (folder / "gradients/gradients.cuh").read_text()
+    for struct, names in (
+        ("Addresses", ["x", "other", "out"]),
+        ("Addresses<0>", ["x", "out"]),
+        ("Layout", [*PROBLEM, "inner_inverse"]),
+        ("MultiInput : Addresses<COUNT>, Layout", ["OTHERS", "strides"]),
     ):
-        fields = re.search(rf"struct {struct} \{{(.*?)\}};", (folder / file).read_text(), re.DOTALL)
+        fields = re.search(rf"struct {struct} \{{(.*?)\}};", text, re.DOTALL)
         assert fields is not None
-        names = re.findall(r"(\w+)(?:\[OTHERS\])?[,;]", fields[1])
-        assert names == ["x", *between, "out", *PROBLEM, "inner_inverse", *behind]
+        assert re.findall(r"(\w+)(?:\[COUNT\]|(?: = COUNT))?[,;]", fields[1]) == names

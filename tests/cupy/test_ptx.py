@@ -252,7 +252,7 @@ def test_every_kernel_is_reached() -> None:
     assert forms == {case.form for case in CASES}
     for form in sorted(forms):
         source = re.sub(r"//[^\n]*", "", compiler.source(file_of(form)))
-        names = set(re.findall(r"\b(\w+)\(const (?:Problem|Several<\d>) given", source))
+        names = set(re.findall(r"\b(\w+)\(const (?:Problem|MultiInput<[\w<>:]+>) given", source))
         assert len(names) == source.count("__global__")
         if names != {form.split("/")[1]}:  # several
             assert names == {name for case in CASES if case.form == form for _, name in run(case)}

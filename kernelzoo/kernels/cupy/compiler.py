@@ -55,10 +55,8 @@ class Program:
 
     ptx: str
     cubin: bytes
-    log: str
-    """The assembler's, with registers and spills."""
-    symbols: dict[str, str]
-    """The entry of each instance in ptx and cubin."""
+    log: str  # the assembler's, with registers and spills
+    symbols: dict[str, str]  # the entry of each instance in ptx and cubin
 
 
 def program(code: str, instances: tuple[str, ...], capability: int, options: tuple[str, ...] = OPTIONS) -> Program:

@@ -4,8 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from kernelzoo.device import ARCHITECTURES, Device
 
-LEAST_CAPABILITY = 80
-"""The kernels use instructions of sm_80, and the backend's ``probe`` asks for them."""
+LEAST_CAPABILITY = 80  # the kernels use instructions of sm_80, and the backend's ``probe`` asks for them
 
 
 def refusal(variant: str, arch: str) -> str:

@@ -42,13 +42,10 @@ class Step:
     blocks: int
     threads: int
     arguments: tuple[Argument, ...] = ()
-    shared_bytes: int = 0
-    """Dynamic shared memory."""
+    shared_bytes: int = 0  # dynamic shared memory
     grid_y: int = 1
-    resident: bool = False
-    """Never more blocks than the device can run at once."""
-    cooperative: bool = False
-    """The blocks wait for each other, so all of them must run at once."""
+    resident: bool = False  # never more blocks than the device can run at once
+    cooperative: bool = False  # the blocks wait for each other, so all of them must run at once
     cluster: int = 1
 
 
@@ -56,25 +53,19 @@ class Step:
 class Plan:
     """The steps of a launch, and the workspace that they share."""
 
-    layout: Layout
-    """The problem as the kernels see it."""
+    layout: Layout  # the problem as the kernels see it
     steps: tuple[Step, ...]
     partial_bytes: int = 0
-    counter_bytes: int = 0
-    """Zeroed when bound; the kernels leave it ready for the next launch."""
-    others: tuple[Strides, ...] = ()
-    """Where the tensors between the first and the output lie."""
+    counter_bytes: int = 0  # zeroed when bound; the kernels leave it ready for the next launch
+    others: tuple[Strides, ...] = ()  # where the tensors between the first and the output lie
 
 
 Planner: TypeAlias = Callable[..., Plan]
-"""Says how a form takes a problem on a device: of the rows, the strides of each tensor between the first and the
-output, the device, and its numbers of the launch table in force. Raises UnsupportedProblemError if it can't."""
+"""Plan a form: of the rows, the strides of each tensor between the first and the output, the device, and its numbers of
+the launch table in force. Raises UnsupportedProblemError if it can't take them."""
 
-At: TypeAlias = Callable[..., None]
-"""Launches on the addresses of the canonical tensors."""
-
-Workspace: TypeAlias = dict[str, torch.Tensor]
-"""Memory of a launch's own, by the name of the argument that points to it."""
+At: TypeAlias = Callable[..., None]  # launches on the addresses of the canonical tensors
+Workspace: TypeAlias = dict[str, torch.Tensor]  # memory of a launch's own, by the argument that points to it
 
 
 def device_of(x: torch.Tensor) -> Device:
@@ -83,10 +74,7 @@ def device_of(x: torch.Tensor) -> Device:
 
 
 def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
-    """The bind of a form whose plan the decorated function makes, and whose kernels stand in the .cu file beside it.
-
-    numbers: the form's part of the launch table, None if it has none.
-    """
+    """Make the bind of a form from its planner, its part of the launch table, and the .cu file beside it."""
 
     def decorate(plan: Planner) -> Bind:
         file = Path(inspect.getfile(plan)).with_suffix(".cu")
@@ -113,36 +101,34 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
 
 
 class Kernel(Protocol):
-    """A kernel that is loaded."""
+    """A loaded kernel."""
 
     def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
         """Blocks that the device runs at once."""
 
     def launcher(self, shape: Shape, tensors: int) -> Callable[[Parameters], At]:
-        """What makes a launch on any tensors of one layout, so many, of the parameters without their addresses."""
+        """Make launches on so many tensors of one layout, each from parameters whose addresses are left open."""
 
 
 class Machine(Protocol):
-    """What runs kernels. Ours is CuPy's compiler and NVIDIA's driver; ``stand_in`` of this package takes its place."""
+    """Runs kernels: CuPy's compiler with NVIDIA's driver, or ``stand_in`` of this package in their place."""
 
-    def __hash__(self) -> int:
-        """What is made ready is kept by the machine."""
+    def __hash__(self) -> int: ...
 
     def device_of(self, x: torch.Tensor) -> Device:
         """The device that a kernel on x runs on."""
 
     def loaded(self, file: Path, plan: Plan, step: Step, device: Device) -> Kernel:
-        """The kernel of a plan's step, from the CUDA C++ of a file, once for each device."""
+        """The kernel of a plan's step, from the CUDA C++ of a file."""
 
 
 @dataclass(frozen=True)
 class _Ready:
-    """A plan whose kernels are compiled and loaded."""
+    """A plan whose kernels are compiled and loaded; ``at`` launches all of it, where it needs no workspace."""
 
     plan: Plan
     steps: tuple[Callable[[Workspace], At], ...]
     at: At | None
-    """Launches all of it, where it needs no workspace."""
 
 
 @lru_cache(maxsize=4096)
@@ -166,10 +152,9 @@ def _with_workspace(ready: _Ready, *tensors: torch.Tensor) -> Launch:
 
 
 def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> Callable[[Workspace], At]:
-    """A step whose kernel is loaded: what makes its launch, once there is a workspace."""
-    blocks = step.blocks
-    if step.resident:
-        blocks = min(blocks, kernel.blocks_at_once(step.threads, step.shared_bytes))
+    """Make a loaded step's launches, each from its workspace."""
+    most = kernel.blocks_at_once(step.threads, step.shared_bytes) if step.resident else step.blocks
+    blocks = min(step.blocks, most)
     parameters, make = _parameters(plan, step), kernel.launcher(_shape(step, blocks), 2 + len(plan.others))
 
     def launch(workspace: Workspace) -> At:
@@ -183,9 +168,8 @@ def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> Callable[[Workspace],
 
 
 def _all(steps: tuple[Callable[[Workspace], At], ...], workspace: Workspace) -> At:
-    """The launch of all steps, one after the other."""
-    launches = [step(workspace) for step in steps]
-    return launches[0] if len(launches) == 1 else locked_sequence(*launches)
+    first, *others = (step(workspace) for step in steps)
+    return locked_sequence(first, *others) if others else first
 
 
 def _shape(step: Step, blocks: int) -> Shape:
@@ -193,10 +177,8 @@ def _shape(step: Step, blocks: int) -> Shape:
 
 
 PROBLEM = ("rows", "n", "inner", "x_outer", "x_n", "x_inner", "out_outer", "out_n", "out_inner")
-"""Fields of ``struct Problem`` of row.cuh between its pointers, x and out, and ``inner_inverse``.
-
-``struct Several`` of gradients.cuh has pointers to other tensors between the two, and their strides behind all else.
-"""
+"""Fields of ``struct Layout`` of device_functions.cuh up to ``inner_inverse``. The tensors' addresses stand before
+them, and behind them the strides of those between the first and the output."""
 
 
 def _parameters(plan: Plan, step: Step) -> Parameters:
@@ -211,8 +193,7 @@ def _parameters(plan: Plan, step: Step) -> Parameters:
 
 
 def _recorded(file: Path, step: Step, device: Device, record: Recording) -> RecordedStep:
-    compiled = partial(compiler.compiled, file, step.kernel, device.capability)
-    blocks = step.blocks
+    compiled, blocks = partial(compiler.compiled, file, step.kernel, device.capability), step.blocks
     if step.resident and record.compiles:
         made = compiled()
         assert made.registers is not None
@@ -230,7 +211,7 @@ def _recorded(file: Path, step: Step, device: Device, record: Recording) -> Reco
     )
 
 
-# --- The device that is here ----------------------------------------------------------------------------------------
+# --- The physical device --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -255,7 +236,7 @@ class _Loaded:
         return make
 
 
-class _Here:
+class _PhysicalDevice:
     """CuPy compiles, and keeps what it compiled on disk; NVIDIA's driver launches."""
 
     def __init__(self) -> None:
@@ -279,8 +260,8 @@ class _Here:
         return int(function.ptr)
 
 
-_here = _Here()
+_physical = _PhysicalDevice()
 
 
 def _machine() -> Machine:
-    return _here if package.stand_in is None else package.stand_in
+    return _physical if package.stand_in is None else package.stand_in

@@ -12,7 +12,6 @@ from functools import cache, lru_cache
 from typing import Any
 
 from kernelzoo.device import Device, attached
-from kernelzoo.launch import Launch
 from kernelzoo.torch_private import current_stream
 
 MAX_GRID_X = 2**31 - 1
@@ -220,17 +219,6 @@ def placed(function: int, shape: Shape, parameters: Parameters, device: Device) 
         free.append(frame)
 
     return at
-
-
-def fixed(function: int, shape: Shape, parameters: Parameters, device: Device) -> Launch:
-    """A launch of a loaded kernel on the addresses that the parameters hold, on torch's current stream."""
-    at = movable(function, shape, parameters, device)
-    x, out = parameters.words[:2]
-
-    def launch() -> None:
-        at(x, out)
-
-    return launch
 
 
 def parameter_words(parts: Sequence[bytes]) -> Parameters:

@@ -8,14 +8,9 @@ from kernelzoo.kernels.cupy.rows import WARP, c_type
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
 
-THREADS = 256
-"""Of a block, of which an SM has two."""
-
-MANY_PARTS = 64
-"""Blocks to a strip, each of which adds up the sums of all others: no more, where so many hold it."""
-
-LEAST_SHARE = 64
-"""Elements of a column that a block has at the least."""
+THREADS = 256  # of a block, of which an SM has two
+MANY_PARTS = 64  # blocks to a strip, each of which adds up the sums of all others: no more, where so many hold it
+LEAST_SHARE = 64  # elements of a column that a block has at the least
 
 
 class Holding(NamedTuple):

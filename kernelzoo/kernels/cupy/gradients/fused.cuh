@@ -4,40 +4,42 @@
 #include "gradients.cuh"
 
 // One block per row.
-template <class Op, int V, int ITEMS>
-__device__ inline void row_of_block(const Several<Op::OTHERS>& given) {
-  const Several<Op::OTHERS> p = begin(given);
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(1024) fused(const MultiInput<Gradient<T>::OTHERS> given) {
+  using Op = Gradient<T>;
+  const auto p = begin(given);
   using Total = typename Op::Total;
   __shared__ Total slots[32];
   const i64 r = block_index();
   if (r >= p.rows) return;
-  const Line<Op, V> line(p, r);
-  HeldLine<Op, V, ITEMS, (V > 1)> held;
+  const Line<T, V> line(p, r);
+  HeldLine<T, V, ITEMS, (V > 1)> held;
   held.load(line, threadIdx.x, blockDim.x);
   held.write(Op::result(line.key[0], sum_of_block(held.sum(), slots)));
 }
 
 // Short rows: LANES lanes to each, ROWS rows per group of lanes, all of them loaded before the first is used.
-template <class Op, int V, int LANES, int ITEMS, int ROWS, bool EDGES>
-__device__ inline void rows_of_block(const Several<Op::OTHERS>& given) {
-  const Several<Op::OTHERS> p = begin(given);
+template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
+__global__ void __launch_bounds__(128, 4) multi_row_tile(const MultiInput<Gradient<T>::OTHERS> given) {
+  using Op = Gradient<T>;
+  const auto p = begin(given);
   using Total = typename Op::Total;
   constexpr int GROUPS = 128 / LANES;
   constexpr bool ALONE = V == 1 && LANES == 1;  // a thread has ITEMS elements of its row: all that there are
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
-  HeldLine<Op, V, ITEMS, EDGES> held[ROWS];
+  HeldLine<T, V, ITEMS, EDGES> held[ROWS];
   typename Op::Key key[ROWS];
   UNROLL for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
     const bool live = r < p.rows;
-    Line<Op, V> line(p, live ? r : 0);
+    Line<T, V> line(p, live ? r : 0);
     if (ALONE) line.packs = ITEMS;
     key[k] = line.key[0];
     held[k].load(line, lane, LANES, ALONE || live);
   }
   UNROLL for (int k = 0; k < ROWS; ++k) {
-    const Total total = sum_of_lanes<LANES>(held[k].sum());  // by all lanes of the warp, a row past the end included
+    const Total total = warp_sum<LANES>(held[k].sum());  // by all lanes of the warp, a row past the end included
     if (!ALONE || first + k * GROUPS < p.rows) held[k].write(Op::result(key[k], total));
   }
 }
@@ -56,11 +58,12 @@ __device__ inline S sum_of_column(const S* sums, int count, int step) {
 // time. The first ITEMS packs of a thread stay in registers, those of `saved` batches of BATCH more in shared memory; the
 // others are read again. Where there are several `parts`, so many blocks of a co-operative launch share a strip, and wait
 // for each other's sums.
-template <class Op, int V, int ITEMS, int BATCH, int LANES, int THREADS>
-__device__ inline void strips_of_block(
-    const Several<Op::OTHERS>& given, typename Op::Total* partial, u64* arrived, const int parts, const int saved) {
-  const Several<Op::OTHERS> p = begin(given);
-  using T = typename Op::T;
+template <class T, int V, int ITEMS, int BATCH, int LANES, int THREADS>
+__global__ void __launch_bounds__(THREADS, 512 / THREADS)
+    columns(const MultiInput<Gradient<T>::OTHERS> given, typename Gradient<T>::Total* partial, u64* arrived,
+            const int parts, const int saved) {
+  using Op = Gradient<T>;
+  const auto p = begin(given);
   using Total = typename Op::Total;
   constexpr int WIDE = LANES * V, DEPTHS = THREADS / LANES, TEAMS = THREADS / 32, RECEIVERS = THREADS / WIDE;
   extern __shared__ Bytes16 memory[];
@@ -92,13 +95,13 @@ __device__ inline void strips_of_block(
     typename Op::Key key[V];
     UNROLL for (int k = 0; k < V; ++k) key[k] = Op::key(p, outer, live ? inner + k : 0);
 
-    Stay<Op, V, V, ITEMS, BATCH> stay;
+    Stay<T, V, V, ITEMS, BATCH> stay;
     Running<Total> run[V];
     stay.take_in(walk, key, run, memory, saved);
 
     // Across the lanes of a warp that share a column, across the warps, and across the blocks.
     UNROLL for (int k = 0; k < V; ++k) {
-      const Total s = sum_of_lanes<32, LANES>(run[k].all());
+      const Total s = warp_sum<32, LANES>(run[k].all());
       if ((threadIdx.x & 31) < LANES) slots[threadIdx.x / 32 * WIDE + lane * V + k] = s;
     }
     __syncthreads();

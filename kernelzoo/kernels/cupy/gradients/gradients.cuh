@@ -1,53 +1,24 @@
 // What the gradients share: a result needs its element, and one number of its whole row (or column), a sum of terms.
 //
-// What differs stands in a struct Op of the operation's: Key, what a row has beside its elements; Total, the sum;
+// What differs stands in the operation's struct Gradient: Key, what a row has beside its elements; Total, the sum;
 // Result, what finishes a row's elements; and Held, a thread's packs. Sums are in an order fixed by the lanes' numbers.
 #pragma once
 
-#include "../packs.cuh"
+#include "../vector_io.cuh"
 
-// --- Several tensors -------------------------------------------------------------------------------------------------
+// --- MultiInput tensors -------------------------------------------------------------------------------------------------
 
 struct Strides { i64 outer, n, inner; };
 
 // As Problem, with OTHERS tensors between x and out: (outer, n, inner), or (outer, inner), whose n is 0.
-template <int OTHERS>
-struct Several {
-  const void* x;
-  const void* other[OTHERS];
-  void* out;
-  i64 rows, n, inner;
-  i64 x_outer, x_n, x_inner;
-  i64 out_outer, out_n, out_inner;
-  double inner_inverse;
-  Strides strides[OTHERS];
+template <int COUNT>
+struct MultiInput : Addresses<COUNT>, Layout {
+  static constexpr int OTHERS = COUNT;
+  Strides strides[COUNT];
 };
 
-template <int OTHERS>
-__device__ inline Several<OTHERS> begin(const Several<OTHERS>& given) {
-  static_assert(OTHERS <= 2, "all addresses pass through the wait");
-  Several<OTHERS> p = given;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if constexpr (OTHERS == 1) {
-    asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.out) :: "memory");
-  } else {
-    asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.other[0]), "+l"(p.other[1]), "+l"(p.out) :: "memory");
-  }
-#endif
-  return p;
-}
-
-// Row r is (r / inner, r % inner): see place() of row.cuh.
-template <int OTHERS>
-__device__ inline void number(const Several<OTHERS>& p, i64 r, i64& outer, i64& inner) {
-  outer = r, inner = 0;
-  if (p.inner != 1) {
-    outer = (i64)((double)r * p.inner_inverse);
-    inner = r - outer * p.inner;
-    if (inner < 0) outer -= 1, inner += p.inner;
-    if (inner >= p.inner) outer += 1, inner -= p.inner;
-  }
-}
+// In the operation's gradient.cuh: its arithmetic, and how many tensors it reads along the row (INPUTS) or not.
+template <class T> struct Gradient;
 
 // --- Arithmetic ------------------------------------------------------------------------------------------------------
 
@@ -77,25 +48,10 @@ struct Running {
   __device__ S all() const { return sum - sum == 0 ? sum + lost : sum; }  // an infinity stays one
 };
 
-// Over LANES neighbouring lanes, a power of two, but for those whose distance is below FROM: every lane gets its sum.
-template <int LANES, int FROM = 1, class S>
-__device__ inline S sum_of_lanes(S s) {
-  UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) s += exchange(s, mask);
-  return s;
-}
-
-// Over `count` sums in memory, by every warp alike.
-template <class S>
-__device__ inline S sum_of_slots(const S* slots, int count) {
-  S s = 0;
-  for (int k = threadIdx.x & 31; k < count; k += 32) s += slots[k];
-  return sum_of_lanes<32>(s);
-}
-
 // Over the block, behind one barrier. `slots` (32) may be written again after the next barrier.
 template <class S>
 __device__ inline S sum_of_block(S s, S* slots) {
-  s = sum_of_lanes<32>(s);
+  s = warp_sum<32>(s);
   if ((threadIdx.x & 31) == 0) slots[threadIdx.x / 32] = s;
   __syncthreads();
   return sum_of_slots(slots, blockDim.x / 32);
@@ -152,48 +108,32 @@ struct Walk {
     if (inside(i)) {
       const T* at = in[input] + i * in_step[input];
       UNROLL for (int k = 0; k < 4; ++k) {
-        if constexpr (sizeof(T) == 2) {
-          pack.raw.word[k] = ((const u16*)at)[2 * k] | (u32)((const u16*)at)[2 * k + 1] << 16;
-        } else {
-          pack.raw.word[k] = ((const u32*)at)[k];
-        }
+        const bool half = sizeof(T) == 2;
+        pack.raw.word[k] = half ? ((const u16*)at)[2 * k] | (u32)((const u16*)at)[2 * k + 1] << 16 : ((const u32*)at)[k];
       }
     }
     return pack;
   }
 };
 
-// Row r, seen as packs of the first input between two ragged edges: see Row of row.cuh.
-template <class Op, int V>
-struct Line {
-  using T = typename Op::T;
+// Row r, seen as packs of the first input between two ragged edges; of a second, where its row begins.
+template <class T, int V>
+struct Line : Row<T, V> {
+  using Op = Gradient<T>;
   static constexpr int INPUTS = Op::INPUTS;
   const T* in[INPUTS];
-  T* out;
-  i64 in_n[INPUTS], out_n, packs;
-  int head = 0, edges = 0;
-  bool in_packed = true, out_packed = true;
+  i64 in_n[INPUTS];
+  bool in_packed;
   typename Op::Key key[1];
 
-  __device__ Line(const Several<Op::OTHERS>& p, i64 r) : out_n(p.out_n), packs(p.n) {
-    i64 outer, inner;
-    number(p, r, outer, inner);
-    in[0] = (const T*)p.x + outer * p.x_outer + inner * p.x_inner;
-    in_n[0] = p.x_n;
+  __device__ Line(const MultiInput<Op::OTHERS>& p, i64 r) : Row<T, V>(p, r) {
+    in[0] = this->x, in_n[0] = p.x_n;
     if constexpr (INPUTS == 2) {
-      in[1] = (const T*)p.other[0] + outer * p.strides[0].outer + inner * p.strides[0].inner;
+      in[1] = (const T*)p.other[0] + this->outer * p.strides[0].outer + this->inner * p.strides[0].inner;
       in_n[1] = p.strides[0].n;
     }
-    out = (T*)p.out + outer * p.out_outer + inner * p.out_inner;
-    key[0] = Op::key(p, outer, inner);
-    if constexpr (V > 1) {
-      const int before = (int)(((16 - misalignment(in[0])) & 15) / sizeof(T));
-      head = before < p.n ? before : (int)p.n;
-      packs = (p.n - head) / V;
-      edges = (int)(p.n - packs * V);
-      in_packed = misalignment(in[INPUTS - 1] + head) == 0;
-      out_packed = misalignment(out + head) == 0;
-    }
+    in_packed = V == 1 || misalignment(in[INPUTS - 1] + this->head) == 0;
+    key[0] = Op::key(p, this->outer, this->inner);
   }
 
   // The packs first, first + stride, ... before `to`.
@@ -201,21 +141,20 @@ struct Line {
     Walk<T, V, INPUTS> walk;
     UNROLL for (int k = 0; k < INPUTS; ++k) {
       const i64 step = V > 1 ? V : in_n[k];
-      walk.in[k] = in[k] + head + first * step, walk.in_step[k] = stride * step;
+      walk.in[k] = in[k] + this->head + first * step, walk.in_step[k] = stride * step;
     }
-    const i64 step = V > 1 ? V : out_n;
-    walk.out = out + head + first * step, walk.out_step = stride * step;
+    walk.out = this->out_pack(first), walk.out_step = stride * (V > 1 ? V : this->out_n);
     walk.left = to - first, walk.stride = stride;
-    walk.in_packed = in_packed, walk.out_packed = out_packed;
+    walk.in_packed = in_packed, walk.out_packed = this->out_packed;
     return walk;
   }
   // Edge e, if there is such a one.
   __device__ Walk<T, 1, INPUTS> edge(int e) const {
-    const i64 at = e < head ? e : e + packs * V;
+    const i64 at = Row<T, V>::edge(e);
     Walk<T, 1, INPUTS> walk;
     UNROLL for (int k = 0; k < INPUTS; ++k) walk.in[k] = in[k] + at, walk.in_step[k] = 0;
-    walk.out = out + at, walk.out_step = 0;
-    walk.left = edges - e, walk.stride = edges;  // no second one
+    walk.out = this->out + at, walk.out_step = 0;
+    walk.left = this->edges - e, walk.stride = this->edges;  // no second one
     return walk;
   }
 };
@@ -224,15 +163,16 @@ struct Line {
 
 // A thread's part of a row: ITEMS packs and, with EDGES, an edge element. All loads are issued before the first is waited
 // for.
-template <class Op, int V, int ITEMS, bool EDGES>
+template <class T, int V, int ITEMS, bool EDGES>
 struct HeldLine {
+  using Op = Gradient<T>;
   using Total = typename Op::Total;
-  Walk<typename Op::T, V, Op::INPUTS> walk;
-  Walk<typename Op::T, 1, Op::INPUTS> at_edge;
+  Walk<T, V, Op::INPUTS> walk;
+  Walk<T, 1, Op::INPUTS> at_edge;
   typename Op::template Held<V, 1, ITEMS> packs;
   typename Op::template Held<1, 1, 1> edge;
 
-  __device__ void load(const Line<Op, V>& line, int lane, int lanes, bool live = true) {
+  __device__ void load(const Line<T, V>& line, int lane, int lanes, bool live = true) {
     walk = line.walk(lane, live ? line.packs : 0, lanes);
     if constexpr (EDGES) {
       at_edge = line.edge(lane);
@@ -259,13 +199,14 @@ struct HeldLine {
 // A thread's packs, of any number: those of the first batch stay in registers, those of `saved` batches more in shared
 // memory, where each thread reads back what it wrote; the others are read twice. One running sum of each of COLUMNS
 // columns, or of a row.
-template <class Op, int V, int COLUMNS, int ITEMS, int BATCH>
+template <class T, int V, int COLUMNS, int ITEMS, int BATCH>
 struct Stay {
+  using Op = Gradient<T>;
   template <int COUNT> using Held = typename Op::template Held<V, COLUMNS, COUNT>;
   using Total = typename Op::Total;
   using Key = typename Op::Key;
   using Result = typename Op::Result;
-  using Thread = Walk<typename Op::T, V, Op::INPUTS>;
+  using Thread = Walk<T, V, Op::INPUTS>;
   Held<ITEMS> first;
 
   template <int COUNT>

@@ -9,14 +9,15 @@ constexpr int ONLINE_BLOCKS = 1;  // of 512 threads on an SM: two would spill
 constexpr int ONLINE_BLOCKS = 2;
 #endif
 
-template <class Op, int V, int ITEMS>
-__device__ inline void row_twice(const Several<Op::OTHERS>& given) {
-  const Several<Op::OTHERS> p = begin(given);
+template <class T, int V, int ITEMS>
+__global__ void __launch_bounds__(512, ONLINE_BLOCKS) online(const MultiInput<Gradient<T>::OTHERS> given) {
+  using Op = Gradient<T>;
+  const auto p = begin(given);
   using Total = typename Op::Total;
   __shared__ Total slots[32];
   const i64 r = block_index();
   if (r >= p.rows) return;
-  const Line<Op, V> line(p, r);
+  const Line<T, V> line(p, r);
   const auto walk = line.walk(threadIdx.x, line.packs, blockDim.x);
   const auto at_edge = line.edge(threadIdx.x);
   typename Op::template Held<V, 1, ITEMS> batch;

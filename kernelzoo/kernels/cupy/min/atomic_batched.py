@@ -7,9 +7,7 @@ from kernelzoo.kernels.cupy.min.blocks import Numbers
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
-BATCH_TILES = 128
-"""Row tiles, of 8 rows, whose minima a block holds at a time: 8 kB at most."""
-
+BATCH_TILES = 128  # row tiles, of 8 rows, whose minima a block holds at a time: 8 kB at most
 MAX_GRID_Y = 65535
 
 

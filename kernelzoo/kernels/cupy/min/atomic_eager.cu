@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(256, 3) atomic_eager(const Problem given, Targ
     const i64 r = tile + warp;
     if (r < p.rows) {  // a warp alike
       const Word<T> w = least_of_columns<ITEMS>(Row<T, V>(p, r), from, block_n, lane);
-      if (lane == 0) atomic_least(target<T>(p, workspace, r), as_target(w, T{}));
+      if (lane == 0) atomic_least(target<T>(p, workspace, r), as_target<T>(w));
     }
   }
 }

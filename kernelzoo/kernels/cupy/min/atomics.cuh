@@ -15,29 +15,19 @@ template <> struct TargetOf<double> { using type = double; };
 template <> struct TargetOf<i64> { using type = i64; };
 template <class T> using Target = typename TargetOf<T>::type;
 
-// The lowest place of a folded word, as its target's bits: exact.
-__device__ inline u32 as_target(u32 w, float) { return w; }
-__device__ inline u32 as_target(u32 w, int) { return w; }
-__device__ inline u64 as_target(u64 w, double) { return w; }
-__device__ inline u64 as_target(u64 w, i64) { return w; }
-__device__ inline u32 as_target(u32 w, u8) { return w & 0xffu; }
-__device__ inline u32 as_target(u32 w, signed char) { return (u32)(int)(signed char)w; }
-__device__ inline u32 as_target(u32 w, short) { return (u32)(int)(short)w; }
-__device__ inline u32 as_target(u32 w, bfloat16) { return w << 16; }
-__device__ inline u32 as_target(u32 w, float16) {
-  float wide;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"((u16)w));
-  return __float_as_uint(wide);
-}
+// The lowest place of a folded word, as its target's bits, and back: exact.
+template <class T> constexpr bool IS_HALF = sizeof(T) == 2 && sizeof(Target<T>) == 4;
+template <> constexpr bool IS_HALF<short> = false;
 
-__device__ inline u8 from_target(u32 bits, u8) { return (u8)bits; }
-__device__ inline signed char from_target(u32 bits, signed char) { return (signed char)bits; }
-__device__ inline short from_target(u32 bits, short) { return (short)bits; }
-__device__ inline bfloat16 from_target(u32 bits, bfloat16) { return {(u16)(bits >> 16)}; }
-__device__ inline float16 from_target(u32 bits, float16) {
-  float16 half;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half.bits) : "f"(__uint_as_float(bits)));
-  return half;
+template <class T>
+__device__ inline Word<T> as_target(Word<T> w) {
+  if constexpr (IS_HALF<T>) return __float_as_uint(widen(T{(u16)w}));
+  else return sizeof(T) < 4 ? (Word<T>)(int)(T)w : w;
+}
+template <class T>
+__device__ inline void from_target(u32 bits, T* out) {
+  if constexpr (IS_HALF<T>) narrow(__uint_as_float(bits), *out);
+  else *out = (T)bits;
 }
 
 __device__ inline void atomic_least(float* at, u32 bits) {
@@ -79,12 +69,11 @@ __global__ void __launch_bounds__(256) fill(const Problem given, Target<T>* work
 
 // Its last one, for narrow dtypes.
 template <class T>
-__global__ void __launch_bounds__(256) narrow(const Problem given, const Target<T>* workspace) {
+__global__ void __launch_bounds__(256) narrow_output(const Problem given, const Target<T>* workspace) {
   const Problem p = begin(given);
   const i64 r = block_index() * 256 + threadIdx.x;
   if (r >= p.rows) return;
-  T* out = Row<T, 1>(p, r).out;
-  *out = from_target(*(const u32*)(workspace + r), T{});
+  from_target(*(const u32*)(workspace + r), Row<T, 1>(p, r).out);
 }
 
 // A warp's least of `block_n` packs of a row from pack `from` on, folded; the row's edges belong to block 0.

@@ -7,8 +7,7 @@ from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS, Numbers
 from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
 from kernelzoo.layout import Rows, cdiv
 
-TILE_ROWS = 8
-"""A row to each warp of a block."""
+TILE_ROWS = 8  # a row to each warp of a block
 
 
 def chunks_of(rows: Rows, device: Device, numbers: Numbers) -> int:
@@ -25,5 +24,5 @@ def plan_of(form: str, rows: Rows, chunks: int, row_blocks: int) -> Plan:
         Step(kernel, chunks, THREADS, ("partial", (I64, block_n)), grid_y=row_blocks),
     ]
     if narrow:
-        steps.append(Step(f"narrow<{name}>", over_rows, THREADS, ("partial",)))
+        steps.append(Step(f"narrow_output<{name}>", over_rows, THREADS, ("partial",)))
     return Plan(rows, tuple(steps), partial_bytes=rows.total * 4 if narrow else 0)

@@ -7,8 +7,7 @@ from kernelzoo.tables import knob, numbers
 ITEMS = 8
 """Loads of 16 bytes in flight per thread: 128 kB with 1024 threads an SM, three times what memory's latency takes."""
 
-THREADS = 256
-"""In a block, where an SM has several blocks."""
+THREADS = 256  # in a block, where an SM has several blocks
 
 
 @numbers

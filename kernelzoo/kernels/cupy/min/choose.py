@@ -13,26 +13,17 @@ from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
-SHORT_PACKS = THREADS * ITEMS // 2
-"""Of a row that a block reads in one batch: it gains nothing by being split."""
-
-LONG_PACKS = 65536
-"""Of a row that a block of its own is too few for where only half of the usual rows are there."""
-
-SHORT_COLUMN = 512
-"""Lines of columns that are not worth splitting."""
+SHORT_PACKS = THREADS * ITEMS // 2  # of a row that a block reads in one batch: it gains nothing by being split
+LONG_PACKS = 65536  # of a row that a block of its own is too few for where only half of the usual rows are there
+SHORT_COLUMN = 512  # lines of columns that are not worth splitting
 
 
 @launch_table("cupy", "min")
 class Knobs(blocks.Numbers, rows_deferred_block.Numbers, rows_deferred_lanes.Numbers):
     """What depends on the card. Shipped values are an H200's."""
 
-    fill_percent: int = knob(
-        50, among=(25, 50, 100, 200), unit="% of the SMs", why="with a row each, above which no row is split"
-    )
-    columns_percent: int = knob(
-        50, among=(25, 50, 100, 200), unit="% of the SMs", why="with a tile of columns each, below which they are split"
-    )
+    fill_percent: int = knob(50, among=(25, 50, 100, 200), unit="% of the SMs", why="above which no row is split")
+    columns_percent: int = knob(50, among=(25, 50, 100, 200), unit="% of the SMs", why="below which columns are split")
 
 
 @chooser("cupy", "min", "auto")

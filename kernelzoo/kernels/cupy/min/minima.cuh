@@ -4,7 +4,7 @@
 // everywhere, as in torch, which fminf and the atomics of the hardware would not give.
 #pragma once
 
-#include "../row.cuh"
+#include "../vector_io.cuh"
 
 // --- Words: least(a, b) element by element, and the identity of each dtype -------------------------------------------
 
@@ -48,53 +48,25 @@ __device__ constexpr u32 identity(int) { return 0x7fffffffu; }
 __device__ constexpr u64 identity(i64) { return 0x7fffffffffffffffull; }
 
 template <class T> __device__ inline Word<T> nothing() { return identity(T{}); }
-template <class T> __device__ inline u32 high_word() {
-  return (u32)(sizeof(T) == 8 ? (u64)nothing<T>() >> 32 : nothing<T>());
-}
 
 // One element in every place of a word, and back: the least of a word's places, in its lowest.
+template <int BYTES> struct BitsOf { using type = u64; };
+template <> struct BitsOf<1> { using type = u8; };
+template <> struct BitsOf<2> { using type = u16; };
+template <> struct BitsOf<4> { using type = u32; };
+template <class T> using Bits = typename BitsOf<sizeof(T)>::type;
+
 template <class T>
 __device__ inline Word<T> spread(const T* x) {
-  if constexpr (sizeof(T) == 8) {
-    return *(const u64*)x;
-  } else if constexpr (sizeof(T) == 4) {
-    return *(const u32*)x;
-  } else if constexpr (sizeof(T) == 2) {
-    return *(const u16*)x * 0x00010001u;
-  } else {
-    return *(const u8*)x * 0x01010101u;
-  }
+  return *(const Bits<T>*)x * Word<T>(sizeof(T) == 1 ? 0x01010101u : sizeof(T) == 2 ? 0x00010001u : 1u);
 }
-
 template <class T>
 __device__ inline Word<T> fold(Word<T> w) {
   if constexpr (sizeof(T) <= 2) w = least(w, w >> 16 | w << 16, T{});
   if constexpr (sizeof(T) == 1) w = least(w, w >> 8 | w << 24, T{});
   return w;
 }
-
-template <class T>
-__device__ inline void put(T* out, Word<T> w) {
-  w = fold<T>(w);
-  if constexpr (sizeof(T) == 8) {
-    *(u64*)out = w;
-  } else if constexpr (sizeof(T) == 4) {
-    *(u32*)out = w;
-  } else if constexpr (sizeof(T) == 2) {
-    *(u16*)out = (u16)w;
-  } else {
-    *(u8*)out = (u8)w;
-  }
-}
-
-template <class T>
-__device__ inline Word<T> least_of(const Bytes16& v) {
-  if constexpr (sizeof(T) == 8) {
-    return least((u64)v.word[1] << 32 | v.word[0], (u64)v.word[3] << 32 | v.word[2], T{});
-  } else {
-    return least(least(v.word[0], v.word[1], T{}), least(v.word[2], v.word[3], T{}), T{});
-  }
-}
+template <class T> __device__ inline void put(T* out, Word<T> w) { *(Bits<T>*)out = (Bits<T>)fold<T>(w); }
 
 template <class T>
 __device__ inline Word<T> word_of(const Bytes16& v, int k) {
@@ -105,15 +77,22 @@ __device__ inline Word<T> word_of(const Bytes16& v, int k) {
   }
 }
 template <class T>
+__device__ inline Word<T> least_of(const Bytes16& v) {
+  Word<T> w[2] = {word_of<T>(v, 0), word_of<T>(v, 1)};
+  if constexpr (sizeof(T) < 8) w[0] = least(w[0], w[1], T{}), w[1] = least(v.word[2], v.word[3], T{});
+  return least(w[0], w[1], T{});
+}
+template <class T>
 __device__ inline Bytes16 no_elements() {
-  return {{(u32)nothing<T>(), high_word<T>(), (u32)nothing<T>(), high_word<T>()}};
+  const u32 low = nothing<T>(), high = sizeof(T) == 8 ? (u64)nothing<T>() >> 32 : low;
+  return {{low, high, low, high}};
 }
 
 // --- Reductions ------------------------------------------------------------------------------------------------------
 
 template <class T, int LANES>
 __device__ inline Word<T> least_of_lanes(Word<T> w) {
-  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) w = least(w, exchange(w, mask), T{});
+  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) w = least(w, shuffle_xor(w, mask), T{});
   return w;
 }
 
@@ -133,19 +112,13 @@ template <int ITEMS, class T, int V>
 __device__ inline Word<T> least_of_batch(const Row<T, V>& row, i64 from, i64 to, int step) {
   if (from >= to) return nothing<T>();
   Word<T> w[ITEMS];
-  if constexpr (V > 1) {
-    Bytes16 raw[ITEMS];
-    UNROLL for (int i = 0; i < ITEMS; ++i) {
-      const i64 j = from + i * step;
-      raw[i] = load_once(row.x + row.head + (j < to ? j : to - 1) * V);
-    }
-    UNROLL for (int i = 0; i < ITEMS; ++i) w[i] = least_of<T>(raw[i]);
-  } else {
-    UNROLL for (int i = 0; i < ITEMS; ++i) {
-      const i64 j = from + i * step;
-      w[i] = spread(row.x + (j < to ? j : to - 1) * row.x_n);
-    }
+  Bytes16 raw[ITEMS];
+  UNROLL for (int i = 0; i < ITEMS; ++i) {
+    const i64 j = from + i * step, at = j < to ? j : to - 1;
+    if constexpr (V > 1) raw[i] = load_once(row.x_pack(at));
+    if constexpr (V == 1) w[i] = spread(row.x_pack(at));
   }
+  if constexpr (V > 1) UNROLL for (int i = 0; i < ITEMS; ++i) w[i] = least_of<T>(raw[i]);
   UNROLL for (int half = ITEMS / 2; half > 0; half /= 2) {
     UNROLL for (int i = 0; i < half; ++i) w[i] = least(w[i], w[i + half], T{});
   }
@@ -162,8 +135,7 @@ __device__ inline Word<T> least_of_edges(const Row<T, V>& row, int lane, int lan
   return w;
 }
 
-// Blocks of one row leave their minima in device memory, and the last to arrive reduces them.
-// Whether this block is the last of `chunks` to say that what its threads wrote is there; the counter ends at zero
+// Blocks of one row leave their minima in device memory, and the last to arrive reduces them: whether this block is the last of `chunks` to say that what its threads wrote is there; the counter ends at zero
 // again, ready for the next launch.
 __device__ inline bool arrives_last(u32* arrived, int chunks) {
   __shared__ u32 before;

@@ -8,15 +8,12 @@ from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-LONE_THREADS = 1024
-"""Where no SM has a second row: the most that a block may have."""
+LONE_THREADS = 1024  # where no SM has a second row: the most that a block may have
 
 
 @numbers
 class Numbers:
-    row_threads: int = knob(
-        512, among=(256, 512, 1024), unit="threads", why="to a long row, where an SM has several rows at once"
-    )
+    row_threads: int = knob(512, among=(256, 512, 1024), unit="threads", why="to a row, of several on an SM")
 
 
 @register("cupy", "min", "rows_deferred_block")

@@ -9,23 +9,18 @@ from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS
 from kernelzoo.kernels.cupy.rows import WARP
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv, power_of_two
 
-SPLIT_LANES = 32
-"""Across a tile whose columns are shared: 512 bytes."""
+SPLIT_LANES = 32  # across a tile whose columns are shared: 512 bytes
 
 
 @dataclass(frozen=True)
 class Tile:
     """Neighbouring rows that one block takes."""
 
-    width: int
-    """Elements that a lane reads at once: a word, or one."""
+    width: int  # elements that a lane reads at once: a word, or one
     lanes: int
-    depths: int
-    """Lines read at a time."""
-    step: int
-    """Rows from a tile to the next."""
-    across: int
-    """Tiles side by side."""
+    depths: int  # lines read at a time
+    step: int  # rows from a tile to the next
+    across: int  # tiles side by side
     count: int
 
     @property

@@ -15,12 +15,8 @@ from kernelzoo.tables import knob, launch_table
 class Knobs(fused.Numbers):
     """What depends on the card."""
 
-    alone_packs: int = knob(
-        2048, among=(1024, 2048, 4096), unit="packs", why="of a block's longest row where rows are too few for all SMs"
-    )
-    fill_percent: int = knob(
-        100, among=(50, 100, 200), unit="% of the SMs", why="with a row each, from which rows aren't too few"
-    )
+    alone_packs: int = knob(2048, among=(1024, 2048, 4096), unit="packs", why="of that where rows leave SMs idle")
+    fill_percent: int = knob(100, among=(50, 100, 200), unit="% of the SMs", why="with a row, that leave none idle")
 
 
 @chooser("cupy", "min_backward", "auto")

@@ -10,25 +10,18 @@ from kernelzoo.layout import Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-TILE_PACKS = 8
-"""Packs that a thread of short rows reads."""
-
+TILE_PACKS = 8  # packs that a thread of short rows reads
 MOST_ITEMS = {1: 8, 2: 64, 4: 64, 8: 32}
 """Packs of a block's row that a thread has at most, by the elements of one: at most eight registers of bits."""
 MOST_ITEMS_NEW = 8
 
-USUAL_THREADS = 512
-"""Of a block, of which an SM has two: larger ones are for rows alone that need them."""
-
-SUM_BYTES = 8
-"""Of a count."""
+USUAL_THREADS = 512  # of a block, of which an SM has two: larger ones are for rows alone that need them
+SUM_BYTES = 8  # of a count
 
 
 @numbers
 class Numbers:
-    warp_packs: int = knob(
-        4 * WARP, among=(64, 128, 192, 256), unit="packs", why="of the longest row that one warp takes"
-    )
+    warp_packs: int = knob(4 * WARP, among=(64, 128, 192, 256), unit="packs", why="of a warp's longest row")
 
 
 @register("cupy", "min_backward", "fused")

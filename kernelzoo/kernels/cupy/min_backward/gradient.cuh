@@ -44,15 +44,14 @@ constexpr bool NEW = true;  // than Hopper
 constexpr bool NEW = false;
 #endif
 
-template <class Element>
-struct MinBackward {
-  using T = Element;
+template <class T>
+struct Gradient {
   using W = Wide<T>;
   using Total = u64;
   static constexpr int INPUTS = 1, OTHERS = 2;  // x; and y and grad, of one element a row
 
   struct Key { W y, grad; };
-  __device__ static Key key(const Several<2>& p, i64 outer, i64 inner) {
+  __device__ static Key key(const MultiInput<2>& p, i64 outer, i64 inner) {
     const T* y = (const T*)p.other[0] + outer * p.strides[0].outer + inner * p.strides[0].inner;
     const T* grad = (const T*)p.other[1] + outer * p.strides[1].outer + inner * p.strides[1].inner;
     return {widen(*y), widen(*grad)};

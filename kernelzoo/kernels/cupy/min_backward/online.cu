@@ -1,9 +1,5 @@
 // One block per row of any length, two passes: a running sum, then a second look that writes.
 
-#include "../gradients/online.cuh"
 #include "gradient.cuh"
 
-template <class T, int V, int ITEMS>
-__global__ void __launch_bounds__(512, ONLINE_BLOCKS) online(const Several<2> given) {
-  row_twice<MinBackward<T>, V, ITEMS>(given);
-}
+#include "../gradients/online.cuh"

@@ -1,4 +1,4 @@
-// Several blocks to a row, of one co-operative launch, wait for each other's counts.
+// MultiInput blocks to a row, of one co-operative launch, wait for each other's counts.
 //
 // `chunks` blocks a row. A thread holds the bits of ITEMS packs in registers and of `saved` batches of BATCH more in shared
 // memory; only what is past those is read twice, the second time most likely from the L2 cache.
@@ -7,20 +7,20 @@
 
 template <class T, int V, int ITEMS, int BATCH>
 __global__ void __launch_bounds__(512, 1)
-    split_grid(const Several<2> given, u64* partial, u64* arrived, const int chunks, const int saved) {
-  const Several<2> p = begin(given);
-  using Op = MinBackward<T>;
+    split_grid(const MultiInput<2> given, u64* partial, u64* arrived, const int chunks, const int saved) {
+  const MultiInput<2> p = begin(given);
+  using Op = Gradient<T>;
   extern __shared__ Bytes16 memory[];
   __shared__ u64 slots[32];
   const int group = blockIdx.x / chunks, chunk = blockIdx.x % chunks, groups = gridDim.x / chunks;
   for (i64 r = group; r < p.rows; r += groups) {
-    const Line<Op, V> line(p, r);
+    const Line<T, V> line(p, r);
     const i64 share = (line.packs + chunks - 1) / chunks, end = (chunk + 1) * share;
     const auto walk = line.walk(chunk * share + threadIdx.x, end < line.packs ? end : line.packs, blockDim.x);
     auto at_edge = line.edge(threadIdx.x);
     if (chunk > 0) at_edge.left = 0;
 
-    Stay<Op, V, 1, ITEMS, BATCH> stay;
+    Stay<T, V, 1, ITEMS, BATCH> stay;
     Running<u64> run[1];
     stay.take_in(walk, line.key, run, memory, saved);
     typename Op::template Held<1, 1, 1> edge;

@@ -7,11 +7,8 @@ from kernelzoo.kernels.cupy.rows import c_type, packs, width
 from kernelzoo.layout import Rows, Strides, cdiv
 from kernelzoo.registry import register
 
-THREADS = 512
-"""Of the one block on each SM."""
-
-OTHER_BYTES = 4 * KIB
-"""Shared memory for all else."""
+THREADS = 512  # of the one block on each SM
+OTHER_BYTES = 4 * KIB  # shared memory for all else
 
 
 @register("cupy", "min_backward", "split_grid")

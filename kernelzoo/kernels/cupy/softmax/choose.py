@@ -23,19 +23,11 @@ TILE_ROWS, TILE_LEAST = 64, 64
 class Knobs(fused.Numbers, multi_row_lanes.Numbers, split_cluster.Numbers, split_ring.Numbers, columns.Numbers):
     """What depends on the card. Shipped values are an H200's."""
 
-    warp_packs: int = knob(
-        7 * WARP, among=(128, 192, 224, 256), unit="packs", why="of the longest row that one warp takes"
-    )
+    warp_packs: int = knob(7 * WARP, among=(128, 192, 224, 256), unit="packs", why="of a warp's longest row")
     # The 256 threads of which an SM runs several: a cluster of such blocks is faster than a larger one.
-    fused_packs: int = knob(
-        256 * PACKS_HELD, among=(1024, 2048, 4096, 8192), unit="packs", why="of the longest row that has one block"
-    )
-    alone_packs: int = knob(
-        2048, among=(512, 1024, 2048), unit="packs", why="of a block's longest row where rows are too few for all SMs"
-    )
-    fused_percent: int = knob(
-        100, among=(50, 100, 200), unit="% of the SMs", why="with a row each, from which rows aren't too few"
-    )
+    fused_packs: int = knob(256 * PACKS_HELD, among=(1024, 2048, 4096, 8192), unit="packs", why="a block's longest row")
+    alone_packs: int = knob(2048, among=(512, 1024, 2048), unit="packs", why="of that where rows leave SMs idle")
+    fused_percent: int = knob(100, among=(50, 100, 200), unit="% of the SMs", why="with a row, that leave none idle")
 
 
 @chooser("cupy", "softmax", "auto")

@@ -30,11 +30,7 @@ __device__ inline void take_in_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], Pack<T,
 template <class T, int V, int ITEMS>
 __device__ inline void load_column_batch(Pack<T, V> (&items)[ITEMS], const T* x, i64 step, int left) {
   UNROLL for (int i = 0; i < ITEMS; ++i) {
-    if (i < left) {
-      items[i].load(x + i * step);
-    } else {
-      items[i].empty();
-    }
+    i < left ? items[i].load(x + i * step) : items[i].empty();
   }
 }
 
@@ -98,7 +94,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
   const i64 end = first + share < p.n ? first + share : p.n;
   const i64 pairs_of_a_launch = all_strips * parts * WIDE * WORDS;
   u64 launch = 0;  // of two sets of pairs, which launches take in turn: each clears the next one's
-  if constexpr (SPLIT) launch = peek_tagged(arrivals) / gridDim.x & 1;
+  if constexpr (SPLIT) launch = peek_word(arrivals) / gridDim.x & 1;
 
   for (i64 g = group; g < all_strips; g += groups) {
     const i64 outer = all_strips >> 32 ? g / strips : (u32)g / (u32)strips;
@@ -139,11 +135,8 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
 
     // Across the lanes of a warp that share a column, across the warps, and across the blocks.
     UNROLL for (int k = 0; k < V; ++k) {
-      const W before = m[k];
-      UNROLL for (int mask = 16; mask >= LANES; mask /= 2) m[k] = larger(m[k], exchange(m[k], mask));
-      s[k] *= exponential(before - zero_if_empty(m[k]));
-      UNROLL for (int mask = 16; mask >= LANES; mask /= 2) s[k] += exchange(s[k], mask);
-      if ((threadIdx.x & 31) < LANES) slots[threadIdx.x / 32 * WIDE + lane * V + k] = {m[k], s[k]};
+      const auto warp = merge_lanes<32, LANES>(Pair<W>{m[k], s[k]});
+      if ((threadIdx.x & 31) < LANES) slots[threadIdx.x / 32 * WIDE + lane * V + k] = warp;
     }
     __syncthreads();
     Pair<W> all = {lowest<W>(), 0};
@@ -168,7 +161,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
             UNROLL for (int k = 0; k < WORDS; ++k) {
               const int from_part = other + i * RECEIVERS;
               got[i][k] = 1;
-              if (from_part < parts) got[i][k] = peek_tagged(here + ((i64)from_part * WORDS + k) * WIDE + column);
+              if (from_part < parts) got[i][k] = peek_word(here + ((i64)from_part * WORDS + k) * WIDE + column);
             }
           }
           UNROLL for (int i = 0; i < AT_ONCE; ++i) {

@@ -18,33 +18,18 @@ HELD = {8: 4, 4: 16, 2: 16}
 """Packs, or single elements, that a thread holds of its columns, by the bytes of an element: of double few, whose
 exponential takes many registers."""
 
-FEWEST = 4
-"""Of those, where columns are short."""
-
-LEAST_THREADS = 64
-"""Of a block, where columns are of a few elements."""
-
-BLOCKS = 2
-"""Of 256 threads on an SM, which always fit: the kernel is bound to 128 registers."""
-
-MANY_PARTS = 64
-"""Blocks to a strip, each of which awaits the pairs of all others: no more, where so many hold it."""
-
-LEAST_SHARE = 64
-"""Elements of a column that a block has at the least."""
-
-WORKSPACE_LINE = 128
-"""Bytes ahead of the pairs, for a counter: see columns.cu."""
+FEWEST = 4  # of those, where columns are short
+LEAST_THREADS = 64  # of a block, where columns are of a few elements
+BLOCKS = 2  # of 256 threads on an SM, which always fit: the kernel is bound to 128 registers
+MANY_PARTS = 64  # blocks to a strip, each of which awaits the pairs of all others: no more, where so many hold it
+LEAST_SHARE = 64  # elements of a column that a block has at the least
+WORKSPACE_LINE = 128  # bytes ahead of the pairs, for a counter: see columns.cu
 
 
 @numbers
 class Numbers:
-    columns_blocks: int = knob(
-        2, among=(1, 2, 4), unit="blocks", why="of long columns to each SM, below which several share a column"
-    )
-    columns_long: int = knob(
-        1024, among=(512, 1024, 2048), unit="elements", why="of a column, above which that pays off"
-    )
+    columns_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="an SM, below which columns are shared")
+    columns_long: int = knob(1024, among=(512, 1024, 2048), unit="elements", why="of a column for that")
 
 
 class Strip(NamedTuple):

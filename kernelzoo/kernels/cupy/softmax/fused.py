@@ -7,21 +7,14 @@ from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-MOST_PACKS = 1024 * PACKS_HELD
-"""Packs of the longest row: of the largest block."""
-
-SM_THREADS = 1024
-"""Threads of an SM with 64 registers each."""
+MOST_PACKS = 1024 * PACKS_HELD  # packs of the longest row: of the largest block
+SM_THREADS = 1024  # threads of an SM with 64 registers each
 
 
 @numbers
 class Numbers:
-    resident_percent: int = knob(
-        150, among=(100, 150, 300), unit="% of the rows that run at once", why="up to which a thread has four packs"
-    )
-    half_threads: int = knob(
-        256, among=(128, 256, 512), unit="threads", why="to a row of half precision by fours, below which it stays so"
-    )
+    resident_percent: int = knob(150, among=(100, 150, 300), unit="% of resident rows", why="with four packs a thread")
+    half_threads: int = knob(256, among=(128, 256, 512), unit="threads", why="below which halves stay by fours")
 
 
 @register("cupy", "softmax", "fused")

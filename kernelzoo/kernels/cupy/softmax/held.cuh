@@ -93,22 +93,11 @@ struct Held {
 // The pair of a row that LANES lanes, or a block, hold, and in `own` the thread's. In double they agree on the row's
 // maximum first: to meet once, and go over from a thread's own maximum to the row's, costs each thread three exponentials
 // more, of some twenty instructions each.
-template <int LANES, class W>
-__device__ inline W larger_of_lanes(W m) {
-  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
-  return m;
-}
-template <int LANES, class W>
-__device__ inline W sum_of_lanes(W s) {
-  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
-  return s;
-}
-
 template <int LANES, class Held, class W>
 __device__ inline Pair<W> merge_held(Held& held, Pair<W>& own) {
   if constexpr (sizeof(W) == 8) {
-    own = held.exponentials(larger_of_lanes<LANES>(held.top()));
-    return {own.m, sum_of_lanes<LANES>(own.s)};
+    own = held.exponentials(warp_max<LANES>(held.top()));
+    return {own.m, warp_sum<LANES>(own.s)};
   } else {
     own = held.exponentials();
     return merge_lanes<LANES>(own);
@@ -118,14 +107,14 @@ __device__ inline Pair<W> merge_held(Held& held, Pair<W>& own) {
 template <class Held>
 __device__ inline Pair<double> agree_by_block(Held& held, Pair<double>& own, Pair<double>* slots) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
-  const double top = larger_of_lanes<32>(held.top());
+  const double top = warp_max<32>(held.top());
   if (lane == 0) slots[warp].m = top;
   __syncthreads();
-  own = held.exponentials(larger_of_lanes<32>(lane < warps ? slots[lane].m : lowest<double>()));
-  const double sum = sum_of_lanes<32>(own.s);
+  own = held.exponentials(warp_max<32>(lane < warps ? slots[lane].m : lowest<double>()));
+  const double sum = warp_sum<32>(own.s);
   if (lane == 0) slots[warp].s = sum;
   __syncthreads();
-  return {own.m, sum_of_lanes<32>(lane < warps ? slots[lane].s : 0.0)};
+  return {own.m, warp_sum<32>(lane < warps ? slots[lane].s : 0.0)};
 }
 
 template <class Held, class W>

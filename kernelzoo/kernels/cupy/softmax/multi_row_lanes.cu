@@ -131,15 +131,14 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
     }
     if constexpr (HALF != 0) v[HELD - 1] = has_half ? widen(T{*half}) : lowest<float>();
     UNROLL for (int i = 0; i < HELD; ++i) m = larger(m, v[i]);
-    UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
+    m = warp_max<LANES>(m);
     const float shift = zero_if_empty(m);
     UNROLL for (int i = 0; i < HELD; ++i) {
       v[i] = exponential(v[i] - shift);
       part += v[i];  // of eight: a single sum of equal terms, all rounded the same way, would be off by too much
       if (i % 8 == 7 || i + 1 == HELD) s += part, part = 0;
     }
-    UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
-    const float inverse = reciprocal(s);
+    const float inverse = reciprocal(warp_sum<LANES>(s));
     UNROLL for (int i = 0; i < Words::ITEMS; ++i) {
       u32 word;
       if constexpr (PER == 2) {

@@ -8,24 +8,15 @@ from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-THREADS = 128
-"""Of a block, whose warps wait for none of the others."""
-
-LANES = (2, 4, 8)
-"""To a row. The rows of a warp of more would not end on a 16-byte boundary."""
-
-MOST_ELEMENTS = 264
-"""Of a row: what eight lanes have registers for."""
-
-WORD_BYTES = 4
-"""What a lane reads from shared memory at once."""
+THREADS = 128  # of a block, whose warps wait for none of the others
+LANES = (2, 4, 8)  # to a row. The rows of a warp of more would not end on a 16-byte boundary
+MOST_ELEMENTS = 264  # of a row: what eight lanes have registers for
+WORD_BYTES = 4  # what a lane reads from shared memory at once
 
 
 @numbers
 class Numbers:
-    lane_elements: int = knob(
-        40, among=(20, 24, 40), unit="elements", why="of a row to a lane, in whose registers they stay"
-    )
+    lane_elements: int = knob(40, among=(20, 24, 40), unit="elements", why="of a row in a lane's registers")
 
 
 def fits(rows: Rows) -> bool:

@@ -7,7 +7,7 @@
 // its place; a row of -inf alone then ends as 0 / 0, and a NaN or +inf reaches the sum, so that its whole row is NaN.
 #pragma once
 
-#include "../packs.cuh"
+#include "../vector_io.cuh"
 
 // The difference comes first and the scale to base 2 second: scaling x itself would lose the digits of a large offset.
 __device__ inline float exponential(float d) {
@@ -53,14 +53,17 @@ __device__ inline Pair<W> merge(Pair<W> a, Pair<W> b) {
   return {m, a.s * exponential(a.m - shift) + b.s * exponential(b.m - shift)};
 }
 
+template <int LANES, int FROM = 1, class W>
+__device__ inline W warp_max(W m) {
+  UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) m = larger(m, shuffle_xor(m, mask));
+  return m;
+}
+
 // Over LANES neighbouring lanes, a power of two; every lane gets the result, and the same bits.
-template <int LANES, class W>
+template <int LANES, int FROM = 1, class W>
 __device__ inline Pair<W> merge_lanes(Pair<W> own) {
-  W m = own.m, s = own.s;
-  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) m = larger(m, exchange(m, mask));
-  s *= exponential(own.m - zero_if_empty(m));
-  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) s += exchange(s, mask);
-  return {m, s};
+  const W m = warp_max<LANES, FROM>(own.m);
+  return {m, warp_sum<LANES, FROM>(own.s * exponential(own.m - zero_if_empty(m)))};
 }
 
 // Over `count` pairs in memory, by every warp alike.
@@ -110,24 +113,4 @@ __device__ inline Wide<T> top_of(const Pack<T, V> (&items)[ITEMS]) {
     }
     return top;
   }
-}
-
-// Half precisions stay two to a register from one pass over them to the next: the compiler, left to itself, would keep
-// the widened values and spill.
-template <class T, int V, int ITEMS>
-__device__ inline void keep_packed(Pack<T, V> (&items)[ITEMS]) {
-  if constexpr (V == 8) {
-    UNROLL for (int k = 0; k < 4 * ITEMS; ++k) asm volatile("" : "+r"(items[k / 4].raw.word[k % 4]));
-  }
-}
-
-// Sum of a pack's elements, pairwise.
-template <class W, int V>
-__device__ inline W sum_of(const W (&v)[V]) {
-  W t[V];
-  UNROLL for (int k = 0; k < V; ++k) t[k] = v[k];
-  UNROLL for (int half = V / 2; half > 0; half /= 2) {
-    UNROLL for (int k = 0; k < half; ++k) t[k] += t[k + half];
-  }
-  return t[0];
 }

@@ -35,11 +35,7 @@ template <int ITEMS, class T, int V>
 __device__ inline void load_batch(Pack<T, V> (&items)[ITEMS], const Row<T, V>& row, i64 from, i64 to) {
   UNROLL for (int i = 0; i < ITEMS; ++i) {
     const i64 j = from + i * (int)blockDim.x;
-    if (j < to) {
-      items[i].load(row.x_pack(j));
-    } else {
-      items[i].empty();
-    }
+    j < to ? items[i].load(row.x_pack(j)) : items[i].empty();
   }
 }
 

@@ -3,6 +3,7 @@
 // Every warp sends its pair to the shared memory of every block of the cluster, where a barrier counts the bytes: a
 // block goes on when all pairs have come, and waits for no write of its own.
 
+#include "../hopper.cuh"
 #include "held.cuh"
 
 template <class W>

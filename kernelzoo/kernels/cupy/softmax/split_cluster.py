@@ -11,21 +11,14 @@ from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-CLUSTERS = (2, 4, 8, 16)
-"""Blocks of a cluster."""
-
-MOST_THREADS = 512
-"""Of a block: an SM runs two with 64 registers a thread, so that one computes while the other loads."""
+CLUSTERS = (2, 4, 8, 16)  # blocks of a cluster
+MOST_THREADS = 512  # of a block: an SM runs two with 64 registers a thread, so that one computes while the other loads
 
 
 @numbers
 class Numbers:
-    cluster_threads: int = knob(
-        288, among=(160, 224, 288, 384, 512), unit="threads", why="of a block, above which there are twice as many"
-    )
-    cluster_blocks: int = knob(
-        3, among=(1, 2, 3, 4), unit="blocks", why="to an SM, up to which a thread has four packs of halves, not eight"
-    )
+    cluster_threads: int = knob(288, among=(160, 224, 288, 384, 512), unit="threads", why="above which blocks double")
+    cluster_blocks: int = knob(3, among=(1, 2, 3, 4), unit="blocks", why="an SM with four packs of halves a thread")
 
 
 @register("cupy", "softmax", "split_cluster")

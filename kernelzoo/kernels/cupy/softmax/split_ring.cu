@@ -6,7 +6,17 @@
 // longer than the ring, the tiles that had to make room are read a second time at the end, most likely from the L2
 // cache.
 
+#include "../hopper.cuh"
 #include "running.cuh"
+
+// 32 bits beside a tag that says which launch they are of, in one word: a reader that sees the tag has the value too, with
+// no fence, and no trip to a counter. Tags count launches; each block takes the one after its own last.
+__device__ inline u32 receive_tagged(const u64* at, u32 tag) {
+  u64 word;
+  do word = peek_word(at);
+  while ((u32)(word >> 32) != tag);
+  return (u32)word;
+}
 
 // Where in the ring the next tile lies, and how often it has come round.
 struct RingPlace {
@@ -95,7 +105,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
     const Part<TILE> mine(row.packs, parts, part);
     const int over = mine.tiles > ring_tiles ? mine.tiles - ring_tiles : 0;
     u64* row_packets = packets + r * parts * WORDS;
-    const u32 tag = (u32)(peek_tagged(row_packets + part * WORDS) >> 32) + 1;
+    const u32 tag = (u32)(peek_word(row_packets + part * WORDS) >> 32) + 1;
 
     Pair<W> run = {lowest<W>(), 0};
     Pack<T, V> items[ITEMS];
@@ -117,7 +127,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
       const u32* words = (const u32*)&block;
       u32 word = words[0];
       UNROLL for (int k = 1; k < WORDS; ++k) word = threadIdx.x == k ? words[k] : word;
-      send_tagged(row_packets + part * WORDS + threadIdx.x, tag, word);
+      send_word(row_packets + part * WORDS + threadIdx.x, (u64)tag << 32 | word);
     }
     for (int k = threadIdx.x; k < parts * WORDS; k += LANES) {
       ((u32*)slots[turn])[k] = receive_tagged(row_packets + k, tag);

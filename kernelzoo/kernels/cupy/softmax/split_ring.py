@@ -8,29 +8,18 @@ from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-LANES = 512
-"""Threads that compute; one warp more copies."""
-
-TILE = 2 * LANES
-"""Packs of a tile, two of each thread."""
-
-MOST_TILES = 13
-"""Tiles of 16 kB, which are all of shared memory."""
-
-OTHER_BYTES = 12 * 1024
-"""Shared memory for all else."""
-
-MOST_PARTS = 256
-"""Blocks to a row, whose pairs the kernel has places for."""
+LANES = 512  # threads that compute; one warp more copies
+TILE = 2 * LANES  # packs of a tile, two of each thread
+MOST_TILES = 13  # tiles of 16 kB, which are all of shared memory
+OTHER_BYTES = 12 * 1024  # shared memory for all else
+MOST_PARTS = 256  # blocks to a row, whose pairs the kernel has places for
 
 
 @numbers
 class Numbers:
     # Half of what the L2 cache keeps: what is read again is still there, and groups of blocks that read and write in
     # turns keep the memory busier than one that does each at a time.
-    ring_megabytes: int = knob(
-        42, among=(21, 42, 63, 84), unit="MB", why="of rows that a ring's blocks have in hand at a time"
-    )
+    ring_megabytes: int = knob(42, among=(21, 42, 63, 84), unit="MB", why="of rows that are in hand at a time")
 
 
 def runs_on(device: Device, dtype: str) -> bool:

@@ -16,10 +16,8 @@ from kernelzoo.tables import knob, launch_table
 class Knobs(fused.Numbers, split_cluster.Numbers):
     """What depends on the card."""
 
-    fused_packs: int = knob(2048, among=(1024, 2048, 4096), unit="packs", why="of the longest row that has one block")
-    alone_packs: int = knob(
-        1024, among=(512, 1024, 2048), unit="packs", why="of a block's longest row where rows are too few for all SMs"
-    )
+    fused_packs: int = knob(2048, among=(1024, 2048, 4096), unit="packs", why="a block's longest row")
+    alone_packs: int = knob(1024, among=(512, 1024, 2048), unit="packs", why="of that where rows leave SMs idle")
 
 
 @chooser("cupy", "softmax_backward", "auto")

@@ -13,18 +13,14 @@ from kernelzoo.tables import knob, numbers
 TILE_PACKS = {8: 8, 4: 8, 2: 6}
 """Packs of each input that a thread of short rows has at most, by an element's bytes: half precisions are widened."""
 
-PACKS_HELD = 4
-"""Packs of each input that a thread of a block's row has at most: 32 registers, and as many for the rest."""
-
+PACKS_HELD = 4  # packs of each input that a thread of a block's row has at most: 32 registers, and as many for the rest
 PACKS_HELD_NEW = 2
 """The same of half precision for newer devices than Hopper's, for which the compiler would spill more."""
 
 
 @numbers
 class Numbers:
-    warp_packs: int = knob(
-        4 * WARP, among=(64, 96, 128, 192), unit="packs", why="of the longest row that one warp takes"
-    )
+    warp_packs: int = knob(4 * WARP, among=(64, 96, 128, 192), unit="packs", why="of a warp's longest row")
 
 
 @register("cupy", "softmax_backward", "fused")

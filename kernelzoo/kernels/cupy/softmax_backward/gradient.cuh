@@ -4,16 +4,15 @@
 
 #include "../gradients/gradients.cuh"
 
-template <class Element>
-struct SoftmaxBackward {
-  using T = Element;
+template <class T>
+struct Gradient {
   using W = Wide<T>;
   using Total = W;
   using Result = W;
   static constexpr int INPUTS = 2, OTHERS = 1;  // grad and y
 
   struct Key {};
-  __device__ static Key key(const Several<1>&, i64, i64) { return {}; }
+  __device__ static Key key(const MultiInput<1>&, i64, i64) { return {}; }
   __device__ static Result result(Key, Total total) { return total; }
 
   // The elements of both, as they were read: the products are made twice.
@@ -34,7 +33,7 @@ struct SoftmaxBackward {
     }
 
     __device__ void sum(Total (&sums)[COLUMNS]) {
-      keep_packed();
+      keep_packed(grad), keep_packed(y);
       UNROLL for (int k = 0; k < COLUMNS; ++k) sums[k] = 0;
       UNROLL for (int i = 0; i < ITEMS; ++i) {
         W a[V], b[V];
@@ -42,15 +41,12 @@ struct SoftmaxBackward {
         y[i].get(b);
         UNROLL for (int k = 0; k < V; ++k) a[k] = product(a[k], b[k]);
         if constexpr (COLUMNS == 1) {
-          UNROLL for (int half = V / 2; half > 0; half /= 2) {
-            UNROLL for (int k = 0; k < half; ++k) a[k] += a[k + half];
-          }
-          sums[0] += a[0];
+          sums[0] += sum_of(a);
         } else {
           UNROLL for (int k = 0; k < V; ++k) sums[k] += a[k];
         }
       }
-      keep_packed();
+      keep_packed(grad), keep_packed(y);
     }
 
     template <bool KEPT>
@@ -81,17 +77,6 @@ struct SoftmaxBackward {
       UNROLL for (int i = 0; i < ITEMS; ++i) {
         grad[i] = mine[2 * i * (int)blockDim.x];
         y[i] = mine[(2 * i + 1) * (int)blockDim.x];
-      }
-    }
-
-    // Half precisions stay two to a register from the sum to the results: the compiler, left to itself, would keep the
-    // widened values and spill.
-    __device__ void keep_packed() {
-      if constexpr (V == 8) {
-        UNROLL for (int k = 0; k < 4 * ITEMS; ++k) {
-          asm volatile("" : "+r"(grad[k / 4].raw.word[k % 4]));
-          asm volatile("" : "+r"(y[k / 4].raw.word[k % 4]));
-        }
       }
     }
   };

@@ -5,20 +5,14 @@
 // would not fit: each thread reads back what it copied, so that no barrier stands between. Every warp sends its sum to the
 // shared memory of every block, where a barrier counts the bytes.
 
+#include "../hopper.cuh"
 #include "gradient.cuh"
-
-template <class W>
-__device__ inline u64 bits_of(W v) {
-  u64 bits = 0;
-  *(W*)&bits = v;
-  return bits;
-}
 
 template <class T, int V, int ITEMS, int CLUSTER>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLOCKS)
-    split_cluster(const Several<1> given) {
+    split_cluster(const MultiInput<1> given) {
   using W = Wide<T>;
-  using Op = SoftmaxBackward<T>;
+  using Op = Gradient<T>;
   extern __shared__ Bytes16 memory[];
   __shared__ u64 slots[CLUSTER * 16];
   __shared__ u64 met;
@@ -27,9 +21,9 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
   arm_barrier(&met, CLUSTER * warps * sizeof(u64));
   cluster_arrive();
-  const Several<1> p = begin(given);
+  const MultiInput<1> p = begin(given);
   const int rank = cluster_rank(), lane = rank * blockDim.x + threadIdx.x;
-  const Line<Op, V> line(p, r);
+  const Line<T, V> line(p, r);
   const auto walk = line.walk(lane, line.packs, lanes);
   const auto at_edge = line.edge(lane);
   Bytes16* mine = memory + threadIdx.x;  // y, a block's threads side by side
@@ -56,20 +50,19 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
       grad[i].get(a);
       y.get(b);
       UNROLL for (int k = 0; k < V; ++k) a[k] = product(a[k], b[k]);
-      UNROLL for (int half = V / 2; half > 0; half /= 2) {
-        UNROLL for (int k = 0; k < half; ++k) a[k] += a[k + half];
-      }
-      all[0] += a[0];
+      all[0] += sum_of(a);
     }
   }
-  const W warp = sum_of_lanes<32>(all[0]);
+  const W warp = warp_sum<32>(all[0]);
   cluster_wait();  // every block of the cluster runs by now: its shared memory may be written
   const int peer = threadIdx.x & 31;
-  if (peer < CLUSTER) send_remote(&slots[rank * warps + threadIdx.x / 32], &met, peer, bits_of(warp));
+  u64 bits = 0;
+  *(W*)&bits = warp;
+  if (peer < CLUSTER) send_remote(&slots[rank * warps + threadIdx.x / 32], &met, peer, bits);
   wait_for(&met, 0);
   W total = 0;
   for (int k = peer; k < CLUSTER * warps; k += 32) total += *(const W*)&slots[k];
-  total = sum_of_lanes<32>(total);
+  total = warp_sum<32>(total);
 
   UNROLL for (int i = 0; i < ITEMS; ++i) {
     if (walk.inside(i)) {

@@ -9,24 +9,15 @@ from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-PACKS_HELD = 8
-"""Packs of each input that a thread has: those of grad are 32 registers, those of y are in shared memory."""
-
-CLUSTERS = (2, 4, 8, 16)
-"""Blocks of a cluster."""
-
-MOST_THREADS = 512
-"""Of a block: an SM runs two with 64 registers a thread, so that one computes while the other loads."""
-
-OTHER_BYTES = 4 * KIB
-"""Shared memory for all else."""
+PACKS_HELD = 8  # packs of each input that a thread has: those of grad are 32 registers, those of y are in shared memory
+CLUSTERS = (2, 4, 8, 16)  # blocks of a cluster
+MOST_THREADS = 512  # of a block: an SM runs two with 64 registers a thread, so that one computes while the other loads
+OTHER_BYTES = 4 * KIB  # shared memory for all else
 
 
 @numbers
 class Numbers:
-    cluster_threads: int = knob(
-        288, among=(160, 224, 288, 384, 512), unit="threads", why="of a block, above which there are twice as many"
-    )
+    cluster_threads: int = knob(288, among=(160, 224, 288, 384, 512), unit="threads", why="above which blocks double")
 
 
 @register("cupy", "softmax_backward", "split_cluster")

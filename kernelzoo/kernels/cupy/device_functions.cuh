@@ -1,0 +1,95 @@
+// What every kernel begins with: dtypes, the problem, and exchanges between lanes and between blocks.
+//
+// No header of CUDA is included, so that NVRTC needs no toolkit on the machine: half precisions are 16 bits here, and
+// PTX widens and narrows them. Needs compute capability 8.0.
+#pragma once
+
+#define UNROLL _Pragma("unroll")  // so that every index of an array is a constant, and the array stays in registers
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+struct float16 { u16 bits; };
+struct bfloat16 { u16 bits; };
+
+// The canonical problem: x (outer, n, inner), out likewise (the minimum has no out_n). Strides count elements.
+struct Layout {
+  i64 rows, n, inner;
+  i64 x_outer, x_n, x_inner;
+  i64 out_outer, out_n, out_inner;
+  double inner_inverse;  // 1 / inner
+};
+
+template <int COUNT> struct Addresses { const void *x, *other[COUNT]; void* out; };
+template <> struct Addresses<0> { const void* x; void* out; };
+
+struct Problem : Addresses<0>, Layout { static constexpr int OTHERS = 0; };
+
+// How every kernel begins. The launch before this one may still be ending (see shared/driver.py): wait until all that
+// came before has ended and is visible. The addresses pass through the wait, so that no load can be moved ahead of it.
+// No kernel here lets the next launch begin early (griddepcontrol.launch_dependents): that would help two launches of
+// ours in a row, as a benchmark makes them, and no one who calls us between kernels of others.
+template <class P>
+__device__ inline P begin(P p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.out) :: "memory");
+  if constexpr (P::OTHERS > 0) {
+    for (const void*& address : p.other) asm volatile("" : "+l"(address));
+  }
+#endif
+  return p;
+}
+
+__device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
+
+// Row r is (r / inner, r % inner).
+__device__ inline void row_coords(const Layout& p, i64 r, i64& outer, i64& inner) {
+  outer = r, inner = 0;
+  if (p.inner != 1) {  // a 64-bit division is a hundred instructions; this one is exact up to 2^52 rows
+    outer = (i64)((double)r * p.inner_inverse);
+    inner = r - outer * p.inner;
+    if (inner < 0) outer -= 1, inner += p.inner;
+    if (inner >= p.inner) outer += 1, inner -= p.inner;
+  }
+}
+
+// --- Lanes -----------------------------------------------------------------------------------------------------------
+
+template <class V> __device__ inline V shuffle_xor(V v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+
+// Over LANES neighbouring lanes, a power of two, but for those whose distance is below FROM: every lane gets the result,
+// and the same bits.
+template <int LANES, int FROM = 1, class V>
+__device__ inline V warp_sum(V v) {
+  UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) v += shuffle_xor(v, mask);
+  return v;
+}
+
+// Over `count` sums in memory, by every warp alike.
+template <class V>
+__device__ inline V sum_of_slots(const V* slots, int count) {
+  V sum = 0;
+  for (int k = threadIdx.x & 31; k < count; k += 32) sum += slots[k];
+  return warp_sum<32>(sum);
+}
+
+// --- Blocks, through device memory -----------------------------------------------------------------------------------
+
+// A word of any content, where the reader knows of one that none has.
+__device__ inline void send_word(u64* at, u64 word) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(at), "l"(word) : "memory");
+}
+__device__ inline u64 peek_word(const u64* at) {
+  u64 word;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
+  return word;
+}
+// One more; how many there were. What was written before is seen by who sees the count.
+__device__ inline u64 count_up(u64* at) {
+  u64 before;
+  asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], 1;" : "=l"(before) : "l"(at) : "memory");
+  return before;
+}
