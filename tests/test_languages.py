@@ -16,7 +16,7 @@ def test_a_form_is_read_with_what_it_takes_from_its_folder() -> None:
         return {file.name for file in languages.read_for(KERNELS / place)}
 
     assert named("cute/softmax/fused.py") == {"fused.py", "device_functions.py"}
-    assert {"fused.py", "fused.cu", "held.cuh", "pairs.cuh"} <= named("cupy/softmax/fused.py")
+    assert {"fused.py", "fused.cu", "register_row.cuh", "pairs.cuh"} <= named("cupy/softmax/fused.py")
     assert "choose.py" not in named("triton/min/rows.py")
 
 

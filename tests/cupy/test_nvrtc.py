@@ -424,7 +424,7 @@ def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used(
 def test_the_problem_has_the_kernels_layout() -> None:
     """The addresses in the tensors' order, then what a launch packs."""
     folder = Path(backend.__file__).parent
-    text = (folder / "device_functions.cuh").read_text() + (folder / "gradients/gradients.cuh").read_text()
+    text = (folder / "device_functions.cuh").read_text() + (folder / "gradients/multi_input.cuh").read_text()
     for struct, names in (
         ("Addresses", ["x", "other", "out"]),
         ("Addresses<0>", ["x", "out"]),

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,94 +79,84 @@ class Case:
         return f"{name} {self.dtype} {shape} {where}{' apart' if self.apart else ''}"
 
 
+def cases(form: str, variant: str, **given: Any) -> list[Case]:
+    """Problems by dtype, all else said once."""
+    fields = {name: given.pop(name) for name in ("dim", "device", "knobs", "apart") if name in given}
+    return [Case(form, variant, dtype, shape, **fields) for dtype, shapes in given.items() for shape in shapes]
+
+
 CASES = [
-    Case("softmax/fused", "fused", "float32", (3, 1030)),
-    Case("softmax/persistent", "persistent", "float32", (40, 1030)),
-    Case("softmax/multi_row_tile", "multi_row", "float32", (37, 300)),
-    Case("softmax/multi_row_tile", "multi_row", "float32", (37, 64)),
-    Case("softmax/multi_row_lanes", "multi_row_lanes", "bfloat16", (301, 129)),
-    Case("softmax/multi_row_lanes", "multi_row_lanes", "float16", (133, 67)),
-    Case("softmax/multi_row_lanes", "multi_row_lanes", "bfloat16", (61, 202)),
-    Case("softmax/multi_row_lanes", "multi_row_lanes", "float32", (133, 67)),
-    Case("softmax/multi_row_lanes", "multi_row_lanes", "float32", (61, 255)),
-    Case("softmax/multi_row_lanes", "multi_row", "bfloat16", (2500, 5)),
-    Case("softmax/online", "online", "float32", (3, 5003)),
-    Case("softmax/online", "split", "float32", (2, 40003), device=OLD),
-    Case("softmax/split_cluster", "split", "float32", (2, 5003)),
-    Case("softmax/split_cluster", "split", "bfloat16", (4, 122903), device=TWO),
-    Case("softmax/split_ring", "split", "float32", (2, 40003), knobs=RING),
-    Case("softmax/split_ring", "split", "bfloat16", (2, 270003), device=SMALL_NEW, knobs=ONE_ROW_AT_A_TIME),
-    Case("softmax/split_ring", "split", "float64", (2, 30003), device=SMALL, knobs=ONE_ROW_AT_A_TIME),
-    Case("softmax/columns", "auto", "float32", (130, 45), 0),
-    Case("softmax/columns", "auto", "bfloat16", (49, 77), 0),
-    Case("softmax/columns", "auto", "float32", (5, 49, 45), 1),
-    Case("softmax/multi_row_tile", "auto", "bfloat16", (6, 77), 0),
-    Case("softmax/multi_row_tile", "auto", "float32", (5, 48, 45), 1),
-    Case("softmax/columns", "columns", "bfloat16", (1100, 48), 0),
-    Case("softmax/columns", "auto", "float32", (700, 48), 0),
-    Case("softmax/columns", "columns", "float64", (300, 20), 0),
-    Case("softmax/columns", "split", "bfloat16", (1030, 48), 0, OLD),
-    Case("softmax/columns", "split", "float32", (7, 1030, 48), 1, OLD_ONE),
-    Case("softmax/columns", "auto", "bfloat16", (2050, 200), 0),
-    Case("softmax/columns", "auto", "float16", (1030, 400), 0, TWO),
-    Case("softmax/columns", "auto", "float32", (5000, 40), 0, ONE),
-    Case("softmax/columns", "columns", "float64", (1200, 12), 0),
-    Case("softmax/columns", "columns", "float32", (1200, 45), 0),
-    Case("min/rows", "rows", "float32", (3, 5003)),
-    Case("min/rows_deferred_block", "rows_deferred", "float32", (3, 5003)),
-    Case("min/rows_deferred_lanes", "rows_deferred", "int8", (40, 300)),
-    Case("min/rows_deferred_lanes", "rows_deferred", "bfloat16", (2500, 5)),
-    Case("min/split_arrival", "split", "float32", (3, 50003)),
-    Case("min/split_arrival", "split", "int64", (2, 30003), device=OLD),
-    Case("min/split_arrival", "split", "float16", (13, 120003)),
-    Case("min/columns", "rows_deferred", "float32", (130, 45), 0),
-    Case("min/columns_split", "split", "bfloat16", (1000, 45), 0),
-    Case("min/columns_split", "split", "float64", (3, 3000, 9), 1, OLD),
-    Case("min/columns_split", "split", "float32", (20001, 3), 0),
-    Case("min/columns_split", "split", "int16", (9000, 5), 0),
-    Case("min/atomic_eager", "atomic_eager", "float32", (40, 5003)),
-    Case("min/atomic_eager", "atomic_eager", "float16", (40, 5003)),
-    Case("min/atomic_batched", "atomic_batched", "float32", (200, 5003)),
-    Case("min/atomic_batched", "atomic_batched", "int16", (40, 5003)),
-    Case("softmax_backward/fused", "fused", "float32", (3, 1030)),
-    Case("softmax_backward/fused", "fused", "bfloat16", (3, 5003), apart=True),
-    Case("softmax_backward/fused", "fused", "float32", (37, 300)),
-    Case("softmax_backward/fused", "fused", "float32", (801, 64)),
-    Case("softmax_backward/fused", "fused", "float16", (37, 77), apart=True),
-    Case("softmax_backward/fused", "auto", "float32", (6, 77), 0),
-    Case("softmax_backward/fused", "auto", "bfloat16", (5, 48, 45), 1),
-    Case("softmax_backward/online", "online", "float32", (3, 5003)),
-    Case("softmax_backward/online", "online", "float16", (2, 9003), apart=True),
-    Case("softmax_backward/fused", "auto", "float32", (130, 45), 0),
-    Case("softmax_backward/fused", "fused", "bfloat16", (1500, 48), 0),
-    Case("softmax_backward/fused", "fused", "float32", (6, 400), 0),
-    Case("softmax_backward/fused", "fused", "float64", (3000, 20), 0, ONE),
-    Case("softmax_backward/fused", "split", "bfloat16", (1030, 48), 0, OLD),
-    Case("softmax_backward/fused", "fused", "float32", (7, 130, 48), 1, OLD_ONE),
-    Case("softmax_backward/fused", "auto", "float32", (5000, 5), 0),
-    Case("softmax_backward/online", "split", "float32", (2, 9003), device=OLD),
-    Case("softmax_backward/split_cluster", "split", "float32", (2, 5003)),
-    Case("softmax_backward/split_cluster", "split", "bfloat16", (4, 122903), device=TWO),
-    Case("softmax_backward/split_cluster", "split", "float16", (2, 9003), apart=True),
-    Case("min_backward/fused", "fused", "float32", (3, 1030)),
-    Case("min_backward/fused", "fused", "bfloat16", (2, 90003)),
-    Case("min_backward/fused", "fused", "float32", (37, 300)),
-    Case("min_backward/fused", "fused", "float64", (801, 32)),
-    Case("min_backward/fused", "auto", "float32", (6, 77), 0),
-    Case("min_backward/fused", "auto", "bfloat16", (5, 48, 45), 1),
-    Case("min_backward/online", "online", "float32", (3, 5003)),
-    Case("min_backward/online", "online", "float16", (2, 9003)),
-    Case("min_backward/fused", "auto", "float32", (130, 45), 0),
-    Case("min_backward/fused", "fused", "bfloat16", (3000, 48), 0),
-    Case("min_backward/fused", "fused", "float64", (9000, 20), 0, SMALL),
-    Case("min_backward/split_grid", "split_grid", "float32", (2, 50003)),
-    Case(
-        "min_backward/split_grid", "split_grid", "bfloat16", (2, 150003), device=replace(ONE, shared_per_block=20 * KIB)
+    *cases("softmax/fused", "fused", float32=[(3, 1030)]),
+    *cases("softmax/persistent", "persistent", float32=[(40, 1030)]),
+    *cases("softmax/multi_row_tile", "multi_row", float32=[(37, 300), (37, 64)]),
+    *cases(
+        "softmax/multi_row_lanes",
+        "multi_row_lanes",
+        bfloat16=[(301, 129), (61, 202)],
+        float16=[(133, 67)],
+        float32=[(133, 67), (61, 255)],
     ),
-    Case("min_backward/split_grid", "split_grid", "float64", (5, 9003), device=OLD),
-    Case("min_backward/split_grid", "split_grid", "bfloat16", (1030, 9), 0, OLD),
-    Case("min_backward/fused", "fused", "bfloat16", (1030, 48), 0, OLD),
-    Case("min_backward/fused", "auto", "float32", (5000, 5), 0),
+    *cases("softmax/multi_row_lanes", "multi_row", bfloat16=[(2500, 5)]),
+    *cases("softmax/online", "online", float32=[(3, 5003)]),
+    *cases("softmax/online", "split", device=OLD, float32=[(2, 40003)]),
+    *cases("softmax/split_cluster", "split", float32=[(2, 5003)]),
+    *cases("softmax/split_cluster", "split", device=TWO, bfloat16=[(4, 122903)]),
+    *cases("softmax/split_ring", "split", knobs=RING, float32=[(2, 40003)]),
+    *cases("softmax/split_ring", "split", device=SMALL_NEW, knobs=ONE_ROW_AT_A_TIME, bfloat16=[(2, 270003)]),
+    *cases("softmax/split_ring", "split", device=SMALL, knobs=ONE_ROW_AT_A_TIME, float64=[(2, 30003)]),
+    *cases("softmax/columns", "auto", dim=0, float32=[(130, 45), (700, 48)], bfloat16=[(49, 77), (2050, 200)]),
+    *cases("softmax/columns", "auto", dim=1, float32=[(5, 49, 45)]),
+    *cases("softmax/multi_row_tile", "auto", dim=0, bfloat16=[(6, 77)]),
+    *cases("softmax/multi_row_tile", "auto", dim=1, float32=[(5, 48, 45)]),
+    *cases(
+        "softmax/columns",
+        "columns",
+        dim=0,
+        bfloat16=[(1100, 48)],
+        float64=[(300, 20), (1200, 12)],
+        float32=[(1200, 45)],
+    ),
+    *cases("softmax/columns", "split", dim=0, device=OLD, bfloat16=[(1030, 48)]),
+    *cases("softmax/columns", "split", dim=1, device=OLD_ONE, float32=[(7, 1030, 48)]),
+    *cases("softmax/columns", "auto", dim=0, device=TWO, float16=[(1030, 400)]),
+    *cases("softmax/columns", "auto", dim=0, device=ONE, float32=[(5000, 40)]),
+    *cases("min/rows", "rows", float32=[(3, 5003)]),
+    *cases("min/rows_deferred_block", "rows_deferred", float32=[(3, 5003)]),
+    *cases("min/rows_deferred_lanes", "rows_deferred", int8=[(40, 300)], bfloat16=[(2500, 5)]),
+    *cases("min/split_arrival", "split", float32=[(3, 50003)], float16=[(13, 120003)]),
+    *cases("min/split_arrival", "split", device=OLD, int64=[(2, 30003)]),
+    *cases("min/columns", "rows_deferred", dim=0, float32=[(130, 45)]),
+    *cases("min/columns_split", "split", dim=0, bfloat16=[(1000, 45)], float32=[(20001, 3)], int16=[(9000, 5)]),
+    *cases("min/columns_split", "split", dim=1, device=OLD, float64=[(3, 3000, 9)]),
+    *cases("min/atomic_eager", "atomic_eager", float32=[(40, 5003)], float16=[(40, 5003)]),
+    *cases("min/atomic_batched", "atomic_batched", float32=[(200, 5003)], int16=[(40, 5003)]),
+    *cases("softmax_backward/fused", "fused", float32=[(3, 1030), (37, 300), (801, 64)]),
+    *cases("softmax_backward/fused", "fused", apart=True, bfloat16=[(3, 5003)], float16=[(37, 77)]),
+    *cases("softmax_backward/fused", "auto", dim=0, float32=[(6, 77), (130, 45), (5000, 5)]),
+    *cases("softmax_backward/fused", "auto", dim=1, bfloat16=[(5, 48, 45)]),
+    *cases("softmax_backward/online", "online", float32=[(3, 5003)]),
+    *cases("softmax_backward/online", "online", apart=True, float16=[(2, 9003)]),
+    *cases("softmax_backward/fused", "fused", dim=0, bfloat16=[(1500, 48)], float32=[(6, 400)]),
+    *cases("softmax_backward/fused", "fused", dim=0, device=ONE, float64=[(3000, 20)]),
+    *cases("softmax_backward/fused", "split", dim=0, device=OLD, bfloat16=[(1030, 48)]),
+    *cases("softmax_backward/fused", "fused", dim=1, device=OLD_ONE, float32=[(7, 130, 48)]),
+    *cases("softmax_backward/online", "split", device=OLD, float32=[(2, 9003)]),
+    *cases("softmax_backward/split_cluster", "split", float32=[(2, 5003)]),
+    *cases("softmax_backward/split_cluster", "split", device=TWO, bfloat16=[(4, 122903)]),
+    *cases("softmax_backward/split_cluster", "split", apart=True, float16=[(2, 9003)]),
+    *cases("min_backward/fused", "fused", float32=[(3, 1030), (37, 300)], bfloat16=[(2, 90003)], float64=[(801, 32)]),
+    *cases("min_backward/fused", "auto", dim=0, float32=[(6, 77), (130, 45), (5000, 5)]),
+    *cases("min_backward/fused", "auto", dim=1, bfloat16=[(5, 48, 45)]),
+    *cases("min_backward/online", "online", float32=[(3, 5003)], float16=[(2, 9003)]),
+    *cases("min_backward/fused", "fused", dim=0, bfloat16=[(3000, 48)]),
+    *cases("min_backward/fused", "fused", dim=0, device=SMALL, float64=[(9000, 20)]),
+    *cases("min_backward/split_grid", "split_grid", float32=[(2, 50003)]),
+    *cases(
+        "min_backward/split_grid", "split_grid", device=replace(ONE, shared_per_block=20 * KIB), bfloat16=[(2, 150003)]
+    ),
+    *cases("min_backward/split_grid", "split_grid", device=OLD, float64=[(5, 9003)]),
+    *cases("min_backward/split_grid", "split_grid", dim=0, device=OLD, bfloat16=[(1030, 9)]),
+    *cases("min_backward/fused", "fused", dim=0, device=OLD, bfloat16=[(1030, 48)]),
 ]
 
 
@@ -261,7 +252,7 @@ def test_every_kernel_is_reached() -> None:
 BROKEN = [
     ("softmax/fused", "__syncthreads();\n  return merge_slots", "return merge_slots", "wrong"),
     ("softmax/multi_row_tile", "const auto all = merge", "if (r >= p.rows) return; const auto all = merge", "ended"),
-    ("softmax/split_cluster", "wait_for(&met, 0);", "", "wrong|has ended"),
+    ("softmax/split_cluster", "wait_for(&barrier, 0);", "", "wrong|has ended"),
     ("softmax/split_ring", "WORDS) >> 32) + 1", "WORDS) >> 32)", "wrong"),
     ("softmax/online", "__shared__ Pair<W> slots[32];", "__shared__ Pair<W> slots[2];", "shared memory, which a block"),
     ("softmax/fused", "raw = Bytes16{{even, odd, even, odd}};", "raw = {};", "wrong"),
@@ -306,8 +297,8 @@ def test_subnormal_numbers_are_told_apart() -> None:
     MIN.assert_close(kernelzoo.get("cupy").min(x), x)
     assert kernelzoo.get("cupy").min(x)[1] < 0
     careless = "const float x = __uint_as_float(a), y = __uint_as_float(b); return x < y ? a : b;"
-    least = re.compile(r'asm\("\{\.reg \.f32 x, y;.*?\n  return a;', re.DOTALL)
-    with compiled_cupy.device(SIX, lambda source: least.sub(careless, source)), pytest.raises(AssertionError):
+    minimum = re.compile(r'asm\("\{\.reg \.f32 x, y;.*?\n  return a;', re.DOTALL)
+    with compiled_cupy.device(SIX, lambda source: minimum.sub(careless, source)), pytest.raises(AssertionError):
         MIN.assert_close(kernelzoo.get("cupy").min(x), x)
 
 

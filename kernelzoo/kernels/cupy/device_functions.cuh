@@ -33,7 +33,7 @@ struct Problem : Addresses<0>, Layout { static constexpr int OTHERS = 0; };
 // No kernel here lets the next launch begin early (griddepcontrol.launch_dependents): that would help two launches of
 // ours in a row, as a benchmark makes them, and no one who calls us between kernels of others.
 template <class P>
-__device__ inline P begin(P p) {
+__device__ inline P wait_for_previous_launch(P p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.out) :: "memory");
   if constexpr (P::OTHERS > 0) {

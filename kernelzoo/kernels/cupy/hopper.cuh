@@ -1,6 +1,5 @@
 // Blocks that work together, by barriers in shared memory, bulk copies and clusters: of compute capability 9.0.
 #pragma once
-
 #include "vector_io.cuh"
 
 // Of 512 threads, of a split_cluster, on an SM: two would spill from compute capability 12.0 on.

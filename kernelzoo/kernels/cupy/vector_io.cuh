@@ -1,6 +1,5 @@
 // Rows in device memory, read and written 16 bytes at a time: packs of V elements, half precisions two to a register.
 #pragma once
-
 #include "device_functions.cuh"
 
 // --- 16 bytes --------------------------------------------------------------------------------------------------------
@@ -84,7 +83,7 @@ __device__ inline u32 two_halves(float low, float high, bfloat16) {
   return word;
 }
 
-template <class W> __device__ inline W lowest() { return -__int_as_float(0x7f800000); }
+template <class W> __device__ inline W minus_infinity() { return -__int_as_float(0x7f800000); }
 
 // --- Packs -----------------------------------------------------------------------------------------------------------
 
@@ -137,7 +136,7 @@ template <class T>
 struct Pack<T, 1> {
   Wide<T> value;
 
-  __device__ void empty() { value = lowest<Wide<T>>(); }
+  __device__ void empty() { value = minus_infinity<Wide<T>>(); }
   template <bool KEPT = false> __device__ void load(const T* x) { value = widen(*x); }
   __device__ void get(Wide<T> (&v)[1]) const { v[0] = value; }
   __device__ void set(const Wide<T> (&v)[1]) { value = v[0]; }

@@ -1,39 +1,38 @@
 // Rows that stay in registers.
 #pragma once
-
-#include "gradients.cuh"
+#include "multi_input.cuh"
 
 // One block per row.
 template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(1024) fused(const MultiInput<Gradient<T>::OTHERS> given) {
   using Op = Gradient<T>;
-  const auto p = begin(given);
+  const auto p = wait_for_previous_launch(given);
   using Total = typename Op::Total;
   __shared__ Total slots[32];
   const i64 r = block_index();
   if (r >= p.rows) return;
-  const Line<T, V> line(p, r);
-  HeldLine<T, V, ITEMS, (V > 1)> held;
+  const MultiInputRow<T, V> line(p, r);
+  RegisterRow<T, V, ITEMS, (V > 1)> held;
   held.load(line, threadIdx.x, blockDim.x);
-  held.write(Op::result(line.key[0], sum_of_block(held.sum(), slots)));
+  held.write(Op::result(line.key[0], block_sum(held.sum(), slots)));
 }
 
 // Short rows: LANES lanes to each, ROWS rows per group of lanes, all of them loaded before the first is used.
 template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
 __global__ void __launch_bounds__(128, 4) multi_row_tile(const MultiInput<Gradient<T>::OTHERS> given) {
   using Op = Gradient<T>;
-  const auto p = begin(given);
+  const auto p = wait_for_previous_launch(given);
   using Total = typename Op::Total;
   constexpr int GROUPS = 128 / LANES;
   constexpr bool ALONE = V == 1 && LANES == 1;  // a thread has ITEMS elements of its row: all that there are
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
-  HeldLine<T, V, ITEMS, EDGES> held[ROWS];
+  RegisterRow<T, V, ITEMS, EDGES> held[ROWS];
   typename Op::Key key[ROWS];
   UNROLL for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
     const bool live = r < p.rows;
-    Line<T, V> line(p, live ? r : 0);
+    MultiInputRow<T, V> line(p, live ? r : 0);
     if (ALONE) line.packs = ITEMS;
     key[k] = line.key[0];
     held[k].load(line, lane, LANES, ALONE || live);
@@ -63,7 +62,7 @@ __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     columns(const MultiInput<Gradient<T>::OTHERS> given, typename Gradient<T>::Total* partial, u64* arrived,
             const int parts, const int saved) {
   using Op = Gradient<T>;
-  const auto p = begin(given);
+  const auto p = wait_for_previous_launch(given);
   using Total = typename Op::Total;
   constexpr int WIDE = LANES * V, DEPTHS = THREADS / LANES, TEAMS = THREADS / 32, RECEIVERS = THREADS / WIDE;
   extern __shared__ Bytes16 memory[];
@@ -80,7 +79,7 @@ __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     const i64 outer = all_strips >> 32 ? g / strips : (u32)g / (u32)strips;
     const i64 inner = (g - outer * strips) * WIDE + lane * V;
     const bool live = inner < p.inner;
-    Walk<T, V, Op::INPUTS> walk;
+    ThreadPacks<T, V, Op::INPUTS> walk;
     walk.in[0] = (const T*)p.x + outer * p.x_outer + inner * p.x_inner + first * p.x_n;
     walk.in_step[0] = DEPTHS * p.x_n;
     if constexpr (Op::INPUTS == 2) {
@@ -95,9 +94,9 @@ __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     typename Op::Key key[V];
     UNROLL for (int k = 0; k < V; ++k) key[k] = Op::key(p, outer, live ? inner + k : 0);
 
-    Stay<T, V, V, ITEMS, BATCH> stay;
-    Running<Total> run[V];
-    stay.take_in(walk, key, run, memory, saved);
+    StagedPacks<T, V, V, ITEMS, BATCH> staged;
+    CompensatedSum<Total> run[V];
+    staged.accumulate(walk, key, run, memory, saved);
 
     // Across the lanes of a warp that share a column, across the warps, and across the blocks.
     UNROLL for (int k = 0; k < V; ++k) {
@@ -110,7 +109,7 @@ __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     if (!alone) {
       Total* here = partial + g * parts * WIDE;
       if (threadIdx.x < WIDE) here[part * WIDE + threadIdx.x] = all;
-      meet(arrived + g, parts);
+      grid_barrier(arrived + g, parts);
       Total mine = 0;
       for (int k = threadIdx.x / WIDE; k < parts; k += RECEIVERS) mine += here[k * WIDE + threadIdx.x % WIDE];
       slots[threadIdx.x] = mine;
@@ -121,6 +120,6 @@ __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     __syncthreads();
     typename Op::Result result[V];
     UNROLL for (int k = 0; k < V; ++k) result[k] = Op::result(key[k], totals[lane * V + k]);
-    stay.write(walk, key, result, memory, saved);
+    staged.write(walk, key, result, memory, saved);
   }
 }

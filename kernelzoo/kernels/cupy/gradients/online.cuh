@@ -1,7 +1,6 @@
 // One block per row of any length, two passes: a running sum, then a second look that writes.
 #pragma once
-
-#include "gradients.cuh"
+#include "multi_input.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 constexpr int ONLINE_BLOCKS = 1;  // of 512 threads on an SM: two would spill
@@ -12,17 +11,17 @@ constexpr int ONLINE_BLOCKS = 2;
 template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(512, ONLINE_BLOCKS) online(const MultiInput<Gradient<T>::OTHERS> given) {
   using Op = Gradient<T>;
-  const auto p = begin(given);
+  const auto p = wait_for_previous_launch(given);
   using Total = typename Op::Total;
   __shared__ Total slots[32];
   const i64 r = block_index();
   if (r >= p.rows) return;
-  const Line<T, V> line(p, r);
+  const MultiInputRow<T, V> line(p, r);
   const auto walk = line.walk(threadIdx.x, line.packs, blockDim.x);
   const auto at_edge = line.edge(threadIdx.x);
-  typename Op::template Held<V, 1, ITEMS> batch;
-  typename Op::template Held<1, 1, 1> edge;
-  Running<Total> run;
+  typename Op::template Packs<V, 1, ITEMS> batch;
+  typename Op::template Packs<1, 1, 1> edge;
+  CompensatedSum<Total> run;
   Total sums[1];
   i64 i = 0;
   for (; walk.inside(i); i += ITEMS) {
@@ -35,7 +34,7 @@ __global__ void __launch_bounds__(512, ONLINE_BLOCKS) online(const MultiInput<Gr
     edge.sum(sums);
     run.add(sums[0]);
   }
-  const typename Op::Result result[1] = {Op::result(line.key[0], sum_of_block(run.all(), slots))};
+  const typename Op::Result result[1] = {Op::result(line.key[0], block_sum(run.all(), slots))};
   // Backwards: what was read last is the likeliest to be in a cache still.
   while (i > 0) {
     i -= ITEMS;

@@ -7,7 +7,7 @@
 // no blocks for, once every 1024 rows).
 template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(256, 4) atomic_batched(const Problem given, Target<T>* workspace, const i64 block_n) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   constexpr int WARPS = 8, ROWS = 1024;
   __shared__ Word<T> batch[ROWS];
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
@@ -15,8 +15,8 @@ __global__ void __launch_bounds__(256, 4) atomic_batched(const Problem given, Ta
   int held = 0;
   for (i64 tile = (i64)blockIdx.y * WARPS; tile < p.rows; tile += step) {
     const i64 r = tile + warp;
-    Word<T> w = nothing<T>();
-    if (r < p.rows) w = least_of_columns<ITEMS>(Row<T, V>(p, r), from, block_n, lane);  // a warp alike
+    Word<T> w = identity_word<T>();
+    if (r < p.rows) w = min_of_columns<ITEMS>(Row<T, V>(p, r), from, block_n, lane);  // a warp alike
     if (lane == 0) batch[held + warp] = w;
     held += WARPS;
     if (held == ROWS || tile + step >= p.rows) {  // the block alike
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(256, 4) atomic_batched(const Problem given, Ta
       const i64 first = tile - (held / WARPS - 1) * step;
       for (int k = threadIdx.x; k < held; k += 256) {
         const i64 row = first + k / WARPS * step + k % WARPS;
-        if (row < p.rows) atomic_least(target<T>(p, workspace, row), as_target<T>(batch[k]));
+        if (row < p.rows) atomic_minimum(target<T>(p, workspace, row), as_target<T>(batch[k]));
       }
       __syncthreads();
       held = 0;

@@ -1,6 +1,5 @@
 // Atomic minima: what both variants send, where to, and the steps before and after.
 #pragma once
-
 #include "minima.cuh"
 
 // Where they meet (Target) an atomic must exist: float and double by their bits, narrow dtypes in a workspace of 32
@@ -30,39 +29,30 @@ __device__ inline void from_target(u32 bits, T* out) {
   else *out = (T)bits;
 }
 
-__device__ inline void atomic_least(float* at, u32 bits) {
+__device__ inline void atomic_minimum(float* at, u32 bits) {
   if ((bits & 0x7fffffffu) > 0x7f800000u) bits = 0xffffffffu;
-  if ((int)bits < 0) {
-    atomicMax((u32*)at, bits);
-  } else {
-    atomicMin((int*)at, (int)bits);
-  }
+  if ((int)bits < 0) atomicMax((u32*)at, bits);
+  else atomicMin((int*)at, (int)bits);
 }
-__device__ inline void atomic_least(double* at, u64 bits) {
+__device__ inline void atomic_minimum(double* at, u64 bits) {
   if ((bits & 0x7fffffffffffffffull) > 0x7ff0000000000000ull) bits = ~0ull;
-  if ((i64)bits < 0) {
-    atomicMax((u64*)at, bits);
-  } else {
-    atomicMin((i64*)at, (i64)bits);
-  }
+  if ((i64)bits < 0) atomicMax((u64*)at, bits);
+  else atomicMin((i64*)at, (i64)bits);
 }
-__device__ inline void atomic_least(int* at, u32 bits) { atomicMin(at, (int)bits); }
-__device__ inline void atomic_least(i64* at, u64 bits) { atomicMin(at, (i64)bits); }
+__device__ inline void atomic_minimum(int* at, u32 bits) { atomicMin(at, (int)bits); }
+__device__ inline void atomic_minimum(i64* at, u64 bits) { atomicMin(at, (i64)bits); }
 
 // Target of row r: in the workspace where there is one, else in the output.
 template <class T>
 __device__ inline Target<T>* target(const Problem& p, Target<T>* workspace, i64 r) {
-  if constexpr (sizeof(T) < 4) {
-    return workspace + r;
-  } else {
-    return (Target<T>*)Row<T, 1>(p, r).out;
-  }
+  if constexpr (sizeof(T) < 4) return workspace + r;
+  else return (Target<T>*)Row<T, 1>(p, r).out;
 }
 
 // The first step of an atomic minimum.
 template <class T>
 __global__ void __launch_bounds__(256) fill(const Problem given, Target<T>* workspace) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   const i64 r = block_index() * 256 + threadIdx.x;
   if (r < p.rows) *(Word<T>*)target<T>(p, workspace, r) = identity(Target<T>{});
 }
@@ -70,7 +60,7 @@ __global__ void __launch_bounds__(256) fill(const Problem given, Target<T>* work
 // Its last one, for narrow dtypes.
 template <class T>
 __global__ void __launch_bounds__(256) narrow_output(const Problem given, const Target<T>* workspace) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   const i64 r = block_index() * 256 + threadIdx.x;
   if (r >= p.rows) return;
   from_target(*(const u32*)(workspace + r), Row<T, 1>(p, r).out);
@@ -78,10 +68,10 @@ __global__ void __launch_bounds__(256) narrow_output(const Problem given, const 
 
 // A warp's least of `block_n` packs of a row from pack `from` on, folded; the row's edges belong to block 0.
 template <int ITEMS, class T, int V>
-__device__ inline Word<T> least_of_columns(const Row<T, V>& row, i64 from, i64 block_n, int lane) {
+__device__ inline Word<T> min_of_columns(const Row<T, V>& row, i64 from, i64 block_n, int lane) {
   const i64 to = from + block_n < row.packs ? from + block_n : row.packs;
-  Word<T> w = nothing<T>();
-  if (blockIdx.x == 0) w = least_of_edges(row, lane, 32);
-  for (i64 j = from + lane; j < to; j += ITEMS * 32) w = least(w, least_of_batch<ITEMS>(row, j, to, 32), T{});
-  return fold<T>(least_of_lanes<T, 32>(w));
+  Word<T> w = identity_word<T>();
+  if (blockIdx.x == 0) w = min_of_edges(row, lane, 32);
+  for (i64 j = from + lane; j < to; j += ITEMS * 32) w = minimum(w, min_of_batch<ITEMS>(row, j, to, 32), T{});
+  return fold<T>(warp_min<T, 32>(w));
 }

@@ -1,13 +1,13 @@
 // Columns, the rows side by side: a tile of at most `step` of them to a block, which no other block shares.
 
-#include "tile.cuh"
+#include "column_tile.cuh"
 
 // The arguments are those of columns_split; the first three have no use here, and the share is all n lines.
 template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(512, 2)
     columns(const Problem given, T*, u32*, const int, const i64 share, const i64 tiles, const int step,
             const int x_lanes, const int depths) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   __shared__ Bytes16 memory[V > 1 ? 512 : 512 * sizeof(T) / 16];
   __shared__ Word<T> slots[512];
   T* places = (T*)memory;
@@ -21,6 +21,6 @@ __global__ void __launch_bounds__(512, 2)
   x += outer * p.x_outer + first * p.x_inner;
 
   const Tile<T, V> tile{x, x_end, length, p.x_n, p.x_inner, wide, x_lanes, depths};
-  tile.template walk<ITEMS>(places);
-  tile.meet(places, slots, (T*)p.out + outer * p.out_outer + first * p.out_inner, p.out_inner);
+  tile.template reduce_lines<ITEMS>(places);
+  tile.reduce_rows(places, slots, (T*)p.out + outer * p.out_outer + first * p.out_inner, p.out_inner);
 }

@@ -1,13 +1,13 @@
 // Columns, the rows side by side: `chunks` blocks share a tile of at most `step` rows. Each takes `share` lines and
 // leaves their minima behind, which are a tile too; the last to arrive walks down that one.
 
-#include "tile.cuh"
+#include "column_tile.cuh"
 
 template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(256, 3)
     columns_split(const Problem given, T* partial, u32* arrived, const int chunks, const i64 share, const i64 tiles,
                   const int step, const int x_lanes, const int depths) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   __shared__ Bytes16 memory[V > 1 ? 512 : 512 * sizeof(T) / 16];
   __shared__ Word<T> slots[512];
   T* places = (T*)memory;
@@ -25,15 +25,15 @@ __global__ void __launch_bounds__(256, 3)
 
   Tile<T, V> tile{x, x_end, length, p.x_n, p.x_inner, wide, x_lanes, depths};
   for (bool shared = true;; shared = false) {  // one loop, so that both walks are the same code
-    tile.template walk<ITEMS>(places);
+    tile.template reduce_lines<ITEMS>(places);
     if (!shared) break;
     const int pitch = x_lanes * V, beyond = wide + threadIdx.x;
     T *all = partial + at * chunks * pitch, *mine = all + chunk * pitch;
-    tile.meet(places, slots, mine, 1);
-    if (threadIdx.x + 1 < V && beyond < pitch) put(mine + beyond, nothing<T>());  // the rest of the last word
+    tile.reduce_rows(places, slots, mine, 1);
+    if (threadIdx.x + 1 < V && beyond < pitch) store_minimum(mine + beyond, identity_word<T>());  // the rest of the last word
     if (!arrives_last(arrived + at, chunks)) return;
     asm volatile("" : "+l"(all) :: "memory");  // no load is moved ahead of the arrival
     tile = {all, all + chunks * pitch, chunks, pitch, 1, wide, x_lanes, depths};
   }
-  tile.meet(places, slots, (T*)p.out + outer * p.out_outer + first * p.out_inner, p.out_inner);
+  tile.reduce_rows(places, slots, (T*)p.out + outer * p.out_outer + first * p.out_inner, p.out_inner);
 }

@@ -1,12 +1,11 @@
 // Minima on bits, and of lanes, blocks and batches.
 //
-// A word of 32 (or 64) bits holds as many elements side by side as fit, and least() compares them at once. NaN wins
+// A word of 32 (or 64) bits holds as many elements side by side as fit, and minimum() compares them at once. NaN wins
 // everywhere, as in torch, which fminf and the atomics of the hardware would not give.
 #pragma once
-
 #include "../vector_io.cuh"
 
-// --- Words: least(a, b) element by element, and the identity of each dtype -------------------------------------------
+// --- Words: minimum(a, b) element by element, and the identity of each dtype -------------------------------------------
 
 template <class T> struct WordOf { using type = u32; };
 template <> struct WordOf<double> { using type = u64; };
@@ -14,27 +13,27 @@ template <> struct WordOf<i64> { using type = u64; };
 template <class T> using Word = typename WordOf<T>::type;
 
 // In PTX, and not as a < b, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
-__device__ inline u32 least(u32 a, u32 b, float) {
+__device__ inline u32 minimum(u32 a, u32 b, float) {
   asm("{.reg .f32 x, y; mov.b32 x, %0; mov.b32 y, %1; min.NaN.f32 x, x, y; mov.b32 %0, x;}" : "+r"(a) : "r"(b));
   return a;
 }
-__device__ inline u32 least(u32 a, u32 b, float16) {
+__device__ inline u32 minimum(u32 a, u32 b, float16) {
   asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
   return a;
 }
-__device__ inline u32 least(u32 a, u32 b, bfloat16) {
+__device__ inline u32 minimum(u32 a, u32 b, bfloat16) {
   asm("min.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
   return a;
 }
-__device__ inline u64 least(u64 a, u64 b, double) {
+__device__ inline u64 minimum(u64 a, u64 b, double) {
   const double x = __longlong_as_double(a), y = __longlong_as_double(b);
   return x != x || x < y ? a : b;  // y where y is NaN, too
 }
-__device__ inline u32 least(u32 a, u32 b, u8) { return __vminu4(a, b); }
-__device__ inline u32 least(u32 a, u32 b, signed char) { return __vmins4(a, b); }
-__device__ inline u32 least(u32 a, u32 b, short) { return __vmins2(a, b); }
-__device__ inline u32 least(u32 a, u32 b, int) { return (int)a < (int)b ? a : b; }
-__device__ inline u64 least(u64 a, u64 b, i64) { return (i64)a < (i64)b ? a : b; }
+__device__ inline u32 minimum(u32 a, u32 b, u8) { return __vminu4(a, b); }
+__device__ inline u32 minimum(u32 a, u32 b, signed char) { return __vmins4(a, b); }
+__device__ inline u32 minimum(u32 a, u32 b, short) { return __vmins2(a, b); }
+__device__ inline u32 minimum(u32 a, u32 b, int) { return (int)a < (int)b ? a : b; }
+__device__ inline u64 minimum(u64 a, u64 b, i64) { return (i64)a < (i64)b ? a : b; }
 
 // +inf, or the dtype's largest number.
 __device__ constexpr u32 identity(float) { return 0x7f800000u; }
@@ -47,7 +46,7 @@ __device__ constexpr u32 identity(short) { return 0x7fff7fffu; }
 __device__ constexpr u32 identity(int) { return 0x7fffffffu; }
 __device__ constexpr u64 identity(i64) { return 0x7fffffffffffffffull; }
 
-template <class T> __device__ inline Word<T> nothing() { return identity(T{}); }
+template <class T> __device__ inline Word<T> identity_word() { return identity(T{}); }
 
 // One element in every place of a word, and back: the least of a word's places, in its lowest.
 template <int BYTES> struct BitsOf { using type = u64; };
@@ -57,80 +56,77 @@ template <> struct BitsOf<4> { using type = u32; };
 template <class T> using Bits = typename BitsOf<sizeof(T)>::type;
 
 template <class T>
-__device__ inline Word<T> spread(const T* x) {
+__device__ inline Word<T> broadcast(const T* x) {
   return *(const Bits<T>*)x * Word<T>(sizeof(T) == 1 ? 0x01010101u : sizeof(T) == 2 ? 0x00010001u : 1u);
 }
 template <class T>
 __device__ inline Word<T> fold(Word<T> w) {
-  if constexpr (sizeof(T) <= 2) w = least(w, w >> 16 | w << 16, T{});
-  if constexpr (sizeof(T) == 1) w = least(w, w >> 8 | w << 24, T{});
+  if constexpr (sizeof(T) <= 2) w = minimum(w, w >> 16 | w << 16, T{});
+  if constexpr (sizeof(T) == 1) w = minimum(w, w >> 8 | w << 24, T{});
   return w;
 }
-template <class T> __device__ inline void put(T* out, Word<T> w) { *(Bits<T>*)out = (Bits<T>)fold<T>(w); }
+template <class T> __device__ inline void store_minimum(T* out, Word<T> w) { *(Bits<T>*)out = (Bits<T>)fold<T>(w); }
 
 template <class T>
 __device__ inline Word<T> word_of(const Bytes16& v, int k) {
-  if constexpr (sizeof(T) == 8) {
-    return (u64)v.word[2 * k + 1] << 32 | v.word[2 * k];
-  } else {
-    return v.word[k];
-  }
+  if constexpr (sizeof(T) == 8) return (u64)v.word[2 * k + 1] << 32 | v.word[2 * k];
+  else return v.word[k];
 }
 template <class T>
-__device__ inline Word<T> least_of(const Bytes16& v) {
+__device__ inline Word<T> min_of_pack(const Bytes16& v) {
   Word<T> w[2] = {word_of<T>(v, 0), word_of<T>(v, 1)};
-  if constexpr (sizeof(T) < 8) w[0] = least(w[0], w[1], T{}), w[1] = least(v.word[2], v.word[3], T{});
-  return least(w[0], w[1], T{});
+  if constexpr (sizeof(T) < 8) w[0] = minimum(w[0], w[1], T{}), w[1] = minimum(v.word[2], v.word[3], T{});
+  return minimum(w[0], w[1], T{});
 }
 template <class T>
-__device__ inline Bytes16 no_elements() {
-  const u32 low = nothing<T>(), high = sizeof(T) == 8 ? (u64)nothing<T>() >> 32 : low;
+__device__ inline Bytes16 identity_pack() {
+  const u32 low = identity_word<T>(), high = sizeof(T) == 8 ? (u64)identity_word<T>() >> 32 : low;
   return {{low, high, low, high}};
 }
 
 // --- Reductions ------------------------------------------------------------------------------------------------------
 
 template <class T, int LANES>
-__device__ inline Word<T> least_of_lanes(Word<T> w) {
-  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) w = least(w, shuffle_xor(w, mask), T{});
+__device__ inline Word<T> warp_min(Word<T> w) {
+  UNROLL for (int mask = LANES / 2; mask > 0; mask /= 2) w = minimum(w, shuffle_xor(w, mask), T{});
   return w;
 }
 
 // Over the block, behind one barrier; every thread gets it. `slots` (32) may be written again after the next barrier.
 template <class T>
-__device__ inline Word<T> least_of_block(Word<T> w, Word<T>* slots) {
+__device__ inline Word<T> block_min(Word<T> w, Word<T>* slots) {
   const int lane = threadIdx.x & 31;
-  w = least_of_lanes<T, 32>(w);
+  w = warp_min<T, 32>(w);
   if (lane == 0) slots[threadIdx.x / 32] = w;
   __syncthreads();
-  return least_of_lanes<T, 32>(lane < blockDim.x / 32 ? slots[lane] : nothing<T>());
+  return warp_min<T, 32>(lane < blockDim.x / 32 ? slots[lane] : identity_word<T>());
 }
 
 // ITEMS packs from pack `from` on, `step` apart and before `to`, all loaded before the first is compared. Where fewer
 // are left, the last one is read again: a minimum does not mind, and no load waits for a predicate.
 template <int ITEMS, class T, int V>
-__device__ inline Word<T> least_of_batch(const Row<T, V>& row, i64 from, i64 to, int step) {
-  if (from >= to) return nothing<T>();
+__device__ inline Word<T> min_of_batch(const Row<T, V>& row, i64 from, i64 to, int step) {
+  if (from >= to) return identity_word<T>();
   Word<T> w[ITEMS];
   Bytes16 raw[ITEMS];
   UNROLL for (int i = 0; i < ITEMS; ++i) {
     const i64 j = from + i * step, at = j < to ? j : to - 1;
     if constexpr (V > 1) raw[i] = load_once(row.x_pack(at));
-    if constexpr (V == 1) w[i] = spread(row.x_pack(at));
+    if constexpr (V == 1) w[i] = broadcast(row.x_pack(at));
   }
-  if constexpr (V > 1) UNROLL for (int i = 0; i < ITEMS; ++i) w[i] = least_of<T>(raw[i]);
+  if constexpr (V > 1) UNROLL for (int i = 0; i < ITEMS; ++i) w[i] = min_of_pack<T>(raw[i]);
   UNROLL for (int half = ITEMS / 2; half > 0; half /= 2) {
-    UNROLL for (int i = 0; i < half; ++i) w[i] = least(w[i], w[i + half], T{});
+    UNROLL for (int i = 0; i < half; ++i) w[i] = minimum(w[i], w[i + half], T{});
   }
   return w[0];
 }
 
 // Edges of a row for lanes `lane`, `lane + lanes`, ...
 template <class T, int V>
-__device__ inline Word<T> least_of_edges(const Row<T, V>& row, int lane, int lanes) {
-  Word<T> w = nothing<T>();
+__device__ inline Word<T> min_of_edges(const Row<T, V>& row, int lane, int lanes) {
+  Word<T> w = identity_word<T>();
   if constexpr (V > 1) {
-    for (int e = lane; e < row.edges; e += lanes) w = least(w, spread(row.x + row.edge(e)), T{});
+    for (int e = lane; e < row.edges; e += lanes) w = minimum(w, broadcast(row.x + row.edge(e)), T{});
   }
   return w;
 }

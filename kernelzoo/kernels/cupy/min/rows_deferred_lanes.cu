@@ -5,7 +5,7 @@
 // LANES lanes a row of at most LANES * ITEMS packs and LANES * EDGES edges, ROWS rows per group of lanes.
 template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
 __global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem given) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   constexpr int GROUPS = 128 / LANES;
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
@@ -19,26 +19,26 @@ __global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem give
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * LANES;
       if constexpr (V > 1) {
-        raw[k][i] = no_elements<T>();
+        raw[k][i] = identity_pack<T>();
         if (j < row.packs) raw[k][i] = load_once(row.x + row.head + j * V);
       } else {  // past the end, the last one again: no load waits for a condition
-        w[k][i] = spread(row.x + (j < row.packs ? j : row.packs - 1) * row.x_n);
+        w[k][i] = broadcast(row.x + (j < row.packs ? j : row.packs - 1) * row.x_n);
       }
     }
     UNROLL for (int i = 0; i < EDGES; ++i) {
       const int e = lane + i * LANES;
-      w[k][ITEMS + i] = nothing<T>();
-      if (e < row.edges) w[k][ITEMS + i] = spread(row.x + row.edge(e));
+      w[k][ITEMS + i] = identity_word<T>();
+      if (e < row.edges) w[k][ITEMS + i] = broadcast(row.x + row.edge(e));
     }
   }
   UNROLL for (int k = 0; k < ROWS; ++k) {
     const i64 r = first + k * GROUPS;
-    Word<T> least_here = nothing<T>();
+    Word<T> row_min = identity_word<T>();
     UNROLL for (int i = 0; i < ITEMS + EDGES; ++i) {
-      if (V > 1 && i < ITEMS) w[k][i] = least_of<T>(raw[k][i]);
-      least_here = least(least_here, w[k][i], T{});
+      if (V > 1 && i < ITEMS) w[k][i] = min_of_pack<T>(raw[k][i]);
+      row_min = minimum(row_min, w[k][i], T{});
     }
-    least_here = least_of_lanes<T, LANES>(least_here);
-    if (lane == 0 && r < p.rows) put(Row<T, V>(p, r).out, least_here);
+    row_min = warp_min<T, LANES>(row_min);
+    if (lane == 0 && r < p.rows) store_minimum(Row<T, V>(p, r).out, row_min);
   }
 }

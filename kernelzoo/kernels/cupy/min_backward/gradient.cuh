@@ -1,8 +1,7 @@
 // The arithmetic of a minimum's gradient: of each row, how many elements equal its minimum y; grad / count goes to those,
 // and grad * 0 to the others, or NaN where there is none.
 #pragma once
-
-#include "../gradients/gradients.cuh"
+#include "../gradients/multi_input.cuh"
 
 // All bits where a == b, else none. In PTX, since cupy compiles with -ftz=true, which would take a subnormal number for
 // zero.
@@ -14,11 +13,11 @@ __device__ inline u32 equal(float a, float b) {
 __device__ inline u32 equal(double a, double b) { return a == b ? 0xffffffffu : 0u; }
 
 // The same value: the compiler would divide anew for each element that gets a quotient.
-__device__ inline float as_new(float v) {
+__device__ inline float opaque(float v) {
   asm volatile("" : "+f"(v));
   return v;
 }
-__device__ inline double as_new(double v) {
+__device__ inline double opaque(double v) {
   asm volatile("" : "+d"(v));
   return v;
 }
@@ -26,15 +25,15 @@ __device__ inline double as_new(double v) {
 // 0, which to the compiler depends on all of the packs: it would compare one before it loads the next. Of a thread that
 // has no pack (left < 0) it may be any bits.
 template <class T, int V, int COUNT>
-__device__ inline u32 behind(const Pack<T, V> (&packs)[COUNT], i64 left) {
+__device__ inline u32 zero_after(const Pack<T, V> (&packs)[COUNT], i64 left) {
   u32 bits = 0;
   if constexpr (V > 1) {
     UNROLL for (int i = 0; i < COUNT; ++i) bits |= packs[i].raw.word[3];
   }
   return bits & (u32)(left >> 63);
 }
-__device__ inline float changed(float v, u32 bits) { return __uint_as_float(__float_as_uint(v) ^ bits); }
-__device__ inline double changed(double v, u32 bits) {
+__device__ inline float with_bits_flipped(float v, u32 bits) { return __uint_as_float(__float_as_uint(v) ^ bits); }
+__device__ inline double with_bits_flipped(double v, u32 bits) {
   return __hiloint2double(__double2hiint(v), __double2loint(v) ^ (int)bits);
 }
 
@@ -60,26 +59,26 @@ struct Gradient {
   // Of an element that equals the minimum, and of one that doesn't.
   struct Result { W hit, miss; };
   __device__ static Result result(Key key, Total count) {
-    return {as_new(key.grad / (W)count), key.grad * (count ? W(0) : W(__int_as_float(0x7fffffff)))};
+    return {opaque(key.grad / (W)count), key.grad * (count ? W(0) : W(__int_as_float(0x7fffffff)))};
   }
 
   // Of each element one bit: whether it equals the minimum.
   template <int V, int COLUMNS, int ITEMS>
-  struct Held {
+  struct Packs {
     static constexpr int WORDS = (ITEMS * V + 31) / 32;
     static constexpr int MOST = sizeof(T) == 8 || ITEMS > 32 || NEW ? 4 : 8;  // packs loaded: more would spill
     static constexpr int AT_ONCE = ITEMS < MOST ? ITEMS : MOST;
     u32 bits[WORDS];
 
     template <bool KEPT>
-    __device__ void load(const Walk<T, V, 1>& walk, const Key (&key)[COLUMNS], i64 first) {
+    __device__ void load(const ThreadPacks<T, V, 1>& walk, const Key (&key)[COLUMNS], i64 first) {
       UNROLL for (int k = 0; k < WORDS; ++k) bits[k] = 0;
       UNROLL for (int from = 0; from < ITEMS; from += AT_ONCE) {
         Pack<T, V> x[AT_ONCE];
         UNROLL for (int i = 0; i < AT_ONCE; ++i) x[i] = walk.template load<KEPT>(0, first + from + i);
         W y[COLUMNS];
-        const u32 none = behind(x, walk.left);
-        UNROLL for (int k = 0; k < COLUMNS; ++k) y[k] = changed(key[k].y, none);
+        const u32 none = zero_after(x, walk.left);
+        UNROLL for (int k = 0; k < COLUMNS; ++k) y[k] = with_bits_flipped(key[k].y, none);
         UNROLL for (int i = 0; i < AT_ONCE; ++i) {
           W v[V];
           x[i].get(v);
@@ -103,7 +102,7 @@ struct Gradient {
     }
 
     template <bool KEPT>
-    __device__ void write(const Walk<T, V, 1>& walk, const Result (&result)[COLUMNS], i64 first) const {
+    __device__ void write(const ThreadPacks<T, V, 1>& walk, const Result (&result)[COLUMNS], i64 first) const {
       UNROLL for (int i = 0; i < ITEMS; ++i) {
         if (walk.inside(first + i)) {
           W v[V];

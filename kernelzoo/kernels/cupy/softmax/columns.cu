@@ -9,13 +9,13 @@
 
 // Running pairs of neighbouring rows take in a batch of packs.
 template <class T, int V, int ITEMS>
-__device__ inline void take_in_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], Pack<T, V> (&items)[ITEMS]) {
+__device__ inline void online_update_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], Pack<T, V> (&items)[ITEMS]) {
   using W = Wide<T>;
   W v[V], next[V];
   UNROLL for (int k = 0; k < V; ++k) next[k] = m[k];
   UNROLL for (int i = 0; i < ITEMS; ++i) {
     items[i].get(v);
-    UNROLL for (int k = 0; k < V; ++k) next[k] = larger(next[k], v[k]);
+    UNROLL for (int k = 0; k < V; ++k) next[k] = maximum(next[k], v[k]);
   }
   keep_packed(items);
   UNROLL for (int k = 0; k < V; ++k) s[k] *= exponential(m[k] - zero_if_empty(next[k])), m[k] = next[k], next[k] = 0;
@@ -55,9 +55,9 @@ __device__ inline Pair<double> pair_of(const u64 (&words)[2]) {
 template <int COUNT, class W>
 __device__ inline Pair<W> merge_column(const Pair<W>* pairs, int step) {
   constexpr int TOGETHER = sizeof(W) == 8 ? 1 : COUNT > 8 ? 4 : COUNT;  // more would take too many registers
-  W top = lowest<W>(), sum = 0;
+  W top = minus_infinity<W>(), sum = 0;
 #pragma unroll(TOGETHER)
-  for (int k = 0; k < COUNT; ++k) top = larger(top, pairs[k * step].m);
+  for (int k = 0; k < COUNT; ++k) top = maximum(top, pairs[k * step].m);
   const W shift = zero_if_empty(top);
 #pragma unroll(TOGETHER)
   for (int k = 0; k < COUNT; ++k) sum += pairs[k * step].s * exponential(pairs[k * step].m - shift);
@@ -79,13 +79,13 @@ constexpr int COLUMN_THREADS = sizeof(T) == 8 || V > 1 || SPLIT ? 512 : SINGLE_T
 template <class T, int V, int ITEMS, int LANES, int THREADS, bool SPLIT>
 __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS)
     columns(const Problem given, u64* arrivals, const int parts) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   using W = Wide<T>;
   constexpr bool EXPONENTIALS = sizeof(T) == sizeof(W) || V == 1;
   constexpr int BATCH = V == 8 ? 2 : 4;  // of eight columns a pack, each with its own pair, two fill the registers
   constexpr int WIDE = LANES * V, DEPTHS = THREADS / LANES, TEAMS = THREADS / 32, RECEIVERS = THREADS / WIDE;
   constexpr int WORDS = sizeof(W) / 4, AT_ONCE = sizeof(W) == 8 ? 1 : V == 4 ? 2 : 4;
-  __shared__ Pair<W> slots[TEAMS * WIDE > THREADS ? TEAMS * WIDE : THREADS], finishers[WIDE];
+  __shared__ Pair<W> slots[TEAMS * WIDE > THREADS ? TEAMS * WIDE : THREADS], normalizers[WIDE];
   const int lane = threadIdx.x % LANES, depth = threadIdx.x / LANES;
   const i64 strips = (p.inner + WIDE - 1) / WIDE, all_strips = p.rows / p.inner * strips;
   const int part = SPLIT ? (int)(blockIdx.x % parts) : 0;
@@ -108,16 +108,13 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
     Pack<T, V> items[ITEMS];
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       items[i].empty();
-      if constexpr (V > 1) {
-        items[i].raw = load_kept_if(i < count, x + i * x_step, items[i].raw);
-      } else {
-        if (i < count) items[i].load(x + i * x_step);
-      }
+      if constexpr (V > 1) items[i].raw = load_kept_if(i < count, x + i * x_step, items[i].raw);
+      else if (i < count) items[i].load(x + i * x_step);
     }
-    UNROLL for (int k = 0; k < V; ++k) m[k] = lowest<W>(), s[k] = 0;
+    UNROLL for (int k = 0; k < V; ++k) m[k] = minus_infinity<W>(), s[k] = 0;
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       items[i].get(v);
-      UNROLL for (int k = 0; k < V; ++k) m[k] = larger(m[k], v[k]);
+      UNROLL for (int k = 0; k < V; ++k) m[k] = maximum(m[k], v[k]);
     }
     if constexpr (!EXPONENTIALS) keep_packed(items);
     UNROLL for (int k = 0; k < V; ++k) own[k] = m[k];
@@ -130,16 +127,16 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
     for (int i = ITEMS; i < count; i += BATCH) {
       Pack<T, V> batch[BATCH];
       load_column_batch(batch, x + i * x_step, x_step, count - i);
-      take_in_columns(m, s, batch);
+      online_update_columns(m, s, batch);
     }
 
     // Across the lanes of a warp that share a column, across the warps, and across the blocks.
     UNROLL for (int k = 0; k < V; ++k) {
-      const auto warp = merge_lanes<32, LANES>(Pair<W>{m[k], s[k]});
+      const auto warp = warp_merge<32, LANES>(Pair<W>{m[k], s[k]});
       if ((threadIdx.x & 31) < LANES) slots[threadIdx.x / 32 * WIDE + lane * V + k] = warp;
     }
     __syncthreads();
-    Pair<W> all = {lowest<W>(), 0};
+    Pair<W> all = {minus_infinity<W>(), 0};
     if (threadIdx.x < WIDE) all = merge_column<TEAMS>(slots + threadIdx.x, WIDE);
     if constexpr (SPLIT) {
       u64* here = arrivals + COLUMN_WORDS + launch * pairs_of_a_launch + g * parts * WIDE * WORDS;
@@ -151,7 +148,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
       }
       __syncthreads();  // the slots are read
       const int column = threadIdx.x % WIDE;
-      Pair<W> run = {lowest<W>(), 0};
+      Pair<W> run = {minus_infinity<W>(), 0};
       for (int other = threadIdx.x / WIDE; other < parts; other += AT_ONCE * RECEIVERS) {
         u64 got[AT_ONCE][WORDS];
         bool missing = true;
@@ -176,19 +173,19 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
       __syncthreads();
       if (threadIdx.x < WIDE) all = merge_column<RECEIVERS>(slots + threadIdx.x, WIDE);
     }
-    if (threadIdx.x < WIDE) finishers[threadIdx.x] = finisher<T>(all);
+    if (threadIdx.x < WIDE) normalizers[threadIdx.x] = normalizer<T>(all);
     __syncthreads();
     W scale[V];
     UNROLL for (int k = 0; k < V; ++k) {
-      const Pair<W> by = finishers[lane * V + k];
+      const Pair<W> by = normalizers[lane * V + k];
       m[k] = by.m, s[k] = by.s;
-      scale[k] = finished<T>(own[k], by);
+      scale[k] = normalize<T>(own[k], by);
     }
 
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       if (i < count) {
         items[i].get(v);
-        UNROLL for (int k = 0; k < V; ++k) v[k] = EXPONENTIALS ? v[k] * scale[k] : finished<T>(v[k], {m[k], s[k]});
+        UNROLL for (int k = 0; k < V; ++k) v[k] = EXPONENTIALS ? v[k] * scale[k] : normalize<T>(v[k], {m[k], s[k]});
         items[i].set(v);
         items[i].template store<true>(out + i * out_step, true);
       }
@@ -199,7 +196,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
       UNROLL for (int k = 0; k < BATCH; ++k) {
         if (i + k < count) {
           batch[k].get(v);
-          UNROLL for (int h = 0; h < V; ++h) v[h] = finished<T>(v[h], {m[h], s[h]});
+          UNROLL for (int h = 0; h < V; ++h) v[h] = normalize<T>(v[h], {m[h], s[h]});
           batch[k].set(v);
           batch[k].store(out + (i + k) * out_step, true);
         }

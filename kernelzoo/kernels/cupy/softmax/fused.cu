@@ -1,17 +1,17 @@
 // One block per row, the row in registers, read once.
 
-#include "held.cuh"
+#include "register_row.cuh"
 
 template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(1024) fused(const Problem given) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   __shared__ Pair<Wide<T>> slots[32];
   const i64 r = block_index();
   if (r >= p.rows) return;
   const Row<T, V> row(p, r);
-  Held<T, V, ITEMS, (V > 1)> held;
+  RegisterRow<T, V, ITEMS, (V > 1)> held;
   held.load(row, threadIdx.x, blockDim.x);
   Pair<Wide<T>> own;
-  const auto all = merge_held_by_block(held, own, slots);
+  const auto all = merge_row_by_block(held, own, slots);
   held.write(row, threadIdx.x, blockDim.x, own, all);
 }

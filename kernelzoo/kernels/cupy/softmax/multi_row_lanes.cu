@@ -92,7 +92,7 @@ __device__ constexpr int resident(int elements, int threads) {
 // A row's whole words: by 32, in runs of 32 / LANES to a lane, so that the lanes of rows that are an odd number of words
 // apart meet in no bank; and the rest one by one.
 template <int WORDS, int LANES>
-struct Dealt {
+struct WordLayout {
   static constexpr int RUN = 32 / LANES, RUNS = WORDS / 32, REST = WORDS % 32;
   static constexpr int ITEMS = RUNS * RUN + (REST + LANES - 1) / LANES;
   __device__ static int place(int i, int lane) {
@@ -106,9 +106,9 @@ struct Dealt {
 template <class T, int N, int LANES, int THREADS>
 __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / LANES, THREADS))
     multi_row_lanes(const Problem given) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   constexpr int PER = 4 / sizeof(T), WHOLE = N / PER, HALF = N % PER;
-  using Words = Dealt<WHOLE, LANES>;
+  using Words = WordLayout<WHOLE, LANES>;
   constexpr int HELD = Words::ITEMS * PER + HALF;
   extern __shared__ Bytes16 memory[];
   WarpRows<T, N, LANES> rows(block_index() * (THREADS / 32) + threadIdx.x / 32, p.rows, memory);
@@ -118,19 +118,19 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
   UNROLL for (int k = 0; k < rows.ROWS; ++k) {
     u32* words = (u32*)rows.words + k * (WHOLE + HALF);
     u16* half = (u16*)rows.words + k * N + (k == 0 ? N - 1 : 0);  // the element in the word that two rows share
-    float v[HELD], m = lowest<float>(), s = 0, part = 0;
+    float v[HELD], m = minus_infinity<float>(), s = 0, part = 0;
     UNROLL for (int i = 0; i < Words::ITEMS; ++i) {
       const bool has = Words::has(i, lane);
       const u32 word = has ? words[Words::place(i, lane)] : 0;
       if constexpr (PER == 2) {
-        v[2 * i] = has ? widen(T{(u16)word}) : lowest<float>();
-        v[2 * i + 1] = has ? widen(T{(u16)(word >> 16)}) : lowest<float>();
+        v[2 * i] = has ? widen(T{(u16)word}) : minus_infinity<float>();
+        v[2 * i + 1] = has ? widen(T{(u16)(word >> 16)}) : minus_infinity<float>();
       } else {
-        v[i] = has ? __uint_as_float(word) : lowest<float>();
+        v[i] = has ? __uint_as_float(word) : minus_infinity<float>();
       }
     }
-    if constexpr (HALF != 0) v[HELD - 1] = has_half ? widen(T{*half}) : lowest<float>();
-    UNROLL for (int i = 0; i < HELD; ++i) m = larger(m, v[i]);
+    if constexpr (HALF != 0) v[HELD - 1] = has_half ? widen(T{*half}) : minus_infinity<float>();
+    UNROLL for (int i = 0; i < HELD; ++i) m = maximum(m, v[i]);
     m = warp_max<LANES>(m);
     const float shift = zero_if_empty(m);
     UNROLL for (int i = 0; i < HELD; ++i) {

@@ -1,6 +1,6 @@
 // LANES lanes per row, ROWS rows per group of lanes, all of them loaded before the first is used.
 
-#include "held.cuh"
+#include "register_row.cuh"
 
 // Row r. A lane alone has as many elements of one without packs as that row has, a number that the compiler knows then.
 template <class T, int V, int LANES, int ITEMS>
@@ -12,11 +12,11 @@ __device__ inline Row<T, V> row_of(const Problem& p, i64 r) {
 
 template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
 __global__ void __launch_bounds__(128, 4) multi_row_tile(const Problem given) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   constexpr int GROUPS = 128 / LANES;
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
-  Held<T, V, ITEMS, EDGES> held[ROWS];
+  RegisterRow<T, V, ITEMS, EDGES> held[ROWS];
   UNROLL for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
     const bool live = r < p.rows;
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(128, 4) multi_row_tile(const Problem given) {
   UNROLL for (int k = 0; k < ROWS; ++k) {
     const i64 r = first + k * GROUPS;
     Pair<Wide<T>> own;
-    const auto all = merge_held<LANES>(held[k], own);  // by all lanes of the warp, the row past the end included
+    const auto all = merge_row_by_lanes<LANES>(held[k], own);  // by all lanes of the warp, the row past the end included
     if (r < p.rows) held[k].write(row_of<T, V, LANES, ITEMS>(p, r), lane, LANES, own, all);
   }
 }

@@ -1,26 +1,26 @@
 // One block per row of any length, two passes: a running pair, then a second look that writes.
 
-#include "running.cuh"
+#include "online_update.cuh"
 
 template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Problem given) {
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   using W = Wide<T>;
   __shared__ Pair<W> slots[32];
   const i64 r = block_index();
   if (r >= p.rows) return;
   const Row<T, V> row(p, r);
   const int step = ITEMS * (int)blockDim.x;
-  Pair<W> run = {lowest<W>(), 0};
+  Pair<W> run = {minus_infinity<W>(), 0};
   Pack<T, V> items[ITEMS];
   W edge;
   for (i64 j = threadIdx.x; j < row.packs; j += step) {
     load_batch(items, row, j, row.packs);
-    take_in(run, items);
+    online_update(run, items);
   }
-  take_in_edge(run, row, edge);
-  const auto all = merge_block(run, slots);
-  const Pair<W> by = finisher<T>(all);
+  online_update_edge(run, row, edge);
+  const auto all = block_merge(run, slots);
+  const Pair<W> by = normalizer<T>(all);
   // Backwards: what was read last is the likeliest to be in a cache still.
   const i64 last = threadIdx.x < row.packs ? (row.packs - 1 - threadIdx.x) / step * step + threadIdx.x : -1;
   for (i64 j = last; j >= 0; j -= step) {

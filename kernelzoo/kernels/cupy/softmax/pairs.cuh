@@ -6,7 +6,6 @@
 // fixed by the lanes' numbers. Where the mathematics says exp(-inf - -inf), zero_if_empty(m) puts exp(-inf - 0) = 0 in
 // its place; a row of -inf alone then ends as 0 / 0, and a NaN or +inf reaches the sum, so that its whole row is NaN.
 #pragma once
-
 #include "../vector_io.cuh"
 
 // The difference comes first and the scale to base 2 second: scaling x itself would lose the digits of a large offset.
@@ -17,17 +16,17 @@ __device__ inline float exponential(float d) {
 }
 __device__ inline double exponential(double d) { return exp(d); }
 
-__device__ inline float larger(float a, float b) { return fmaxf(a, b); }
-__device__ inline double larger(double a, double b) { return a > b ? a : b; }
+__device__ inline float maximum(float a, float b) { return fmaxf(a, b); }
+__device__ inline double maximum(double a, double b) { return a > b ? a : b; }
 
-template <class W> __device__ inline W zero_if_empty(W m) { return m == lowest<W>() ? W(0) : m; }
+template <class W> __device__ inline W zero_if_empty(W m) { return m == minus_infinity<W>() ? W(0) : m; }
 
 template <class W> struct Pair { W m, s; };
 
 // What turns an element into its result, of a row's merged pair: e^(x - shift) * scale, for half precisions
 // 2^((x - shift) * log2(e) + scale), an instruction less, whose rounding their own hides.
 template <class T>
-__device__ inline Pair<Wide<T>> finisher(Pair<Wide<T>> all) {
+__device__ inline Pair<Wide<T>> normalizer(Pair<Wide<T>> all) {
   if constexpr (sizeof(T) == 2) {
     return {zero_if_empty(all.m), -log2f(all.s)};
   } else {
@@ -35,7 +34,7 @@ __device__ inline Pair<Wide<T>> finisher(Pair<Wide<T>> all) {
   }
 }
 template <class T>
-__device__ inline Wide<T> finished(Wide<T> v, Pair<Wide<T>> by) {
+__device__ inline Wide<T> normalize(Wide<T> v, Pair<Wide<T>> by) {
   if constexpr (sizeof(T) == 2) {
     float e;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fmaf(v - by.m, 1.4426950408889634f, by.s)));
@@ -49,19 +48,19 @@ __device__ inline Wide<T> finished(Wide<T> v, Pair<Wide<T>> by) {
 
 template <class W>
 __device__ inline Pair<W> merge(Pair<W> a, Pair<W> b) {
-  const W m = larger(a.m, b.m), shift = zero_if_empty(m);
+  const W m = maximum(a.m, b.m), shift = zero_if_empty(m);
   return {m, a.s * exponential(a.m - shift) + b.s * exponential(b.m - shift)};
 }
 
 template <int LANES, int FROM = 1, class W>
 __device__ inline W warp_max(W m) {
-  UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) m = larger(m, shuffle_xor(m, mask));
+  UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) m = maximum(m, shuffle_xor(m, mask));
   return m;
 }
 
 // Over LANES neighbouring lanes, a power of two; every lane gets the result, and the same bits.
 template <int LANES, int FROM = 1, class W>
-__device__ inline Pair<W> merge_lanes(Pair<W> own) {
+__device__ inline Pair<W> warp_merge(Pair<W> own) {
   const W m = warp_max<LANES, FROM>(own.m);
   return {m, warp_sum<LANES, FROM>(own.s * exponential(own.m - zero_if_empty(m)))};
 }
@@ -70,17 +69,17 @@ __device__ inline Pair<W> merge_lanes(Pair<W> own) {
 template <class W>
 __device__ inline Pair<W> merge_slots(const Pair<W>* slots, int count) {
   const int lane = threadIdx.x & 31;
-  W m = lowest<W>(), s = 0;
-  for (int k = lane; k < count; k += 32) m = larger(m, slots[k].m);
+  W m = minus_infinity<W>(), s = 0;
+  for (int k = lane; k < count; k += 32) m = maximum(m, slots[k].m);
   const W shift = zero_if_empty(m);
   for (int k = lane; k < count; k += 32) s += slots[k].s * exponential(slots[k].m - shift);
-  return merge_lanes<32>(Pair<W>{m, s});
+  return warp_merge<32>(Pair<W>{m, s});
 }
 
 // Over the block, behind one barrier. `slots` (32 pairs) may be written again after the next barrier.
 template <class W>
-__device__ inline Pair<W> merge_block(Pair<W> own, Pair<W>* slots) {
-  own = merge_lanes<32>(own);
+__device__ inline Pair<W> block_merge(Pair<W> own, Pair<W>* slots) {
+  own = warp_merge<32>(own);
   if ((threadIdx.x & 31) == 0) slots[threadIdx.x / 32] = own;
   __syncthreads();
   return merge_slots(slots, blockDim.x / 32);
@@ -88,11 +87,11 @@ __device__ inline Pair<W> merge_block(Pair<W> own, Pair<W>* slots) {
 
 // --- Packs -----------------------------------------------------------------------------------------------------------
 
-__device__ inline u32 larger_halves(u32 a, u32 b, float16) {
+__device__ inline u32 max_of_halves(u32 a, u32 b, float16) {
   asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
   return a;
 }
-__device__ inline u32 larger_halves(u32 a, u32 b, bfloat16) {
+__device__ inline u32 max_of_halves(u32 a, u32 b, bfloat16) {
   asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
   return a;
 }
@@ -100,16 +99,16 @@ __device__ inline u32 larger_halves(u32 a, u32 b, bfloat16) {
 // The largest element of some packs, any NaN dropped (the sum will show it). Half precisions are compared two at a
 // time.
 template <class T, int V, int ITEMS>
-__device__ inline Wide<T> top_of(const Pack<T, V> (&items)[ITEMS]) {
+__device__ inline Wide<T> max_of(const Pack<T, V> (&items)[ITEMS]) {
   if constexpr (V == 8) {
     u32 top = items[0].raw.word[0];
-    UNROLL for (int k = 1; k < 4 * ITEMS; ++k) top = larger_halves(top, items[k / 4].raw.word[k % 4], T{});
-    return larger(widen(T{(u16)top}), widen(T{(u16)(top >> 16)}));
+    UNROLL for (int k = 1; k < 4 * ITEMS; ++k) top = max_of_halves(top, items[k / 4].raw.word[k % 4], T{});
+    return maximum(widen(T{(u16)top}), widen(T{(u16)(top >> 16)}));
   } else {
-    Wide<T> top = lowest<Wide<T>>(), v[V];
+    Wide<T> top = minus_infinity<Wide<T>>(), v[V];
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       items[i].get(v);
-      UNROLL for (int k = 0; k < V; ++k) top = larger(top, v[k]);
+      UNROLL for (int k = 0; k < V; ++k) top = maximum(top, v[k]);
     }
     return top;
   }

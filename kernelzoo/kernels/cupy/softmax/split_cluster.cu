@@ -4,7 +4,7 @@
 // block goes on when all pairs have come, and waits for no write of its own.
 
 #include "../hopper.cuh"
-#include "held.cuh"
+#include "register_row.cuh"
 
 template <class W>
 __device__ inline void send_pair(Pair<W>* place, u64* barrier, u32 rank, const Pair<W>& pair) {
@@ -17,22 +17,22 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
     split_cluster(const Problem given) {
   using W = Wide<T>;
   __shared__ alignas(16) Pair<W> slots[CLUSTER * 16];
-  __shared__ u64 met;
+  __shared__ u64 barrier;
   const i64 r = block_index() / CLUSTER;
   if (r >= given.rows) return;  // the whole cluster alike
   const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
-  arm_barrier(&met, CLUSTER * warps * sizeof(Pair<W>));
+  arm_barrier(&barrier, CLUSTER * warps * sizeof(Pair<W>));
   cluster_arrive();
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   const int rank = cluster_rank(), lane = rank * blockDim.x + threadIdx.x;
   const Row<T, V> row(p, r);
-  Held<T, V, ITEMS, (V > 1)> held;
+  RegisterRow<T, V, ITEMS, (V > 1)> held;
   held.load(row, lane, lanes);
   const auto own = held.exponentials();
-  const auto warp = merge_lanes<32>(own);
+  const auto warp = warp_merge<32>(own);
   cluster_wait();  // every block of the cluster runs by now: its shared memory may be written
   const int peer = threadIdx.x & 31;
-  if (peer < CLUSTER) send_pair(&slots[rank * warps + threadIdx.x / 32], &met, peer, warp);
-  wait_for(&met, 0);
+  if (peer < CLUSTER) send_pair(&slots[rank * warps + threadIdx.x / 32], &barrier, peer, warp);
+  wait_for(&barrier, 0);
   held.write(row, lane, lanes, own, merge_slots(slots, CLUSTER * warps));
 }

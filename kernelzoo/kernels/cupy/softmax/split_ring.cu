@@ -7,7 +7,7 @@
 // cache.
 
 #include "../hopper.cuh"
-#include "running.cuh"
+#include "online_update.cuh"
 
 // 32 bits beside a tag that says which launch they are of, in one word: a reader that sees the tag has the value too, with
 // no fence, and no trip to a counter. Tags count launches; each block takes the one after its own last.
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
     for (int k = 0; k < ring_tiles; ++k) init_barrier(&full[k], 1), init_barrier(&empty[k], WARPS);
     fence_barriers();
   }
-  const Problem p = begin(given);
+  const Problem p = wait_for_previous_launch(given);
   __syncthreads();
   const int part = blockIdx.x % parts, group = blockIdx.x / parts, groups = gridDim.x / parts;
   RingPlace at;
@@ -87,11 +87,8 @@ __global__ void __launch_bounds__(LANES + 32, 1)
   const auto take_tile = [&](Pack<T, V>(&items)[ITEMS], int slot, int left) {
     const Bytes16* tile = ring + slot * TILE + threadIdx.x;
     UNROLL for (int i = 0; i < ITEMS; ++i) {
-      if (i * LANES + (int)threadIdx.x < left) {
-        items[i].raw = tile[i * LANES];
-      } else {
-        items[i].empty();
-      }
+      if (i * LANES + (int)threadIdx.x < left) items[i].raw = tile[i * LANES];
+      else items[i].empty();
     }
   };
   const auto release = [&](int slot) {
@@ -107,19 +104,19 @@ __global__ void __launch_bounds__(LANES + 32, 1)
     u64* row_packets = packets + r * parts * WORDS;
     const u32 tag = (u32)(peek_word(row_packets + part * WORDS) >> 32) + 1;
 
-    Pair<W> run = {lowest<W>(), 0};
+    Pair<W> run = {minus_infinity<W>(), 0};
     Pack<T, V> items[ITEMS];
-    W edge = lowest<W>();
-    if (part == 0) take_in_edge(run, row, edge);
+    W edge = minus_infinity<W>();
+    if (part == 0) online_update_edge(run, row, edge);
     for (int k = 0; k < mine.tiles; ++k) {
       wait_for(&full[at.slot], at.parity);
       take_tile(items, at.slot, mine.count - k * TILE);
       if (k < over) release(at.slot);
-      take_in(run, items);
+      online_update(run, items);
       at.next(ring_tiles);
     }
 
-    run = merge_lanes<32>(run);
+    run = warp_merge<32>(run);
     if (lane == 0) warp_slots[turn][warp] = run;
     sync();
     const Pair<W> block = merge_slots(warp_slots[turn], WARPS);
@@ -135,7 +132,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
     sync();
     const Pair<W> all = merge_slots(slots[turn], parts);
 
-    const Pair<W> by = finisher<T>(all);
+    const Pair<W> by = normalizer<T>(all);
     const auto write_tile = [&](int tile) {
       const i64 from = mine.from + (i64)tile * TILE + threadIdx.x;
       const int left = mine.count - tile * TILE;

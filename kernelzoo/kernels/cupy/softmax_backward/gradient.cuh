@@ -1,8 +1,7 @@
 // The arithmetic of softmax's gradient, out = y * (grad - sum(grad * y)) over each row: half precisions in float, double
 // in double. A NaN reaches the sum, and so its whole row.
 #pragma once
-
-#include "../gradients/gradients.cuh"
+#include "../gradients/multi_input.cuh"
 
 template <class T>
 struct Gradient {
@@ -17,15 +16,15 @@ struct Gradient {
 
   // The elements of both, as they were read: the products are made twice.
   template <int V, int COLUMNS, int ITEMS>
-  struct Held {
+  struct Packs {
     Pack<T, V> grad[ITEMS], y[ITEMS];
 
     template <bool KEPT>
-    __device__ void load(const Walk<T, V, 2>& walk, const Key (&)[COLUMNS], i64 first) {
+    __device__ void load(const ThreadPacks<T, V, 2>& walk, const Key (&)[COLUMNS], i64 first) {
       UNROLL for (int i = 0; i < ITEMS; ++i) grad[i] = walk.template load<KEPT>(0, first + i);
       if constexpr (V > 1 && COLUMNS == 1) {
         if (!walk.in_packed) {
-          UNROLL for (int i = 0; i < ITEMS; ++i) y[i] = walk.load_apart(1, first + i);
+          UNROLL for (int i = 0; i < ITEMS; ++i) y[i] = walk.load_unaligned(1, first + i);
           return;
         }
       }
@@ -40,17 +39,14 @@ struct Gradient {
         grad[i].get(a);
         y[i].get(b);
         UNROLL for (int k = 0; k < V; ++k) a[k] = product(a[k], b[k]);
-        if constexpr (COLUMNS == 1) {
-          sums[0] += sum_of(a);
-        } else {
-          UNROLL for (int k = 0; k < V; ++k) sums[k] += a[k];
-        }
+        if constexpr (COLUMNS == 1) sums[0] += sum_of(a);
+        else UNROLL for (int k = 0; k < V; ++k) sums[k] += a[k];
       }
       keep_packed(grad), keep_packed(y);
     }
 
     template <bool KEPT>
-    __device__ void write(const Walk<T, V, 2>& walk, const Result (&result)[COLUMNS], i64 first) {
+    __device__ void write(const ThreadPacks<T, V, 2>& walk, const Result (&result)[COLUMNS], i64 first) {
       UNROLL for (int i = 0; i < ITEMS; ++i) {
         if (walk.inside(first + i)) {
           W a[V], b[V];

@@ -15,15 +15,15 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   using Op = Gradient<T>;
   extern __shared__ Bytes16 memory[];
   __shared__ u64 slots[CLUSTER * 16];
-  __shared__ u64 met;
+  __shared__ u64 barrier;
   const i64 r = block_index() / CLUSTER;
   if (r >= given.rows) return;  // the whole cluster alike
   const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
-  arm_barrier(&met, CLUSTER * warps * sizeof(u64));
+  arm_barrier(&barrier, CLUSTER * warps * sizeof(u64));
   cluster_arrive();
-  const MultiInput<1> p = begin(given);
+  const MultiInput<1> p = wait_for_previous_launch(given);
   const int rank = cluster_rank(), lane = rank * blockDim.x + threadIdx.x;
-  const Line<T, V> line(p, r);
+  const MultiInputRow<T, V> line(p, r);
   const auto walk = line.walk(lane, line.packs, lanes);
   const auto at_edge = line.edge(lane);
   Bytes16* mine = memory + threadIdx.x;  // y, a block's threads side by side
@@ -33,12 +33,12 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
     }
   } else {
     UNROLL for (int i = 0; i < ITEMS; ++i) {
-      if (walk.inside(i)) mine[i * (int)blockDim.x] = walk.load_apart(1, i).raw;
+      if (walk.inside(i)) mine[i * (int)blockDim.x] = walk.load_unaligned(1, i).raw;
     }
   }
   Pack<T, V> grad[ITEMS], y;
   UNROLL for (int i = 0; i < ITEMS; ++i) grad[i] = walk.template load<true>(0, i);
-  typename Op::template Held<1, 1, 1> edge;
+  typename Op::template Packs<1, 1, 1> edge;
   edge.template load<true>(at_edge, line.key, 0);
   wait_async();
 
@@ -58,8 +58,8 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   const int peer = threadIdx.x & 31;
   u64 bits = 0;
   *(W*)&bits = warp;
-  if (peer < CLUSTER) send_remote(&slots[rank * warps + threadIdx.x / 32], &met, peer, bits);
-  wait_for(&met, 0);
+  if (peer < CLUSTER) send_remote(&slots[rank * warps + threadIdx.x / 32], &barrier, peer, bits);
+  wait_for(&barrier, 0);
   W total = 0;
   for (int k = peer; k < CLUSTER * warps; k += 32) total += *(const W*)&slots[k];
   total = warp_sum<32>(total);

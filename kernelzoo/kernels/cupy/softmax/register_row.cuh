@@ -1,12 +1,11 @@
 // A thread's part of a row, held in registers: ITEMS packs and, with EDGES, an edge element; and the pair of the row.
 #pragma once
-
 #include "pairs.cuh"
 
 // Exponentials are kept until the row's pair is known: in place of the elements, where the dtype is as wide as its
 // arithmetic; beside them, where half precisions are few; or, for want of registers, nowhere, and are computed twice.
 template <class T, int V, int ITEMS, bool EDGES>
-struct Held {
+struct RegisterRow {
   using W = Wide<T>;
   static constexpr bool IN_PLACE = V == 1 || sizeof(T) == sizeof(W), KEPT = IN_PLACE || ITEMS <= 4;
   Pack<T, V> items[ITEMS];
@@ -42,12 +41,12 @@ struct Held {
         items[i].empty();
       }
     }
-    if constexpr (EDGES) edge = live && lane < row.edges ? widen(row.x[row.edge(lane)]) : lowest<W>();
+    if constexpr (EDGES) edge = live && lane < row.edges ? widen(row.x[row.edge(lane)]) : minus_infinity<W>();
   }
 
   __device__ W top() const {
-    const W m = top_of(items);
-    return EDGES ? larger(m, edge) : m;
+    const W m = max_of(items);
+    return EDGES ? maximum(m, edge) : m;
   }
 
   // The sum below the thread's own maximum, or below one that several threads have agreed on.
@@ -93,33 +92,33 @@ struct Held {
 // The pair of a row that LANES lanes, or a block, hold, and in `own` the thread's. In double they agree on the row's
 // maximum first: to meet once, and go over from a thread's own maximum to the row's, costs each thread three exponentials
 // more, of some twenty instructions each.
-template <int LANES, class Held, class W>
-__device__ inline Pair<W> merge_held(Held& held, Pair<W>& own) {
+template <int LANES, class RegisterRow, class W>
+__device__ inline Pair<W> merge_row_by_lanes(RegisterRow& held, Pair<W>& own) {
   if constexpr (sizeof(W) == 8) {
     own = held.exponentials(warp_max<LANES>(held.top()));
     return {own.m, warp_sum<LANES>(own.s)};
   } else {
     own = held.exponentials();
-    return merge_lanes<LANES>(own);
+    return warp_merge<LANES>(own);
   }
 }
 
-template <class Held>
-__device__ inline Pair<double> agree_by_block(Held& held, Pair<double>& own, Pair<double>* slots) {
+template <class RegisterRow>
+__device__ inline Pair<double> block_max_then_sum(RegisterRow& held, Pair<double>& own, Pair<double>* slots) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
   const double top = warp_max<32>(held.top());
   if (lane == 0) slots[warp].m = top;
   __syncthreads();
-  own = held.exponentials(warp_max<32>(lane < warps ? slots[lane].m : lowest<double>()));
+  own = held.exponentials(warp_max<32>(lane < warps ? slots[lane].m : minus_infinity<double>()));
   const double sum = warp_sum<32>(own.s);
   if (lane == 0) slots[warp].s = sum;
   __syncthreads();
   return {own.m, warp_sum<32>(lane < warps ? slots[lane].s : 0.0)};
 }
 
-template <class Held, class W>
-__device__ inline Pair<W> merge_held_by_block(Held& held, Pair<W>& own, Pair<W>* slots) {
-  if constexpr (sizeof(W) == 8) return agree_by_block(held, own, slots);
+template <class RegisterRow, class W>
+__device__ inline Pair<W> merge_row_by_block(RegisterRow& held, Pair<W>& own, Pair<W>* slots) {
+  if constexpr (sizeof(W) == 8) return block_max_then_sum(held, own, slots);
   own = held.exponentials();
-  return merge_block(own, slots);
+  return block_merge(own, slots);
 }

@@ -1,6 +1,5 @@
 // Columns: the rows lie side by side, so lanes run along them and each thread walks down its own.
 #pragma once
-
 #include "minima.cuh"
 
 // A tile is `wide` neighbouring rows. A line of it is their elements at one place, side by side where V > 1: x_lanes
@@ -23,13 +22,13 @@ struct Tile {
 
   // This thread's least of each place, to shared memory.
   template <int ITEMS>
-  __device__ void walk(T* places) const {
+  __device__ void reduce_lines(T* places) const {
     constexpr int WORDS = V > 1 ? 16 / sizeof(Word<T>) : 1;
     const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes;
     if (depth >= depths) return;
     const auto word = [&](i64 line) { return x + line * x_n + lane * V * x_inner - phase(line); };
     Word<T> w[WORDS];
-    UNROLL for (int k = 0; k < WORDS; ++k) w[k] = nothing<T>();
+    UNROLL for (int k = 0; k < WORDS; ++k) w[k] = identity_word<T>();
     if (lane * V < phase(depth) + wide) {
       const T* at = word(depth);
       const i64 end = ends_within(word(length - 1)) ? length - 1 : length;
@@ -38,40 +37,40 @@ struct Tile {
         UNROLL for (int i = 0; i < ITEMS; ++i) {
           const bool inside = j + i * depths < end;
           if constexpr (V > 1) {
-            const Bytes16 v = load_once_if(inside, at + i * depths * x_n, no_elements<T>());
+            const Bytes16 v = load_once_if(inside, at + i * depths * x_n, identity_pack<T>());
             UNROLL for (int k = 0; k < WORDS; ++k) batch[i][k] = word_of<T>(v, k);
           } else {
-            batch[i][0] = spread(inside ? at + i * depths * x_n : at);  // past the end, an element a second time
+            batch[i][0] = broadcast(inside ? at + i * depths * x_n : at);  // past the end, an element a second time
           }
         }
         UNROLL for (int i = 0; i < ITEMS; ++i) {
-          UNROLL for (int k = 0; k < WORDS; ++k) w[k] = least(w[k], batch[i][k], T{});
+          UNROLL for (int k = 0; k < WORDS; ++k) w[k] = minimum(w[k], batch[i][k], T{});
         }
       }
     }
     if constexpr (V > 1) {
       UNROLL for (int k = 0; k < WORDS; ++k) ((Word<T>*)places)[threadIdx.x * WORDS + k] = w[k];
     } else {
-      put(places + threadIdx.x, w[0]);
+      store_minimum(places + threadIdx.x, w[0]);
     }
   }
 
   // The least of each row, from shared memory to `out`. Where rows are few, groups of threads share the places.
-  __device__ void meet(const T* places, Word<T>* slots, T* out, i64 out_step) const {
+  __device__ void reduce_rows(const T* places, Word<T>* slots, T* out, i64 out_step) const {
     __syncthreads();
     const int groups = (int)blockDim.x / wide;
     const auto over = [&](int row, int from, int step) {
-      Word<T> w = nothing<T>();
+      Word<T> w = identity_word<T>();
 #pragma unroll 4
       for (int d = from; d < depths; d += step) {
-        w = least(w, spread(places + d * x_lanes * V + phase(d) + row), T{});
+        w = minimum(w, broadcast(places + d * x_lanes * V + phase(d) + row), T{});
       }
       const T* last = x + (length - 1) * x_n + row;
-      if (from == 0 && ends_within(last)) w = least(w, spread(last), T{});
+      if (from == 0 && ends_within(last)) w = minimum(w, broadcast(last), T{});
       return w;
     };
     if (groups <= 1) {
-      for (int row = threadIdx.x; row < wide; row += blockDim.x) put(out + row * out_step, over(row, 0, 1));
+      for (int row = threadIdx.x; row < wide; row += blockDim.x) store_minimum(out + row * out_step, over(row, 0, 1));
       return;
     }
     if (threadIdx.x < groups * wide) slots[threadIdx.x] = over(threadIdx.x % wide, threadIdx.x / wide, groups);
@@ -79,8 +78,8 @@ struct Tile {
     if (threadIdx.x < wide) {
       Word<T> w = slots[threadIdx.x];
 #pragma unroll 4
-      for (int k = 1; k < groups; ++k) w = least(w, slots[k * wide + threadIdx.x], T{});
-      put(out + threadIdx.x * out_step, w);
+      for (int k = 1; k < groups; ++k) w = minimum(w, slots[k * wide + threadIdx.x], T{});
+      store_minimum(out + threadIdx.x * out_step, w);
     }
   }
 };

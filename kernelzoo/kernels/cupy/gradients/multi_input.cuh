@@ -1,9 +1,8 @@
 // What the gradients share: a result needs its element, and one number of its whole row (or column), a sum of terms.
 //
 // What differs stands in the operation's struct Gradient: Key, what a row has beside its elements; Total, the sum;
-// Result, what finishes a row's elements; and Held, a thread's packs. Sums are in an order fixed by the lanes' numbers.
+// Result, what finishes a row's elements; and Packs, a thread's packs. Sums are in an order fixed by the lanes' numbers.
 #pragma once
-
 #include "../vector_io.cuh"
 
 // --- MultiInput tensors -------------------------------------------------------------------------------------------------
@@ -38,7 +37,7 @@ __device__ inline double difference(double a, double b) { return a - b; }
 
 // A long sum: what each addition rounds away is added up beside it (D. E. Knuth's two-sum); of counts that is nothing.
 template <class S>
-struct Running {
+struct CompensatedSum {
   S sum = 0, lost = 0;
   __device__ void add(S v) {
     const S next = sum + v, added = next - sum;
@@ -50,7 +49,7 @@ struct Running {
 
 // Over the block, behind one barrier. `slots` (32) may be written again after the next barrier.
 template <class S>
-__device__ inline S sum_of_block(S s, S* slots) {
+__device__ inline S block_sum(S s, S* slots) {
   s = warp_sum<32>(s);
   if ((threadIdx.x & 31) == 0) slots[threadIdx.x / 32] = s;
   __syncthreads();
@@ -59,7 +58,7 @@ __device__ inline S sum_of_block(S s, S* slots) {
 
 // Block `chunk` of `chunks` has left what it has of a row in memory, by its first threads; returns once all blocks of the same
 // row have. `arrived` only ever grows, by `chunks` a launch, so that it needs no reset.
-__device__ inline void meet(u64* arrived, int chunks) {
+__device__ inline void grid_barrier(u64* arrived, int chunks) {
   __syncthreads();
   if (threadIdx.x == 0) {
     u64 now;
@@ -77,7 +76,7 @@ __device__ inline void meet(u64* arrived, int chunks) {
 // V == 1, one. Pack i is there if i * stride < left. Those of the first input lie on 16-byte boundaries; those of a second
 // and of out where it says so.
 template <class T, int V, int INPUTS>
-struct Walk {
+struct ThreadPacks {
   const T* in[INPUTS];
   T* out;
   i64 in_step[INPUTS], out_step;  // elements from a pack to the next
@@ -102,7 +101,7 @@ struct Walk {
     return pack;
   }
   // The same of an input whose rows start elsewhere in a 16-byte word than x's.
-  __device__ Pack<T, V> load_apart(int input, i64 i) const {
+  __device__ Pack<T, V> load_unaligned(int input, i64 i) const {
     Pack<T, V> pack;
     pack.raw = Bytes16{};
     if (inside(i)) {
@@ -118,7 +117,7 @@ struct Walk {
 
 // Row r, seen as packs of the first input between two ragged edges; of a second, where its row begins.
 template <class T, int V>
-struct Line : Row<T, V> {
+struct MultiInputRow : Row<T, V> {
   using Op = Gradient<T>;
   static constexpr int INPUTS = Op::INPUTS;
   const T* in[INPUTS];
@@ -126,7 +125,7 @@ struct Line : Row<T, V> {
   bool in_packed;
   typename Op::Key key[1];
 
-  __device__ Line(const MultiInput<Op::OTHERS>& p, i64 r) : Row<T, V>(p, r) {
+  __device__ MultiInputRow(const MultiInput<Op::OTHERS>& p, i64 r) : Row<T, V>(p, r) {
     in[0] = this->x, in_n[0] = p.x_n;
     if constexpr (INPUTS == 2) {
       in[1] = (const T*)p.other[0] + this->outer * p.strides[0].outer + this->inner * p.strides[0].inner;
@@ -137,8 +136,8 @@ struct Line : Row<T, V> {
   }
 
   // The packs first, first + stride, ... before `to`.
-  __device__ Walk<T, V, INPUTS> walk(i64 first, i64 to, int stride) const {
-    Walk<T, V, INPUTS> walk;
+  __device__ ThreadPacks<T, V, INPUTS> walk(i64 first, i64 to, int stride) const {
+    ThreadPacks<T, V, INPUTS> walk;
     UNROLL for (int k = 0; k < INPUTS; ++k) {
       const i64 step = V > 1 ? V : in_n[k];
       walk.in[k] = in[k] + this->head + first * step, walk.in_step[k] = stride * step;
@@ -149,9 +148,9 @@ struct Line : Row<T, V> {
     return walk;
   }
   // Edge e, if there is such a one.
-  __device__ Walk<T, 1, INPUTS> edge(int e) const {
+  __device__ ThreadPacks<T, 1, INPUTS> edge(int e) const {
     const i64 at = Row<T, V>::edge(e);
-    Walk<T, 1, INPUTS> walk;
+    ThreadPacks<T, 1, INPUTS> walk;
     UNROLL for (int k = 0; k < INPUTS; ++k) walk.in[k] = in[k] + at, walk.in_step[k] = 0;
     walk.out = this->out + at, walk.out_step = 0;
     walk.left = this->edges - e, walk.stride = this->edges;  // no second one
@@ -164,15 +163,15 @@ struct Line : Row<T, V> {
 // A thread's part of a row: ITEMS packs and, with EDGES, an edge element. All loads are issued before the first is waited
 // for.
 template <class T, int V, int ITEMS, bool EDGES>
-struct HeldLine {
+struct RegisterRow {
   using Op = Gradient<T>;
   using Total = typename Op::Total;
-  Walk<T, V, Op::INPUTS> walk;
-  Walk<T, 1, Op::INPUTS> at_edge;
-  typename Op::template Held<V, 1, ITEMS> packs;
-  typename Op::template Held<1, 1, 1> edge;
+  ThreadPacks<T, V, Op::INPUTS> walk;
+  ThreadPacks<T, 1, Op::INPUTS> at_edge;
+  typename Op::template Packs<V, 1, ITEMS> packs;
+  typename Op::template Packs<1, 1, 1> edge;
 
-  __device__ void load(const Line<T, V>& line, int lane, int lanes, bool live = true) {
+  __device__ void load(const MultiInputRow<T, V>& line, int lane, int lanes, bool live = true) {
     walk = line.walk(lane, live ? line.packs : 0, lanes);
     if constexpr (EDGES) {
       at_edge = line.edge(lane);
@@ -200,34 +199,34 @@ struct HeldLine {
 // memory, where each thread reads back what it wrote; the others are read twice. One running sum of each of COLUMNS
 // columns, or of a row.
 template <class T, int V, int COLUMNS, int ITEMS, int BATCH>
-struct Stay {
+struct StagedPacks {
   using Op = Gradient<T>;
-  template <int COUNT> using Held = typename Op::template Held<V, COLUMNS, COUNT>;
+  template <int COUNT> using Packs = typename Op::template Packs<V, COLUMNS, COUNT>;
   using Total = typename Op::Total;
   using Key = typename Op::Key;
   using Result = typename Op::Result;
-  using Thread = Walk<T, V, Op::INPUTS>;
-  Held<ITEMS> first;
+  using Thread = ThreadPacks<T, V, Op::INPUTS>;
+  Packs<ITEMS> first;
 
   template <int COUNT>
-  __device__ static void add(Held<COUNT>& held, Running<Total> (&run)[COLUMNS]) {
+  __device__ static void add(Packs<COUNT>& held, CompensatedSum<Total> (&run)[COLUMNS]) {
     Total sums[COLUMNS];
     held.sum(sums);
     UNROLL for (int k = 0; k < COLUMNS; ++k) run[k].add(sums[k]);
   }
 
-  __device__ void take_in(
-      const Thread& walk, const Key (&key)[COLUMNS], Running<Total> (&run)[COLUMNS], Bytes16* memory, int saved) {
+  __device__ void accumulate(
+      const Thread& walk, const Key (&key)[COLUMNS], CompensatedSum<Total> (&run)[COLUMNS], Bytes16* memory, int saved) {
     first.template load<true>(walk, key, 0);
     add(first, run);
     for (int b = 0; b < saved; ++b) {
-      Held<BATCH> batch;
+      Packs<BATCH> batch;
       batch.template load<true>(walk, key, ITEMS + b * BATCH);
       add(batch, run);
       batch.save(memory, b);
     }
     for (i64 i = ITEMS + saved * BATCH; walk.inside(i); i += BATCH) {
-      Held<BATCH> batch;
+      Packs<BATCH> batch;
       batch.template load<false>(walk, key, i);
       add(batch, run);
     }
@@ -237,12 +236,12 @@ struct Stay {
       const Thread& walk, const Key (&key)[COLUMNS], const Result (&result)[COLUMNS], Bytes16* memory, int saved) {
     first.template write<true>(walk, result, 0);
     for (int b = 0; b < saved; ++b) {
-      Held<BATCH> batch;
+      Packs<BATCH> batch;
       batch.restore(memory, b);
       batch.template write<true>(walk, result, ITEMS + b * BATCH);
     }
     for (i64 i = ITEMS + saved * BATCH; walk.inside(i); i += BATCH) {
-      Held<BATCH> batch;
+      Packs<BATCH> batch;
       batch.template load<false>(walk, key, i);
       batch.template write<false>(walk, result, i);
     }

@@ -1,13 +1,12 @@
 // Rows that don't fit: a running pair takes in batches of packs, and a second look writes.
 #pragma once
-
 #include "pairs.cuh"
 
 // A running pair takes in a batch of packs: the sum is rescaled when the maximum grows.
 template <class T, int V, int ITEMS>
-__device__ inline void take_in(Pair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
+__device__ inline void online_update(Pair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
   using W = Wide<T>;
-  const W m = larger(run.m, top_of(items));
+  const W m = maximum(run.m, max_of(items));
   W v[V];
   keep_packed(items);
   const W shift = zero_if_empty(m);
@@ -25,7 +24,7 @@ template <class T, int V>
 __device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, Pair<Wide<T>> by) {
   Wide<T> v[V];
   item.get(v);
-  UNROLL for (int k = 0; k < V; ++k) v[k] = finished<T>(v[k], by);
+  UNROLL for (int k = 0; k < V; ++k) v[k] = normalize<T>(v[k], by);
   item.set(v);
   item.store(row.out_pack(j), row.out_packed);
 }
@@ -40,18 +39,18 @@ __device__ inline void load_batch(Pack<T, V> (&items)[ITEMS], const Row<T, V>& r
 }
 
 template <class T, int V>
-__device__ inline void take_in_edge(Pair<Wide<T>>& run, const Row<T, V>& row, Wide<T>& edge) {
-  edge = lowest<Wide<T>>();
+__device__ inline void online_update_edge(Pair<Wide<T>>& run, const Row<T, V>& row, Wide<T>& edge) {
+  edge = minus_infinity<Wide<T>>();
   if constexpr (V > 1) {
     if (threadIdx.x < row.edges) edge = widen(row.x[row.edge(threadIdx.x)]);
     Pack<T, 1> one[1] = {{edge}};
-    take_in<T, 1, 1>(run, one);
+    online_update<T, 1, 1>(run, one);
   }
 }
 
 template <class T, int V>
 __device__ inline void write_edge(const Row<T, V>& row, Wide<T> edge, Pair<Wide<T>> by) {
   if constexpr (V > 1) {
-    if (threadIdx.x < row.edges) narrow(finished<T>(edge, by), row.out[row.edge(threadIdx.x)]);
+    if (threadIdx.x < row.edges) narrow(normalize<T>(edge, by), row.out[row.edge(threadIdx.x)]);
   }
 }
