@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import re
 
+import devices
+import matrix
 import pytest
+import with_nvrtc  # noqa: F401  (which skips this module without a compiler)
 
-cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-pytest.importorskip("torch", reason="torch is not installed")
-
-try:
-    cupy.cuda.nvrtc.getVersion()
-except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
-    pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
-
-import devices  # noqa: E402  (after the skips)
-import matrix  # noqa: E402
-
-import kernelzoo.kernels.cupy as backend  # noqa: E402
-from kernelzoo import registry, tables  # noqa: E402
-from kernelzoo.device import assumed  # noqa: E402
-from kernelzoo.launch import recorded  # noqa: E402
+import kernelzoo.kernels.cupy as backend
+from kernelzoo import registry, tables
+from kernelzoo.device import assumed
+from kernelzoo.launch import recorded
 
 registry.import_kernels("cupy", backend.__name__)
 

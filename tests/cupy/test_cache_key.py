@@ -20,34 +20,25 @@ PACKAGE = Path(backend.__file__).parent
 FORMS = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.glob("*/*.cu"))
 
 
-def copied(folder: Path, form: str) -> Path:
-    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
-    return folder / form
-
-
 @pytest.mark.parametrize("form", FORMS)
-def test_an_edit_of_any_file_of_a_form_is_another_key(form: str, tmp_path: Path) -> None:
-    original = copied(tmp_path / "original", form)
-    source = compiler.source(original)
-    assert source == compiler.source(PACKAGE / form)
-    names = [path.relative_to(original.parents[1]) for path in compiler.files(original)]
+def test_the_key_is_of_a_form_s_own_files(form: str, tmp_path: Path) -> None:
+    def copied(name: str) -> Path:
+        shutil.copytree(PACKAGE, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
+        return tmp_path / name
+
+    source, whole = compiler.source(PACKAGE / form), copied("whole")
+    assert compiler.source(whole / form) == source
+    names = [path.relative_to(whole) for path in compiler.files(whole / form)]
     assert Path("device_functions.cuh") in names and names[-1] == Path(form)
     for number, name in enumerate(names):
-        edited = copied(tmp_path / f"edited {number}", form)
-        file = edited.parents[1] / name
-        file.write_text(file.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-        assert compiler.source(edited) != source, name
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_an_edit_of_another_file_is_the_same_key(form: str, tmp_path: Path) -> None:
-    changed = copied(tmp_path / "changed", form)
-    its_own = set(compiler.files(changed))
-    for path in changed.parents[1].rglob("*.cu*"):
-        if path not in its_own:
+        edited = copied(str(number))
+        (edited / name).write_text((edited / name).read_text(encoding="utf-8") + "\n", encoding="utf-8")
+        assert compiler.source(edited / form) != source, name
+    others = copied("others")
+    for path in others.rglob("*.cu*"):
+        if path.relative_to(others) not in names:
             path.write_text("nothing")
-    compiler.source.cache_clear()
-    assert compiler.source(changed) == compiler.source(PACKAGE / form)
+    assert compiler.source(others / form) == source
 
 
 def test_no_include_is_left_to_the_compiler_and_every_file_is_used() -> None:

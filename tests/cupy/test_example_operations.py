@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kernelzoo  # noqa: E402  (after the skips)
 from kernelzoo.check.running import check  # noqa: E402
+from kernelzoo.kernels.cupy import compiler  # noqa: E402
 
 EMULATED = os.environ.get("KERNELZOO_EMULATE_PTX") == "cupy"
 
@@ -76,7 +77,7 @@ def headers() -> Path:
 @pytest.mark.parametrize("op", example_operations.NAMES)
 def test_compiles_for_sm_90(op: str, dtype: str, examples: dict[str, ModuleType]) -> None:
     """Without spills; what is not float64 is not added up in it."""
-    ptx, log = program(examples[op], op, dtype)
+    ptx, log = program(examples[op], dtype)
     assert ".target sm_90" in ptx
     assert "0 bytes spill stores" in log
     sums = re.findall(r"\b(?:add|fma\.rn|min|max|setp\.\w+)\.f64\b", ptx)
@@ -86,23 +87,17 @@ def test_compiles_for_sm_90(op: str, dtype: str, examples: dict[str, ModuleType]
 @compiled
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
 def test_argmin_compiles_for_integers(dtype: str, examples: dict[str, ModuleType]) -> None:
-    ptx, _ = program(examples["argmin"], "argmin", dtype)
+    ptx, _ = program(examples["argmin"], dtype)
     assert not re.search(r"\.f(?:16|32|64)\b", ptx)
 
 
-def program(module: ModuleType, op: str, dtype: str) -> tuple[str, str]:
+def program(module: ModuleType, dtype: str) -> tuple[str, str]:
     """PTX, and the assembler's log, of what the example hands to CuPy, with the options that CuPy adds."""
-    nvrtc = cupy.cuda.nvrtc
     given: list[tuple[str, tuple[str, ...]]] = []
     with pytest.MonkeyPatch.context() as patch:
         kernel = SimpleNamespace(RawKernel=lambda code, name, options: given.append((code, options)))
         patch.setattr(module, "cupy", kernel)
         module.compiled.__wrapped__(dtype)
     ((code, options),) = given
-    made = nvrtc.createProgram(code, f"{op}.cu", (), ())
-    added = (f"-I{headers()}", "-ftz=true", "-arch=sm_90", "--device-as-default-execution-space", "--ptxas-options=-v")
-    try:
-        nvrtc.compileProgram(made, (*options, *added))
-    except nvrtc.NVRTCError:
-        pytest.fail(nvrtc.getProgramLog(made))
-    return nvrtc.getPTX(made).decode(), nvrtc.getProgramLog(made)
+    made = compiler.program(code, (), 90, (*options, f"-I{headers()}"))
+    return made.ptx, made.log

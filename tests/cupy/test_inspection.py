@@ -5,27 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import choices
 import pytest
+from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling
+from with_nvrtc import cupy  # which skips this module without a compiler
 
-cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-pytest.importorskip("torch", reason="torch is not installed")
-
-try:
-    cupy.cuda.nvrtc.getVersion()
-except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
-    pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
-
-import choices  # noqa: E402
-from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling  # noqa: E402
-
-import kernelzoo  # noqa: E402  (after the skips)
-import kernelzoo.kernels.cupy as backend  # noqa: E402
-from kernelzoo import inspect, inspecting  # noqa: E402
-from kernelzoo.device import ARCHITECTURES  # noqa: E402
-from kernelzoo.errors import InspectionError, UnsupportedProblemError  # noqa: E402
-from kernelzoo.inspect import Kernel, Request  # noqa: E402
-from kernelzoo.kernels.cupy import compiler  # noqa: E402
-from kernelzoo.kernels.shared import cubin, driver  # noqa: E402
+import kernelzoo
+import kernelzoo.kernels.cupy as backend
+from kernelzoo import inspect, inspecting
+from kernelzoo.device import ARCHITECTURES
+from kernelzoo.errors import InspectionError, UnsupportedProblemError
+from kernelzoo.inspect import Kernel, Request
+from kernelzoo.kernels.cupy import compiler
+from kernelzoo.kernels.shared import cubin, driver
 
 IMPLEMENTATIONS = kernelzoo.implementations("cupy")
 FUSED = Path(backend.__file__).parent / "softmax/fused.cu"

@@ -13,28 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampled import number_of
+from with_nvrtc import torch  # which skips this module without a compiler
 
-cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-torch = pytest.importorskip("torch", reason="torch is not installed")
-
-try:
-    cupy.cuda.nvrtc.getVersion()
-except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
-    pytest.skip(f"NVRTC can't be loaded: {error}", allow_module_level=True)
-
-from sampled import number_of  # noqa: E402  (after the skips)
-
-import kernelzoo  # noqa: E402
-import kernelzoo.kernels.cupy as backend  # noqa: E402
-from kernelzoo import operations, registry, tables  # noqa: E402
-from kernelzoo.device import ARCHITECTURES, Device, assumed  # noqa: E402
-from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
-from kernelzoo.kernels.cupy import compiler  # noqa: E402
-from kernelzoo.kernels.cupy.launch import PROBLEM, Plan, Step  # noqa: E402
-from kernelzoo.kernels.cupy.rows import packed, packs  # noqa: E402
-from kernelzoo.kernels.shared import cubin  # noqa: E402
-from kernelzoo.kernels.shared.driver import MAX_GRID_X  # noqa: E402
-from kernelzoo.layout import Rows, rows_with  # noqa: E402
+import kernelzoo
+import kernelzoo.kernels.cupy as backend
+from kernelzoo import operations, registry, tables
+from kernelzoo.device import ARCHITECTURES, Device, assumed
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cupy import compiler
+from kernelzoo.kernels.cupy.launch import PROBLEM, Plan, Step
+from kernelzoo.kernels.cupy.rows import packed, packs
+from kernelzoo.kernels.shared import cubin
+from kernelzoo.kernels.shared.driver import MAX_GRID_X
+from kernelzoo.layout import Rows, rows_with
 
 registry.import_kernels("cupy", backend.__name__)
 
@@ -207,22 +199,15 @@ def covers_every_element(op: str, problem: Rows, step: Step) -> None:
         assert length == problem.n and step.threads == threads, (problem, step)
         assert step.blocks * (threads // lanes) * group >= problem.total, (problem, step)
         assert step.shared_bytes == threads // lanes * group * length * problem.itemsize, (problem, step)
-    if (
-        name in ("columns", "columns_split") and len(step.arguments) == 8
-    ):  # of the minimum: all lines, in words that begin alike all the way
-        columns = problem.columns
+    what = (problem, step)
+    if op == "min" and name in ("columns", "columns_split"):  # all lines, in words that begin alike all the way
+        columns, wide = problem.columns, int(numbers[1])
         assert columns is not None
-        chunks, share, across, reach, lanes, depths = (
-            value[1] for value in step.arguments[2:] if isinstance(value, tuple)
-        )
-        wide = int(numbers[1])
+        chunks, share, across, reach, lanes, depths = (a[1] for a in step.arguments[2:] if isinstance(a, tuple))
         shared_words = 0 if wide == 1 or columns.vector == wide else wide - 1
-        assert chunks * share >= columns.n and across * reach >= columns.inner, (problem, step)
-        assert lanes * depths <= step.threads and lanes * wide >= min(reach, columns.inner) + shared_words, (
-            problem,
-            step,
-        )
-        assert depths * columns.x_n % wide == 0 or depths >= columns.n, (problem, step)
+        assert chunks * share >= columns.n and across * reach >= columns.inner, what
+        assert lanes * depths <= step.threads and lanes * wide >= min(reach, columns.inner) + shared_words, what
+        assert depths * columns.x_n % wide == 0 or depths >= columns.n, what
     if op.endswith("_backward") and name == "columns":  # every lane's elements meet
         _, _, _, _, lanes, depths = numbers
         assert int(depths) % 32 == 0 and 32 % int(lanes) == 0 and step.threads == int(depths), (problem, step)
@@ -299,60 +284,61 @@ def disassembled(op: str, dtype: str, architecture: int) -> dict[str, str]:
     return found
 
 
-# A kernel's instructions in machine code: 16-byte loads and stores past the caches, exchanges between lanes, the
-# exponential, the two-at-a-time minimum, atomics, the cluster's barrier.
+LOAD, STORE, EXPONENTIAL = r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"MUFU\.EX2"
 EXPECTED = {
     ("softmax", "float32"): {
-        "fused<float, 4, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY", r"MUFU\.EX2"),
-        "persistent<float, 4, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY", r"MUFU\.EX2"),
-        "multi_row_tile<float, 4, 32, 1, 2, 0>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY", r"MUFU\.EX2"),
-        "online<float, 4, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY", r"MUFU\.EX2"),
-        "split_cluster<float, 4, 8, 4>": (
-            r"LDG\.E\S*\.128",
-            r"STG\.E\S*\.128",
-            r"MUFU\.EX2",
-            r"UCGABAR|CGABAR|BAR\S*CGA",
-            r"STAS\S*\.64",
+        **dict.fromkeys(
+            (
+                "fused<float, 4, 4>",
+                "persistent<float, 4, 4>",
+                "multi_row_tile<float, 4, 32, 1, 2, 0>",
+                "online<float, 4, 4>",
+            ),
+            (LOAD, STORE, r"SHFL\.BFLY", EXPONENTIAL),
         ),
-        "split_ring<float, 512>": (r"UBLKCP", r"SYNCS", r"LDS\.128", r"STG\.E\S*\.128", r"ACQBULK"),
-        "columns<float, 4, 16, 8, 256, true>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"MUFU\.EX2"),
+        "split_cluster<float, 4, 8, 4>": (LOAD, STORE, EXPONENTIAL, r"UCGABAR|CGABAR|BAR\S*CGA", r"STAS\S*\.64"),
+        "split_ring<float, 512>": (r"UBLKCP", r"SYNCS", r"LDS\.128", STORE, r"ACQBULK"),
+        "columns<float, 4, 16, 8, 256, true>": (LOAD, STORE, EXPONENTIAL),
     },
     ("softmax", "bfloat16"): {
-        "multi_row_lanes<bfloat16, 33, 2, 128>": (r"LDGSTS\S*\.128", r"LDS", r"STS", r"STG\.E\S*\.128"),
-        "fused<bfloat16, 8, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"HMNMX2\S*BF16", r"F2F\S*BF16|F2FP\S*BF16"),
+        "multi_row_lanes<bfloat16, 33, 2, 128>": (r"LDGSTS\S*\.128", r"LDS", r"STS", STORE),
+        "fused<bfloat16, 8, 4>": (LOAD, STORE, r"HMNMX2\S*BF16", r"F2F\S*BF16|F2FP\S*BF16"),
     },
     ("min", "float32"): {
-        "rows_deferred_block<float, 4, 8>": (r"LDG\.E\S*\.128", r"SHFL\.BFLY", r"FMNMX\S*\.NAN"),
-        "split_arrival<float, 4, 8>": (r"LDG\.E\S*\.128", r"ATOM"),
-        "atomic_batched<float, 4, 8>": (r"LDG\.E\S*\.128", r"(RED|ATOM)\S*\.MIN", r"(RED|ATOM)\S*\.MAX"),
-        "columns<float, 4, 8>": (r"LDG\.E\S*\.128", r"FMNMX\S*\.NAN"),
-        "columns_split<float, 4, 8>": (r"LDG\.E\S*\.128", r"FMNMX\S*\.NAN", r"ATOM"),
+        "rows_deferred_block<float, 4, 8>": (LOAD, r"SHFL\.BFLY", r"FMNMX\S*\.NAN"),
+        "split_arrival<float, 4, 8>": (LOAD, r"ATOM"),
+        "atomic_batched<float, 4, 8>": (LOAD, r"(RED|ATOM)\S*\.MIN", r"(RED|ATOM)\S*\.MAX"),
+        "columns<float, 4, 8>": (LOAD, r"FMNMX\S*\.NAN"),
+        "columns_split<float, 4, 8>": (LOAD, r"FMNMX\S*\.NAN", r"ATOM"),
     },
-    ("min", "bfloat16"): {
-        "rows_deferred_block<bfloat16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN"),
-    },
+    ("min", "bfloat16"): {"rows_deferred_block<bfloat16, 8, 8>": (LOAD, r"HMNMX2\S*NAN")},
     ("softmax_backward", "float32"): {
-        "fused<float, 4, 4>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY"),
-        "multi_row_tile<float, 4, 32, 1, 2, 0>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"SHFL\.BFLY"),
-        "split_cluster<float, 4, 8, 8>": (r"LDGSTS\S*\.128", r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"STAS\S*\.64"),
-        "columns<float, 4, 4, 4, 8, 256>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"STS\.128"),
+        "fused<float, 4, 4>": (LOAD, STORE, r"SHFL\.BFLY"),
+        "multi_row_tile<float, 4, 32, 1, 2, 0>": (LOAD, STORE, r"SHFL\.BFLY"),
+        "split_cluster<float, 4, 8, 8>": (r"LDGSTS\S*\.128", LOAD, STORE, r"STAS\S*\.64"),
+        "columns<float, 4, 4, 4, 8, 256>": (LOAD, STORE, r"STS\.128"),
     },
     ("min_backward", "float32"): {
-        "fused<float, 4, 8>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"FSETP?\S*\.EQ", r"POPC"),
-        "columns<float, 4, 8, 8, 8, 256>": (r"LDG\.E\S*\.128", r"STG\.E\S*\.128", r"FSETP?\S*\.EQ", r"POPC"),
+        "fused<float, 4, 8>": (LOAD, STORE, r"FSETP?\S*\.EQ", r"POPC"),
+        "columns<float, 4, 8, 8, 8, 256>": (LOAD, STORE, r"FSETP?\S*\.EQ", r"POPC"),
     },
-    ("min", "float16"): {"rows_deferred_block<float16, 8, 8>": (r"LDG\.E\S*\.128", r"HMNMX2\S*NAN")},
+    ("min", "float16"): {"rows_deferred_block<float16, 8, 8>": (LOAD, r"HMNMX2\S*NAN")},
 }
+"""Of a kernel's machine code: 16-byte loads and stores, exchanges between lanes, the exponential, the two-at-a-time
+minimum, atomics, the cluster's barrier."""
 
 
 BATCHES = (
     (
-        *("min", "float32", "FMNMX", 8),
+        "min",
+        "float32",
+        "FMNMX",
         ("rows_deferred_block<float, 4, 8>", "split_arrival<float, 4, 8>", "columns<float, 4, 8>"),
     ),
-    ("min_backward", "float32", "FSET", 8, ("fused<float, 4, 8>", "columns<float, 4, 8, 8, 8, 256>")),
-    ("softmax_backward", "float32", "FMUL", 8, ("fused<float, 4, 4>", "columns<float, 4, 4, 4, 8, 256>")),
+    ("min_backward", "float32", "FSET", ("fused<float, 4, 8>", "columns<float, 4, 8, 8, 8, 256>")),
+    ("softmax_backward", "float32", "FMUL", ("fused<float, 4, 4>", "columns<float, 4, 4, 4, 8, 256>")),
 )
+"""Kernels, each thread of which has eight loads in flight, and the instruction that first uses them."""
 
 
 def few_of(op: str, dtype: str, architecture: int) -> tuple[pytest.MarkDecorator, ...]:
@@ -385,40 +371,35 @@ def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, archi
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"),
+    ("names", "kept"),
     [
-        ("fused<float, 4, 4>", True),
-        ("persistent<bfloat16, 8, 4>", True),
-        ("multi_row_tile<float, 4, 32, 1, 2, 0>", True),
-        ("split_cluster<bfloat16, 8, 8, 4>", True),
-        ("online<float, 4, 4>", False),
-        ("split_ring<float, 512>", False),
+        (("fused<float, 4, 4>", "persistent<bfloat16, 8, 4>", "multi_row_tile<float, 4, 32, 1, 2, 0>"), True),
+        (("split_cluster<bfloat16, 8, 8, 4>",), True),
+        (("online<float, 4, 4>", "split_ring<float, 512>"), False),
     ],
 )
-def test_rows_in_registers_stay_in_the_l2_cache_longer_than_results(name: str, kept: bool) -> None:
-    made = compiler.program(compiler.source(file_of("softmax", name.partition("<")[0])), (name,), 90)
-    ptx = made.ptx
-    loads = re.findall(r"ld\.global\S*v4\.\w32", ptx)
-    hinted = [load for load in loads if "L2::cache_hint" in load]
-    if kept:
-        assert loads == hinted != [] and ptx.count("L2::evict_last") == len(loads)
-    else:
-        assert not hinted
-    assert ("st.global.cs" in ptx) != kept
+def test_rows_in_registers_stay_in_the_l2_cache_longer_than_results(names: tuple[str, ...], kept: bool) -> None:
+    for name in names:
+        ptx = compiler.program(compiler.source(file_of("softmax", name.partition("<")[0])), (name,), 90).ptx
+        loads = re.findall(r"ld\.global\S*v4\.\w32", ptx)
+        hinted = [load for load in loads if "L2::cache_hint" in load]
+        assert hinted == (loads if kept else [])
+        assert not kept or ptx.count("L2::evict_last") == len(loads) > 0
+        assert ("st.global.cs" in ptx) != kept
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype", "used", "most", "names"),
+    ("op", "dtype", "used", "names"),
     [pytest.param(*batch, id=batch[0], marks=together(*batch[:2], 90)) for batch in BATCHES],
 )
 def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used(
-    op: str, dtype: str, used: str, most: int, names: tuple[str, ...]
+    op: str, dtype: str, used: str, names: tuple[str, ...]
 ) -> None:
     sass = disassembled(op, dtype, 90)
     for name in names:
         kinds = re.findall(rf"(LDG\.E\S*\.128|{used})", sass[name])
         runs = [len(list(group)) for kind, group in itertools.groupby(kinds, key=lambda k: k[:3]) if kind == "LDG"]
-        assert max(runs) == most, f"{name}: {runs}"
+        assert max(runs) == 8, f"{name}: {runs}"
 
 
 def test_the_problem_has_the_kernels_layout() -> None:

@@ -34,7 +34,6 @@ import host_compiler
 if not host_compiler.compiler():
     pytest.skip("no C++ compiler: install g++ or clang++, or the package ziglang", allow_module_level=True)
 
-from one_input import MIN
 from ptx import PtxError
 
 import kernelzoo
@@ -290,39 +289,29 @@ def test_a_thread_without_a_finite_element_scales_by_nothing(rows: int) -> None:
         assert bool((out[-1] == 1).all() and (out[:-1] == 0).all()) == right
 
 
-def test_subnormal_numbers_are_told_apart() -> None:
-    """In the arithmetic of the device, which the emulator has too, they are zero."""
-    x = torch.arange(-40, 40, dtype=torch.int32).view(torch.float32)[40:].flip(0).repeat(3, 1)
-    x[1] *= -1
-    MIN.assert_close(kernelzoo.get("cupy").min(x), x)
-    assert kernelzoo.get("cupy").min(x)[1] < 0
-    careless = "const float x = __uint_as_float(a), y = __uint_as_float(b); return x < y ? a : b;"
-    minimum = re.compile(r'asm\("\{\.reg \.f32 x, y;.*?\n  return a;', re.DOTALL)
-    with compiled_cupy.device(SIX, lambda source: minimum.sub(careless, source)), pytest.raises(AssertionError):
-        MIN.assert_close(kernelzoo.get("cupy").min(x), x)
-
-
 def _replaced(before: str, after: str, source: str) -> str:
+    assert before in source
     return source.replace(before, after)
 
 
-def test_gradients_of_subnormal_numbers() -> None:
-    """They are no zeros: neither as factors of what is none, nor where they are compared."""
-    backend = kernelzoo.get("cupy")
-    tiny = torch.arange(1, 81, dtype=torch.int32).view(torch.float32).repeat(3, 1)
-    grad = torch.linspace(-1e8, 1e8, 80).repeat(3, 1)
-    cases = (
-        ("softmax_backward", (grad, tiny), 'asm("mul.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));', "c = a * b;"),
-        (
-            "min_backward",
-            (tiny, tiny.amin(-1), torch.ones(3)),
-            'asm("set.eq.u32.f32 %0, %1, %2;" : "=r"(bits) : "f"(a), "f"(b));',
-            "bits = a == b ? 0xffffffffu : 0u;",
-        ),
-    )
-    for name, inputs, before, after in cases:
-        operation = operations.OPERATIONS[name]
-        assert before in compiler.source(file_of(f"{name}/fused"))
-        operation.assert_close(getattr(backend, name)(*inputs), inputs)
-        with compiled_cupy.device(SIX, partial(_replaced, before, after)), pytest.raises(AssertionError):
-            operation.assert_close(getattr(backend, name)(*inputs), inputs)
+TINY = torch.arange(1, 81, dtype=torch.int32).view(torch.float32).repeat(3, 1)
+SUBNORMAL = [
+    (
+        *("min", (TINY * torch.tensor([[1], [-1], [1]]),), "min.NaN.f32 x, x, y;"),
+        "min.ftz.NaN.f32 x, x, y;",
+    ),
+    (
+        *("softmax_backward", (torch.linspace(-1e8, 1e8, 80).repeat(3, 1), TINY)),
+        *("mul.rn.f32 %0, %0, %1;", "mul.rn.ftz.f32 %0, %0, %1;"),
+    ),
+    ("min_backward", (TINY, TINY.amin(-1), torch.ones(3)), "set.eq.u32.f32", "set.eq.ftz.u32.f32"),
+]
+"""Operations of numbers that the device's own arithmetic takes for zeros, and an instruction that would, too."""
+
+
+@pytest.mark.parametrize(("name", "inputs", "before", "after"), SUBNORMAL, ids=[one[0] for one in SUBNORMAL])
+def test_subnormal_numbers_are_no_zeros(name: str, inputs: tuple[torch.Tensor, ...], before: str, after: str) -> None:
+    operation, call = operations.OPERATIONS[name], getattr(kernelzoo.get("cupy"), name)
+    operation.assert_close(call(*inputs), inputs)
+    with compiled_cupy.device(SIX, partial(_replaced, before, after)), pytest.raises(AssertionError):
+        operation.assert_close(call(*inputs), inputs)

@@ -1,5 +1,6 @@
 """CUDA C++ through CuPy: compiled by NVRTC on first use, launched on torch's tensors and torch's stream."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ from kernelzoo.registry import require
 _INSTALL = "pip install 'kernelzoo[cupy-cuda13]' (for a CUDA 13 driver) or 'kernelzoo[cupy-cuda12]'"
 
 
-COMPILES_WITH: dict[str, str] = {}
-"""Environment of the process in which kernels are compiled to be shown: as it is, since nothing is cached there."""
+COMPILES_WITH: dict[
+    str, str
+] = {}  # environment of the process that compiles kernels to be shown: nothing is cached there
 
 stand_in: Any = None
-"""What runs the kernels in place of a device: the one place where the tests' emulator comes in. It is a ``Machine`` of
-launch.py, and has ``probe()`` and ``name`` for the two functions below."""
+"""The tests' emulator, where it runs the kernels: a ``Machine`` of launch.py, with ``probe()`` and ``name``."""
 
 
 def emulator() -> str:
@@ -33,10 +34,7 @@ def probe() -> tuple[str, ...]:
     code_cache.for_language("CUPY_CACHE_DIR", Path("~/.cupy/kernel_cache").expanduser())
     cupy = require("cupy", "cupy", f"install it with: {_INSTALL}")
 
-    def unavailable(reason: str, remedy: str) -> BackendUnavailableError:
-        return BackendUnavailableError("cupy", reason, remedy)
-
-    runtime = cupy.cuda.runtime
+    unavailable, runtime = partial(BackendUnavailableError, "cupy"), cupy.cuda.runtime
     if torch.version.hip is not None or runtime.is_hip:
         raise unavailable("its kernels are CUDA C++, and this is ROCm", "use kernelzoo.get('triton') here")
     if not torch.cuda.is_available():

@@ -37,8 +37,7 @@ def files(file: Path) -> tuple[Path, ...]:
 
 @cache
 def source(file: Path) -> str:
-    """The CUDA C++ of a file with what it includes in place: all that a kernel is made of, and no more, so that CuPy's
-    cache on disk keys on each of its files."""
+    """The CUDA C++ of a file with what it includes in place, which CuPy's cache on disk has as its key."""
     return "\n".join(_INCLUDE.sub("", path.read_text(encoding="utf-8")) for path in files(file))
 
 
@@ -89,7 +88,6 @@ def described(
 ) -> Compiled:
     """A kernel of a program, and what is said of its source: its text, its file, the line there, its constants."""
     symbol = made.symbols.get(kernel, kernel)
-    taken = cubin.resources(made.cubin, symbol, capability)
     return Compiled(
         name=kernel,
         language="CUDA C++",
@@ -99,17 +97,14 @@ def described(
         constants=constants,
         symbol=symbol,
         binary=made.cubin,
-        registers=taken.registers,
-        local_bytes=taken.local_bytes,
-        shared_bytes=taken.shared_bytes,
         ptx=made.ptx,
+        **vars(cubin.resources(made.cubin, symbol, capability)),
     )
 
 
 @cache
 def template(file: Path, instance: str) -> tuple[str, Path, int, dict[str, int | str | bool]]:
-    """Source of a kernel's template in a file or what it includes, which file that is, its first line's number there,
-    and the arguments of an instance by name."""
+    """A kernel's template in a file or what it includes: text, file and line, and an instance's arguments by name."""
     name, _, arguments = instance.rstrip(">").partition("<")
     pattern = rf"^(?:template <([^;{{}}]*?)>\n)?__global__[^;{{}}]*?\s{name}\([^;{{]*\{{.*?^\}}$"
     texts = ((path, path.read_text(encoding="utf-8")) for path in reversed(files(file)))
@@ -118,9 +113,7 @@ def template(file: Path, instance: str) -> tuple[str, Path, int, dict[str, int |
     if found is None:
         raise InspectionError(f"{file.name} has no kernel {name}")
     names = [parameter.split()[-1] for parameter in (found[1] or "").split(",") if parameter]
-    values = [_value(argument.strip()) for argument in arguments.split(",") if argument]
+    constants = {"true": True, "false": False}
+    given = [argument.strip() for argument in arguments.split(",") if argument]
+    values = [int(word) if word.isdigit() else constants.get(word, word) for word in given]
     return found[0], place, code.count("\n", 0, found.start()) + 1, dict(zip(names, values, strict=True))
-
-
-def _value(argument: str) -> int | str | bool:
-    return int(argument) if argument.isdigit() else {"true": True, "false": False}.get(argument, argument)

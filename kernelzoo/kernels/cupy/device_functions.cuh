@@ -56,8 +56,6 @@ __device__ inline void row_coords(const Layout& p, i64 r, i64& outer, i64& inner
   }
 }
 
-// --- Lanes -----------------------------------------------------------------------------------------------------------
-
 template <class V> __device__ inline V shuffle_xor(V v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 
 // Over LANES neighbouring lanes, a power of two, but for those whose distance is below FROM: every lane gets the result,
@@ -75,8 +73,6 @@ __device__ inline V sum_of_slots(const V* slots, int count) {
   for (int k = threadIdx.x & 31; k < count; k += 32) sum += slots[k];
   return warp_sum<32>(sum);
 }
-
-// --- Blocks, through device memory -----------------------------------------------------------------------------------
 
 // A word of any content, where the reader knows of one that none has.
 __device__ inline void send_word(u64* at, u64 word) {

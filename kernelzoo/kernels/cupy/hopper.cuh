@@ -42,16 +42,13 @@ __device__ inline void wait_for(u64* barrier, u32 parity) {
 }
 
 // A contiguous piece of device memory to shared memory, both on 16-byte boundaries; the barrier counts its bytes.
-__device__ inline u64 keep_policy() {
-  u64 policy;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-__device__ inline u64 stream_policy() {
-  u64 policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
+struct L2Policies {
+  u64 keep, stream;
+  __device__ L2Policies() {
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(stream));
+  }
+};
 __device__ inline void copy_bulk(void* to, const void* from, u32 bytes, u64* barrier, u64 policy) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"

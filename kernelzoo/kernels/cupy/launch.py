@@ -1,7 +1,7 @@
 """From a form's plan to a launch: which kernels run, on what grid, with what workspace.
 
-A *plan* depends on dtype, shape, strides, 16-byte alignment and the device alone and is kept, with its kernels compiled
-and loaded; binding adds the pointers. Within a recording (``kernelzoo.launch``) nothing is loaded, and the plan is all.
+A *plan* depends on the tensors' layout and the device alone, and is kept with its kernels loaded; binding adds the
+pointers. Within a recording (``kernelzoo.launch``) nothing is loaded.
 """
 
 import ctypes
@@ -60,10 +60,9 @@ class Plan:
     others: tuple[Strides, ...] = ()  # where the tensors between the first and the output lie
 
 
+# Of the rows, the strides of each tensor between the first and the output, the device, and the form's numbers of the
+# launch table in force. Raises UnsupportedProblemError if the form can't take them.
 Planner: TypeAlias = Callable[..., Plan]
-"""Plan a form: of the rows, the strides of each tensor between the first and the output, the device, and its numbers of
-the launch table in force. Raises UnsupportedProblemError if it can't take them."""
-
 At: TypeAlias = Callable[..., None]  # launches on the addresses of the canonical tensors
 Workspace: TypeAlias = dict[str, torch.Tensor]  # memory of a launch's own, by the argument that points to it
 

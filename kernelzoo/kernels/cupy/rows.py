@@ -1,30 +1,18 @@
 """Where a problem's rows lie, as row.cuh sees them: C types, packs of 16 bytes, edges."""
 
+from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.layout import VECTOR_BYTES, Columns, Layout, Rows, Strides, cdiv
 
 WARP = 32
+PACKS_HELD = 8  # of a row of softmax, to a thread at most: 32 of the 64 registers that 1024 threads an SM can have
+THREAD_ROW_BYTES = 192  # of a row as it is computed: what a thread holds of one, or of a gradient's two, without spills
+CLUSTERS = (2, 4, 8, 16)  # blocks of a cluster
+CLUSTER_THREADS = 512  # of its largest block: an SM runs two with 64 registers a thread: one computes, one loads
 
-PACKS_HELD = 8
-"""Of a row of softmax, to a thread at most: 32 registers of elements and as many for the rest, which 1024 threads an SM
-can have."""
-
-THREAD_ROW_BYTES = 192
-"""Of a row as it is computed: what a thread holds of one, or of a gradient's two inputs, without spills."""
-
-C_TYPES = {
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "float32": "float",
-    "float64": "double",
-    "bool": "u8",
-    "uint8": "u8",
-    "int8": "signed char",
-    "int16": "short",
-    "int32": "int",
-    "int64": "i64",
-}
-"""The kernels' name of each dtype; a bool is a byte, 0 or 1."""
+# The kernels' name of each dtype; a bool is a byte, 0 or 1.
+C_TYPES = {"float16": "float16", "bfloat16": "bfloat16", "float32": "float", "float64": "double", "bool": "u8"}
+C_TYPES |= {"uint8": "u8", "int8": "signed char", "int16": "short", "int32": "int", "int64": "i64"}
 
 
 def c_type(layout: Layout) -> str:
@@ -32,8 +20,7 @@ def c_type(layout: Layout) -> str:
 
 
 def width(rows: Rows, *along: Strides) -> int:
-    """Elements of a row that a thread reads at once: a pack of 16 bytes where they lie side by side, also in the other
-    tensors that have elements along it, else one."""
+    """Elements that a thread reads at once: a pack of 16 bytes where they lie side by side in all tensors, else one."""
     side_by_side = rows.contiguous and rows.n > 1 and all(tensor.n == 1 for tensor in along)
     return VECTOR_BYTES // rows.itemsize if side_by_side else 1
 
@@ -53,6 +40,12 @@ def require_held(id: str, rows: Rows, wide: int, most: int, where: str) -> None:
     if max(1, rows.n // wide) > most:
         reason = f"a row of {rows.n} elements doesn't fit in {where}, which hold {most * wide}"
         raise UnsupportedProblemError(id, reason)
+
+
+def require_clusters(id: str, rows: Rows, device: Device, *along: Strides) -> None:
+    """Raise UnsupportedProblemError of a form that takes packs, by thread-block clusters, where either is missing."""
+    if device.cluster_blocks == 1 or width(rows, *along) == 1:
+        raise UnsupportedProblemError(id, "it takes rows whose elements lie side by side, on a device with clusters")
 
 
 def packed(rows: Rows) -> bool:

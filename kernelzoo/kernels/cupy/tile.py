@@ -23,8 +23,7 @@ def tile_step(kernel: str, rows: Rows, wide: int, lanes: int, items: int, group:
 
 
 def tile(id: str, rows: Rows, device: Device, wide: int, most: int, least: int = 1) -> Step:
-    """A warp, a part of a warp, or one thread takes a row, of whose packs, of so many elements, a thread holds ``most``
-    at most, and ``least`` where there are so many. Raises UnsupportedProblemError."""
+    """A row by one warp or less, ``most`` packs a thread, and ``least`` if it can. Raises UnsupportedProblemError."""
     require_held(id, rows, wide, WARP * most, "the registers of one warp")
     count = max(1, rows.n // wide)
     lanes, has_edges = lanes_of(rows, cdiv(count, least), wide)

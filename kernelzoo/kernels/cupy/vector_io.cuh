@@ -14,12 +14,7 @@ __device__ inline Bytes16 load_once_if(bool wanted, const void* p, Bytes16 v) {
       : "+r"(v.word[0]), "+r"(v.word[1]), "+r"(v.word[2]), "+r"(v.word[3]) : "l"(p), "r"((u32)wanted));
   return v;
 }
-__device__ inline Bytes16 load_once(const void* p) {
-  Bytes16 v;
-  asm("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "l"(p));
-  return v;
-}
+__device__ inline Bytes16 load_once(const void* p) { return load_once_if(true, p, {}); }
 
 // Read once by what writes as much: the L2 cache keeps it longer than the results, which then leave for memory steadily.
 __device__ inline Bytes16 load_kept_if(bool wanted, const void* p, Bytes16 v) {

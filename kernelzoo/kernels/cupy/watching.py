@@ -28,18 +28,14 @@ class WatchedModule:
         self,
         *,
         code: str | None = None,
-        path: str | None = None,
         options: Sequence[str] = (),
-        backend: str = "nvrtc",
         name_expressions: Sequence[str] | None = None,
         enable_cooperative_groups: bool = False,
-        **others: Any,
+        **others: Any,  # as path, and backend
     ) -> None:
-        if code is None or backend != "nvrtc" or any(others.values()):
-            told = {"path": path, "backend": backend, **others}
-            given = ", ".join(
-                f"{name}={value!r}" for name, value in told.items() if value not in (None, "nvrtc", False)
-            )
+        told = {name: value for name, value in others.items() if value not in (None, "nvrtc", False)}
+        if code is None or told:
+            given = ", ".join(f"{name}={value!r}" for name, value in told.items())
             raise InspectionError(f"CUDA C++ is compiled here from code, by NVRTC alone; got {given}")
         self._code, self._options, self._expressions = code, tuple(options), tuple(name_expressions or ())
         self.cooperative = enable_cooperative_groups
@@ -112,10 +108,7 @@ def _headers() -> tuple[str, ...]:
 
 @contextmanager
 def watched(device: Device) -> Iterator[None]:
-    """Within the context, a launch of a ``RawKernel`` is recorded in place of being run, and streams do nothing.
-
-    What has taken the class from CuPy before has it still.
-    """
+    """Within the context, a launch of a ``RawKernel`` is recorded in place of being run, and streams do nothing."""
     WatchedModule.device = device
     streams = replaced(cupy.cuda, Stream=IDLE, ExternalStream=IDLE, Event=IDLE, Device=IDLE)
     with replaced(cupy, RawKernel=WatchedKernel, RawModule=WatchedModule), streams:

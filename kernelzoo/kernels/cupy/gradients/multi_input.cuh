@@ -5,8 +5,6 @@
 #pragma once
 #include "../vector_io.cuh"
 
-// --- MultiInput tensors -------------------------------------------------------------------------------------------------
-
 struct Strides { i64 outer, n, inner; };
 
 // As Problem, with OTHERS tensors between x and out: (outer, n, inner), or (outer, inner), whose n is 0.
@@ -19,20 +17,10 @@ struct MultiInput : Addresses<COUNT>, Layout {
 // In the operation's gradient.cuh: its arithmetic, and how many tensors it reads along the row (INPUTS) or not.
 template <class T> struct Gradient;
 
-// --- Arithmetic ------------------------------------------------------------------------------------------------------
-
 // In PTX, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
-__device__ inline float product(float a, float b) {
-  float c;
-  asm("mul.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-  return c;
-}
+__device__ inline float product(float a, float b) { asm("mul.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
 __device__ inline double product(double a, double b) { return a * b; }
-__device__ inline float difference(float a, float b) {
-  float c;
-  asm("sub.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-  return c;
-}
+__device__ inline float difference(float a, float b) { asm("sub.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
 __device__ inline double difference(double a, double b) { return a - b; }
 
 // A long sum: what each addition rounds away is added up beside it (D. E. Knuth's two-sum); of counts that is nothing.
@@ -69,8 +57,6 @@ __device__ inline void grid_barrier(u64* arrived, int chunks) {
   }
   __syncthreads();
 }
-
-// --- Where packs lie -------------------------------------------------------------------------------------------------
 
 // A thread's packs of the INPUTS that have elements along the row, and of out: V elements side by side each, or, with
 // V == 1, one. Pack i is there if i * stride < left. Those of the first input lie on 16-byte boundaries; those of a second
@@ -158,8 +144,6 @@ struct MultiInputRow : Row<T, V> {
   }
 };
 
-// --- Rows held in registers ------------------------------------------------------------------------------------------
-
 // A thread's part of a row: ITEMS packs and, with EDGES, an edge element. All loads are issued before the first is waited
 // for.
 template <class T, int V, int ITEMS, bool EDGES>
@@ -192,8 +176,6 @@ struct RegisterRow {
     if constexpr (EDGES) edge.template write<true>(at_edge, by, 0);
   }
 };
-
-// --- What doesn't fit ------------------------------------------------------------------------------------------------
 
 // A thread's packs, of any number: those of the first batch stay in registers, those of `saved` batches more in shared
 // memory, where each thread reads back what it wrote; the others are read twice. One running sum of each of COLUMNS

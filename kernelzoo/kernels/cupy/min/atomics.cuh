@@ -29,15 +29,15 @@ __device__ inline void from_target(u32 bits, T* out) {
   else *out = (T)bits;
 }
 
-__device__ inline void atomic_minimum(float* at, u32 bits) {
-  if ((bits & 0x7fffffffu) > 0x7f800000u) bits = 0xffffffffu;
-  if ((int)bits < 0) atomicMax((u32*)at, bits);
-  else atomicMin((int*)at, (int)bits);
-}
-__device__ inline void atomic_minimum(double* at, u64 bits) {
-  if ((bits & 0x7fffffffffffffffull) > 0x7ff0000000000000ull) bits = ~0ull;
-  if ((i64)bits < 0) atomicMax((u64*)at, bits);
-  else atomicMin((i64*)at, (i64)bits);
+// Of float or double, by their bits.
+__device__ int signed_of(u32);
+__device__ i64 signed_of(u64);
+template <class F>
+__device__ inline void atomic_minimum(F* at, Word<F> bits) {
+  using Signed = decltype(signed_of(Word<F>{}));
+  if ((bits & ~(Word<F>)0 >> 1) > identity(F{})) bits = ~(Word<F>)0;
+  if ((Signed)bits < 0) atomicMax((Word<F>*)at, bits);
+  else atomicMin((Signed*)at, (Signed)bits);
 }
 __device__ inline void atomic_minimum(int* at, u32 bits) { atomicMin(at, (int)bits); }
 __device__ inline void atomic_minimum(i64* at, u64 bits) { atomicMin(at, (i64)bits); }

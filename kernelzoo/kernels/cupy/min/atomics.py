@@ -1,5 +1,4 @@
-"""What both forms that spread the reduced axis over the chip plan alike: the fill, the minimum by atomics, and for
-narrow dtypes, which have no atomics, the way back from a workspace of 32 bits."""
+"""The steps of both atomic forms: the fill, the minimum, and of narrow dtypes the way back from 32 bits."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I64, Plan, Step

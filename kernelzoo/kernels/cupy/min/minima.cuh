@@ -5,8 +5,6 @@
 #pragma once
 #include "../vector_io.cuh"
 
-// --- Words: minimum(a, b) element by element, and the identity of each dtype -------------------------------------------
-
 template <class T> struct WordOf { using type = u32; };
 template <> struct WordOf<double> { using type = u64; };
 template <> struct WordOf<i64> { using type = u64; };
@@ -17,10 +15,7 @@ __device__ inline u32 minimum(u32 a, u32 b, float) {
   asm("{.reg .f32 x, y; mov.b32 x, %0; mov.b32 y, %1; min.NaN.f32 x, x, y; mov.b32 %0, x;}" : "+r"(a) : "r"(b));
   return a;
 }
-__device__ inline u32 minimum(u32 a, u32 b, float16) {
-  asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-  return a;
-}
+__device__ inline u32 minimum(u32 a, u32 b, float16) { asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b)); return a; }
 __device__ inline u32 minimum(u32 a, u32 b, bfloat16) {
   asm("min.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
   return a;
@@ -83,8 +78,6 @@ __device__ inline Bytes16 identity_pack() {
   const u32 low = identity_word<T>(), high = sizeof(T) == 8 ? (u64)identity_word<T>() >> 32 : low;
   return {{low, high, low, high}};
 }
-
-// --- Reductions ------------------------------------------------------------------------------------------------------
 
 template <class T, int LANES>
 __device__ inline Word<T> warp_min(Word<T> w) {

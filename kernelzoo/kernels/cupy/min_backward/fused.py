@@ -1,5 +1,4 @@
-"""The gradient of a minimum, of whose elements a bit each stays on chip: read once. A row in a block, or a warp;
-columns in a block, or in several."""
+"""The gradient of a minimum, of whose elements a bit each stays on chip: rows in a block, columns in some."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.gradients.columns import Holding, by_columns, plan_columns, vector
@@ -46,8 +45,7 @@ def fused(rows: Rows, y: Strides, grad: Strides, device: Device, table: Numbers)
 
 
 def most_items(rows: Rows, device: Device) -> int:
-    """Packs of a thread at most; 1024 threads have the longest row. For newer devices than Hopper's the compiler would
-    spill more."""
+    """Packs of a thread at most, of 1024 threads; for newer devices than Hopper's the compiler would spill more."""
     most = MOST_ITEMS[width(rows)]
     return min(most, MOST_ITEMS_NEW) if device.capability >= 100 else most
 

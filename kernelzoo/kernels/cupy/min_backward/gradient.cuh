@@ -13,14 +13,8 @@ __device__ inline u32 equal(float a, float b) {
 __device__ inline u32 equal(double a, double b) { return a == b ? 0xffffffffu : 0u; }
 
 // The same value: the compiler would divide anew for each element that gets a quotient.
-__device__ inline float opaque(float v) {
-  asm volatile("" : "+f"(v));
-  return v;
-}
-__device__ inline double opaque(double v) {
-  asm volatile("" : "+d"(v));
-  return v;
-}
+__device__ inline float opaque(float v) { asm volatile("" : "+f"(v)); return v; }
+__device__ inline double opaque(double v) { asm volatile("" : "+d"(v)); return v; }
 
 // 0, which to the compiler depends on all of the packs: it would compare one before it loads the next. Of a thread that
 // has no pack (left < 0) it may be any bits.

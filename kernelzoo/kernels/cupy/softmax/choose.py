@@ -6,17 +6,15 @@ from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import device_of
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, WARP, packed, packs, thread_has_row, width
+from kernelzoo.kernels.cupy.rows import CLUSTER_THREADS, PACKS_HELD, WARP, packed, packs, thread_has_row, width
 from kernelzoo.kernels.cupy.softmax import columns, fused, multi_row_lanes, split_cluster, split_ring
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
-LANES_PACKS, LANES_BYTES = 48, 2**22
-"""Packs of a float32 row that no power of two is, up to which lanes share words, and bytes of all rows from which."""
-
-TILE_ROWS, TILE_LEAST = 64, 64
-"""Rows of half precision per SM up to which a tile does better than lanes, of more elements than that."""
+LANES_PACKS = 48  # of a float32 row that no power of two is, up to which lanes share words
+LANES_BYTES = 2**22  # of all rows, from which they do
+TILE_ROWS, TILE_LEAST = 64, 64  # rows of half precision per SM, up to which a tile beats lanes, and elements from which
 
 
 @launch_table("cupy", "softmax")
@@ -99,7 +97,7 @@ def _split(rows: Rows, device: Device, knobs: Knobs) -> str:
     if width(rows) == 1 or device.cluster_blocks == 1:
         return "online"
     _, _, threads = split_cluster.block_of(rows, device, knobs)
-    fits = threads <= split_cluster.MOST_THREADS
+    fits = threads <= CLUSTER_THREADS
     # A cluster of blocks so large that an SM has but one or two hardly finds room; half precisions do for arithmetic.
     few = 2 * rows.total <= device.multiprocessors and rows.itemsize >= 4 and threads > knobs.cluster_threads
     if (few or not fits) and split_ring.runs_on(device, rows.dtype):

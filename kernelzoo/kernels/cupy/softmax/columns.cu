@@ -38,17 +38,15 @@ __device__ inline void load_column_batch(Pack<T, V> (&items)[ITEMS], const T* x,
 __device__ inline void send_pair(u64* at, int, Pair<float> pair) {
   send_word(at, ~((u64)__float_as_uint(pair.s) << 32 | __float_as_uint(pair.m)));
 }
-__device__ inline u64 bits_of(double v) { return (u64)(u32)__double2hiint(v) << 32 | (u32)__double2loint(v); }
-__device__ inline double of_bits(u64 bits) { return __hiloint2double((int)(bits >> 32), (int)bits); }
 __device__ inline void send_pair(u64* at, int step, Pair<double> pair) {
-  send_word(at, ~bits_of(pair.m));
-  send_word(at + step, ~(pair.s == pair.s ? bits_of(pair.s) : 0x7ff8ull << 48));  // one NaN, whatever its bits
+  send_word(at, ~__double_as_longlong(pair.m));
+  send_word(at + step, ~(pair.s == pair.s ? __double_as_longlong(pair.s) : 0x7ff8ull << 48));  // one NaN, whatever its bits
 }
 __device__ inline Pair<float> pair_of(const u64 (&words)[1]) {
   return {__uint_as_float((u32)~words[0]), __uint_as_float((u32)(~words[0] >> 32))};
 }
 __device__ inline Pair<double> pair_of(const u64 (&words)[2]) {
-  return {of_bits(~words[0]), of_bits(~words[1])};
+  return {__longlong_as_double(~words[0]), __longlong_as_double(~words[1])};
 }
 
 // The pairs of one column, `step` apart.

@@ -1,8 +1,4 @@
-"""Softmax of columns, rows that lie side by side, in the registers of a block, or of several of a co-operative launch;
-what does not fit is read again.
-
-After this zoo's own columns_grid in Triton: each block holds its part of a strip while the blocks exchange pairs.
-"""
+"""Softmax of columns, rows that lie side by side, in the registers of one block, or of several of one launch."""
 
 from typing import NamedTuple
 
@@ -14,10 +10,7 @@ from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-HELD = {8: 4, 4: 16, 2: 16}
-"""Packs, or single elements, that a thread holds of its columns, by the bytes of an element: of double few, whose
-exponential takes many registers."""
-
+HELD = {8: 4, 4: 16, 2: 16}  # packs of a thread, by the bytes of an element: double's exponential takes many registers
 FEWEST = 4  # of those, where columns are short
 LEAST_THREADS = 64  # of a block, where columns are of a few elements
 BLOCKS = 2  # of 256 threads on an SM, which always fit: the kernel is bound to 128 registers

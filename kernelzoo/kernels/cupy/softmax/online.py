@@ -1,7 +1,4 @@
-"""Softmax by a running (max, sum) pair over a row of any length and strides, then a second pass that writes.
-
-After M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018.
-"""
+"""Softmax in two passes. After M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned

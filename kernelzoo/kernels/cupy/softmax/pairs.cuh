@@ -9,11 +9,8 @@
 #include "../vector_io.cuh"
 
 // The difference comes first and the scale to base 2 second: scaling x itself would lose the digits of a large offset.
-__device__ inline float exponential(float d) {
-  float e;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(d * 1.4426950408889634f));
-  return e;
-}
+__device__ inline float fast_exp2(float d) { asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(d)); return d; }
+__device__ inline float exponential(float d) { return fast_exp2(d * 1.4426950408889634f); }
 __device__ inline double exponential(double d) { return exp(d); }
 
 __device__ inline float maximum(float a, float b) { return fmaxf(a, b); }
@@ -27,24 +24,14 @@ template <class W> struct Pair { W m, s; };
 // 2^((x - shift) * log2(e) + scale), an instruction less, whose rounding their own hides.
 template <class T>
 __device__ inline Pair<Wide<T>> normalizer(Pair<Wide<T>> all) {
-  if constexpr (sizeof(T) == 2) {
-    return {zero_if_empty(all.m), -log2f(all.s)};
-  } else {
-    return {zero_if_empty(all.m), Wide<T>(1) / all.s};
-  }
+  if constexpr (sizeof(T) == 2) return {zero_if_empty(all.m), -log2f(all.s)};
+  else return {zero_if_empty(all.m), Wide<T>(1) / all.s};
 }
 template <class T>
 __device__ inline Wide<T> normalize(Wide<T> v, Pair<Wide<T>> by) {
-  if constexpr (sizeof(T) == 2) {
-    float e;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fmaf(v - by.m, 1.4426950408889634f, by.s)));
-    return e;
-  } else {
-    return exponential(v - by.m) * by.s;
-  }
+  if constexpr (sizeof(T) == 2) return fast_exp2(fmaf(v - by.m, 1.4426950408889634f, by.s));
+  else return exponential(v - by.m) * by.s;
 }
-
-// --- Merging pairs ---------------------------------------------------------------------------------------------------
 
 template <class W>
 __device__ inline Pair<W> merge(Pair<W> a, Pair<W> b) {
@@ -85,16 +72,8 @@ __device__ inline Pair<W> block_merge(Pair<W> own, Pair<W>* slots) {
   return merge_slots(slots, blockDim.x / 32);
 }
 
-// --- Packs -----------------------------------------------------------------------------------------------------------
-
-__device__ inline u32 max_of_halves(u32 a, u32 b, float16) {
-  asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-  return a;
-}
-__device__ inline u32 max_of_halves(u32 a, u32 b, bfloat16) {
-  asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-  return a;
-}
+__device__ inline u32 max_halves(u32 a, u32 b, float16) { asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b)); return a; }
+__device__ inline u32 max_halves(u32 a, u32 b, bfloat16) { asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b)); return a; }
 
 // The largest element of some packs, any NaN dropped (the sum will show it). Half precisions are compared two at a
 // time.
@@ -102,7 +81,7 @@ template <class T, int V, int ITEMS>
 __device__ inline Wide<T> max_of(const Pack<T, V> (&items)[ITEMS]) {
   if constexpr (V == 8) {
     u32 top = items[0].raw.word[0];
-    UNROLL for (int k = 1; k < 4 * ITEMS; ++k) top = max_of_halves(top, items[k / 4].raw.word[k % 4], T{});
+    UNROLL for (int k = 1; k < 4 * ITEMS; ++k) top = max_halves(top, items[k / 4].raw.word[k % 4], T{});
     return maximum(widen(T{(u16)top}), widen(T{(u16)(top >> 16)}));
   } else {
     Wide<T> top = minus_infinity<Wide<T>>(), v[V];

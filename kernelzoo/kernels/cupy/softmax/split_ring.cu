@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
 
   if (warp == WARPS) {  // the copies
     if (lane != 0) return;
-    const u64 keep = keep_policy(), stream = stream_policy();
+    const L2Policies l2;
     at.parity = 1;  // every tile of the ring is free at first
     for (i64 r = group; r < p.rows; r += groups) {
       const Row<T, V> row(p, r);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
         const u32 bytes = (left < TILE ? left : TILE) * 16;
         wait_for(&empty[at.slot], at.parity);
         arrive_expecting(&full[at.slot], bytes);
-        copy_bulk(ring + at.slot * TILE, x + (i64)tile * TILE, bytes, &full[at.slot], k < over ? keep : stream);
+        copy_bulk(ring + at.slot * TILE, x + (i64)tile * TILE, bytes, &full[at.slot], k < over ? l2.keep : l2.stream);
         at.next(ring_tiles);
       }
     }

@@ -23,18 +23,14 @@ class Numbers:
 
 
 def runs_on(device: Device, dtype: str) -> bool:
-    """Whether the device has bulk copies, and the registers that the ring leaves a thread hold the exponential's: on
-    compute capability 12.0 not those of double."""
+    """Whether the device has bulk copies, and registers for the exponential: on 12.0 not for that of double."""
     return device.capability >= 90 and not (dtype == "float64" and device.capability >= 120)
 
 
 @register("cupy", "softmax", "split_ring")
 @planned(Numbers)
 def split_ring(rows: Rows, device: Device, table: Numbers) -> Plan:
-    """Many blocks to a row, which copy it ahead into a ring of tiles and exchange pairs through tagged words.
-
-    All SMs on as many rows at a time as the knob lets; of more rows than SMs, each on as many blocks as hold it.
-    """
+    """Many blocks to a row, which copy it ahead into a ring of tiles and exchange pairs through tagged words."""
     if not runs_on(device, rows.dtype) or width(rows) == 1:
         raise UnsupportedProblemError(
             "cupy/softmax/split_ring",
@@ -44,7 +40,7 @@ def split_ring(rows: Rows, device: Device, table: Numbers) -> Plan:
     tiles = min(MOST_TILES, (device.shared_per_block - OTHER_BYTES) // (TILE * VECTOR_BYTES))
     if rows.total > sms:  # as few parts as hold a row
         parts = cdiv(count, tiles * TILE)
-    else:
+    else:  # all SMs, on as many rows at a time as the knob lets
         in_hand = max(1, min(rows.total, table.ring_megabytes * 10**6 // (count * VECTOR_BYTES)))
         in_hand = cdiv(rows.total, cdiv(rows.total, in_hand))  # turns of one size
         parts = sms // in_hand

@@ -1,2 +1,1 @@
-"""The gradient of a softmax in CUDA C++: a form a file, its kernels beside it; ``choose.py`` says which form takes a
-problem."""
+"""The gradient of a softmax in CUDA C++: a form a file, its kernels beside it; ``choose.py`` picks a form."""

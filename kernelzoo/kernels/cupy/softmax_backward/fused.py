@@ -1,5 +1,4 @@
-"""The gradient of a softmax whose inputs stay on chip: two reads and a write. A row in a block, in a warp or less;
-columns in a block, or in several."""
+"""The gradient of a softmax whose inputs stay on chip: a row in a block or less, columns in one block or several."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.gradients.columns import Holding, by_columns, plan_columns, vector

@@ -1,17 +1,22 @@
-"""The gradient of a softmax of a row in the registers and the shared memory of a thread-block cluster, whose blocks
-exchange their sums."""
+"""The gradient of a softmax of a row in the registers and the shared memory of a thread-block cluster."""
 
 from kernelzoo.device import KIB, Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, packs, require_held, threads, width
+from kernelzoo.kernels.cupy.rows import (
+    CLUSTER_THREADS,
+    CLUSTERS,
+    c_type,
+    packs,
+    require_clusters,
+    require_held,
+    threads,
+    width,
+)
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
 PACKS_HELD = 8  # packs of each input that a thread has: those of grad are 32 registers, those of y are in shared memory
-CLUSTERS = (2, 4, 8, 16)  # blocks of a cluster
-MOST_THREADS = 512  # of a block: an SM runs two with 64 registers a thread, so that one computes while the other loads
 OTHER_BYTES = 4 * KIB  # shared memory for all else
 
 
@@ -25,11 +30,7 @@ class Numbers:
 def split_cluster(rows: Rows, y: Strides, device: Device, table: Numbers) -> Plan:
     """A row in the registers and shared memory of a cluster of blocks, which exchange sums through distributed shared
     memory."""
-    if device.cluster_blocks == 1 or width(rows, y) == 1:
-        raise UnsupportedProblemError(
-            "cupy/softmax_backward/split_cluster",
-            "it takes rows whose elements lie side by side, on a device with clusters",
-        )
+    require_clusters("cupy/softmax_backward/split_cluster", rows, device, y)
     cluster, lanes = block_of(rows, device, table)
     held = cluster * most_threads(device) * PACKS_HELD
     require_held("cupy/softmax_backward/split_cluster", rows, width(rows), held, f"{cluster} blocks")
@@ -40,7 +41,7 @@ def split_cluster(rows: Rows, y: Strides, device: Device, table: Numbers) -> Pla
 
 def most_threads(device: Device) -> int:
     """Threads of the largest block, whose packs of y its shared memory holds."""
-    return min(MOST_THREADS, (device.shared_per_block - OTHER_BYTES) // (PACKS_HELD * VECTOR_BYTES * 32) * 32)
+    return min(CLUSTER_THREADS, (device.shared_per_block - OTHER_BYTES) // (PACKS_HELD * VECTOR_BYTES * 32) * 32)
 
 
 def block_of(rows: Rows, device: Device, table: Numbers) -> tuple[int, int]:
