@@ -1,7 +1,6 @@
 // What every kernel begins with: dtypes, the problem, and exchanges between lanes and between blocks.
 //
-// No header of CUDA is included, so that NVRTC needs no toolkit on the machine: half precisions are 16 bits here, and
-// PTX widens and narrows them. Needs compute capability 8.0.
+// No header of CUDA is included: NVRTC needs no toolkit. Half precisions are 16 bits, which PTX widens and narrows.
 #pragma once
 
 #define UNROLL _Pragma("unroll")  // so that every index of an array is a constant, and the array stays in registers
@@ -28,17 +27,14 @@ template <> struct Addresses<0> { const void* x; void* out; };
 
 struct Problem : Addresses<0>, Layout { static constexpr int OTHERS = 0; };
 
-// How every kernel begins. The launch before this one may still be ending (see shared/driver.py): wait until all that
-// came before has ended and is visible. The addresses pass through the wait, so that no load can be moved ahead of it.
-// No kernel here lets the next launch begin early (griddepcontrol.launch_dependents): that would help two launches of
-// ours in a row, as a benchmark makes them, and no one who calls us between kernels of others.
+// Every kernel begins here: the launch before it may still be ending (see shared/driver.py). The addresses pass through
+// the wait, so that no load can be moved ahead of it. No kernel lets the next one begin early: that would help a benchmark
+// of ours alone, and no one who calls us between kernels of others.
 template <class P>
 __device__ inline P wait_for_previous_launch(P p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" : "+l"(p.x), "+l"(p.out) :: "memory");
-  if constexpr (P::OTHERS > 0) {
-    for (const void*& address : p.other) asm volatile("" : "+l"(address));
-  }
+  if constexpr (P::OTHERS > 0) for (const void*& address : p.other) asm volatile("" : "+l"(address));
 #endif
   return p;
 }

@@ -152,17 +152,14 @@ template <class W, int V>
 __device__ inline W sum_of(const W (&v)[V]) {
   W t[V];
   UNROLL for (int k = 0; k < V; ++k) t[k] = v[k];
-  UNROLL for (int half = V / 2; half > 0; half /= 2) {
-    UNROLL for (int k = 0; k < half; ++k) t[k] += t[k + half];
-  }
+  UNROLL for (int half = V / 2; half > 0; half /= 2) UNROLL for (int k = 0; k < half; ++k) t[k] += t[k + half];
   return t[0];
 }
 
 // --- A row, seen as packs between two ragged edges -------------------------------------------------------------------
 //
-// With V > 1 elements a pack (elements side by side), the packs begin at the first 16-byte boundary at or after the
-// row's start; the elements before it and those left over at the end, at most 2 * (V - 1), are its edges, read and
-// written one by one. With V == 1 a pack is an element, at any stride, and there are no edges.
+// With V > 1 elements a pack, packs begin at the first 16-byte boundary of the row. The elements before it and after the
+// last pack, at most 2 * (V - 1), are its edges, taken one by one. With V == 1 a pack is an element, at any stride.
 template <class T, int V>
 struct Row {
   const T* x;

@@ -44,8 +44,7 @@ __device__ inline S block_sum(S s, S* slots) {
   return sum_of_slots(slots, blockDim.x / 32);
 }
 
-// Block `chunk` of `chunks` has left what it has of a row in memory, by its first threads; returns once all blocks of the same
-// row have. `arrived` only ever grows, by `chunks` a launch, so that it needs no reset.
+// Returns once all `chunks` blocks of a row are here. `arrived` only grows, by `chunks` a launch, and needs no reset.
 __device__ inline void grid_barrier(u64* arrived, int chunks) {
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -58,9 +57,8 @@ __device__ inline void grid_barrier(u64* arrived, int chunks) {
   __syncthreads();
 }
 
-// A thread's packs of the INPUTS that have elements along the row, and of out: V elements side by side each, or, with
-// V == 1, one. Pack i is there if i * stride < left. Those of the first input lie on 16-byte boundaries; those of a second
-// and of out where it says so.
+// Where a thread's packs lie in the INPUTS that have elements along the row, and in out. Pack i is there if i * stride <
+// left. Those of the first input lie on 16-byte boundaries; those of a second and of out where it says so.
 template <class T, int V, int INPUTS>
 struct ThreadPacks {
   const T* in[INPUTS];
@@ -177,9 +175,8 @@ struct RegisterRow {
   }
 };
 
-// A thread's packs, of any number: those of the first batch stay in registers, those of `saved` batches more in shared
-// memory, where each thread reads back what it wrote; the others are read twice. One running sum of each of COLUMNS
-// columns, or of a row.
+// A thread's packs, of any number: ITEMS stay in registers, those of `saved` batches in shared memory; the others are read
+// twice. One running sum of each of COLUMNS columns, or of a row.
 template <class T, int V, int COLUMNS, int ITEMS, int BATCH>
 struct StagedPacks {
   using Op = Gradient<T>;

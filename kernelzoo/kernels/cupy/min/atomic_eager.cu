@@ -1,5 +1,4 @@
 // The reduced axis spread over the chip; each row's minimum goes out by an atomic at once.
-
 #include "atomics.cuh"
 
 // Block (p, q): columns [p * block_n, (p + 1) * block_n) in packs, row tiles q, q + gridDim.y, ... of a row per warp.

@@ -3,7 +3,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.min.atomics import TILE_ROWS, chunks_of, plan_of
-from kernelzoo.kernels.cupy.min.blocks import Numbers
+from kernelzoo.kernels.cupy.min.tiles import Numbers
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 

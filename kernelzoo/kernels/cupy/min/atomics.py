@@ -2,7 +2,7 @@
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I64, Plan, Step
-from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS, Numbers
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Numbers
 from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
 from kernelzoo.layout import Rows, cdiv
 

@@ -5,9 +5,8 @@ import torch
 from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import device_of
-from kernelzoo.kernels.cupy.min import blocks, rows_deferred_block, rows_deferred_lanes
-from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS
-from kernelzoo.kernels.cupy.min.tiles import shared_tile, whole_tile
+from kernelzoo.kernels.cupy.min import rows_deferred_block, rows_deferred_lanes, tiles
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, shared_tile, whole_tile
 from kernelzoo.kernels.cupy.rows import packs, thread_has_row
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
@@ -19,7 +18,7 @@ SHORT_COLUMN = 512  # lines of columns that are not worth splitting
 
 
 @launch_table("cupy", "min")
-class Knobs(blocks.Numbers, rows_deferred_block.Numbers, rows_deferred_lanes.Numbers):
+class Knobs(tiles.Numbers, rows_deferred_block.Numbers, rows_deferred_lanes.Numbers):
     """What depends on the card. Shipped values are an H200's."""
 
     fill_percent: int = knob(50, among=(25, 50, 100, 200), unit="% of the SMs", why="above which no row is split")

@@ -2,11 +2,9 @@
 #pragma once
 #include "minima.cuh"
 
-// A tile is `wide` neighbouring rows. A line of it is their elements at one place, side by side where V > 1: x_lanes
-// lanes read the words of V elements that hold it, one each, and `depths` lines are read at a time. Lines may begin
-// within a word, as those of an odd number of rows do; a thread goes down lines that begin alike (`depths` is a
-// multiple of V, or all lines are, or there are no more), so that each place of its word stays with one row all the
-// way. Places that hold another tile's elements are left out at the end.
+// A tile is `wide` neighbouring rows; a line of it, their elements at one place: x_lanes lanes read its words of V
+// elements, and `depths` lines are read at a time. Lines may begin within a word; a thread goes down lines that begin alike, so that
+// each place of its word stays with one row. Places that hold another tile's elements are left out at the end.
 template <class T, int V>
 struct Tile {
   const T* x;

@@ -1,5 +1,4 @@
 // Columns, the rows side by side: a tile of at most `step` of them to a block, which no other block shares.
-
 #include "column_tile.cuh"
 
 // The arguments are those of columns_split; the first three have no use here, and the share is all n lines.

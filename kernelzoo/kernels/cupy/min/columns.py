@@ -2,8 +2,7 @@
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I64, Argument, Plan, Step, planned
-from kernelzoo.kernels.cupy.min.blocks import ITEMS
-from kernelzoo.kernels.cupy.min.tiles import whole_tile
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, whole_tile
 from kernelzoo.kernels.cupy.rows import c_type, columns_of
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register

@@ -1,6 +1,5 @@
 // Columns, the rows side by side: `chunks` blocks share a tile of at most `step` rows. Each takes `share` lines and
 // leaves their minima behind, which are a tile too; the last to arrive walks down that one.
-
 #include "column_tile.cuh"
 
 template <class T, int V, int ITEMS>
@@ -30,7 +29,8 @@ __global__ void __launch_bounds__(256, 3)
     const int pitch = x_lanes * V, beyond = wide + threadIdx.x;
     T *all = partial + at * chunks * pitch, *mine = all + chunk * pitch;
     tile.reduce_rows(places, slots, mine, 1);
-    if (threadIdx.x + 1 < V && beyond < pitch) store_minimum(mine + beyond, identity_word<T>());  // the rest of the last word
+    // The rest of the last word.
+    if (threadIdx.x + 1 < V && beyond < pitch) store_minimum(mine + beyond, identity_word<T>());
     if (!arrives_last(arrived + at, chunks)) return;
     asm volatile("" : "+l"(all) :: "memory");  // no load is moved ahead of the arrival
     tile = {all, all + chunks * pitch, chunks, pitch, 1, wide, x_lanes, depths};

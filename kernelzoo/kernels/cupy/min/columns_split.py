@@ -2,8 +2,7 @@
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.min.blocks import ITEMS, Numbers
-from kernelzoo.kernels.cupy.min.tiles import shared_tile
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, Numbers, shared_tile
 from kernelzoo.kernels.cupy.rows import c_type, columns_of
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register

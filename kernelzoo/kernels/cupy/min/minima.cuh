@@ -124,8 +124,8 @@ __device__ inline Word<T> min_of_edges(const Row<T, V>& row, int lane, int lanes
   return w;
 }
 
-// Blocks of one row leave their minima in device memory, and the last to arrive reduces them: whether this block is the last of `chunks` to say that what its threads wrote is there; the counter ends at zero
-// again, ready for the next launch.
+// Whether this block is the last of `chunks` to leave its minima in device memory: the last one reduces them all. The
+// counter ends at zero again, ready for the next launch.
 __device__ inline bool arrives_last(u32* arrived, int chunks) {
   __shared__ u32 before;
   __syncthreads();

@@ -2,7 +2,7 @@
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS, threads
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, threads
 from kernelzoo.kernels.cupy.rows import c_type, packs, width
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register

@@ -1,5 +1,4 @@
 // One block per row; the running minimum stays in the lanes until the row's end.
-
 #include "minima.cuh"
 
 template <class T, int V, int ITEMS>

@@ -1,5 +1,4 @@
 // Short rows: a warp, a part of a warp or a thread to each, all of it loaded before the first element is used.
-
 #include "minima.cuh"
 
 // LANES lanes a row of at most LANES * ITEMS packs and LANES * EDGES edges, ROWS rows per group of lanes.

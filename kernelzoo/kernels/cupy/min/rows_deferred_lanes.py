@@ -2,7 +2,7 @@
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
-from kernelzoo.kernels.cupy.min.blocks import ITEMS
+from kernelzoo.kernels.cupy.min.tiles import ITEMS
 from kernelzoo.kernels.cupy.rows import WARP, packs, require_held, width
 from kernelzoo.kernels.cupy.tile import MANY_THREADS, lanes_of, tile_step
 from kernelzoo.layout import Rows, cdiv, power_of_two

@@ -1,5 +1,4 @@
 // Several blocks per row leave their minima behind, and the last to arrive reduces them.
-
 #include "minima.cuh"
 
 template <class T, int V, int ITEMS>

@@ -1,15 +1,31 @@
-"""Columns cut into tiles: how many neighbouring rows, lanes and lines a block takes; ``struct Tile`` of tile.cuh."""
+"""How many threads and blocks take a row, and how blocks take tiles of columns: ``struct Tile`` of column_tile.cuh."""
 
 import math
 from dataclasses import dataclass
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument
-from kernelzoo.kernels.cupy.min.blocks import ITEMS, THREADS
 from kernelzoo.kernels.cupy.rows import WARP
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv, power_of_two
+from kernelzoo.tables import knob, numbers
 
+ITEMS = 8  # loads of 16 bytes in flight per thread: 128 kB an SM, three times what memory's latency takes
+THREADS = 256  # in a block, where an SM has several blocks
 SPLIT_LANES = 32  # across a tile whose columns are shared: 512 bytes
+
+
+@numbers
+class Numbers:
+    """Blocks of all rows, or columns, together where several blocks share one."""
+
+    # Two of 256 threads have enough loads on their way; four, which an SM has the registers for, are more to wait for.
+    blocks_per_sm: int = knob(2, among=(2, 3, 4, 6, 8), unit="blocks", why="of split rows and of atomics, on each SM")
+    column_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="on each SM, of columns that several share")
+
+
+def threads(packs: int, most: int) -> int:
+    """Threads, in whole warps, that take a row in batches of ITEMS packs each."""
+    return min(most, cdiv(packs, ITEMS * WARP) * WARP)
 
 
 @dataclass(frozen=True)
@@ -34,10 +50,10 @@ class Tile:
 
 
 def whole_tile(columns: Columns, device: Device) -> Tile:
-    """Columns that no blocks share: 128 bytes across, or more where that leaves 1.5 to 3 blocks an SM; a larger block
-    where an SM has no second one. Of lines that begin anywhere in words, each loses one: as wide as leaves 1.25."""
+    """Columns that no blocks share: 128 bytes across, or more where that leaves 1.5 to 3 blocks an SM."""
     words, sms = columns.outer * cdiv(columns.inner * columns.itemsize, VECTOR_BYTES), device.multiprocessors
     lanes = max(8, min(64, power_of_two(words // (3 * sms))))
+    # Of lines that begin anywhere in words, each loses one: as wide as leaves 1.25 blocks an SM.
     if columns.vector < VECTOR_BYTES // columns.itemsize:
         lanes = next((wide for wide in (64, 32, 16) if 4 * words >= 5 * sms * (wide - 1)), 8)
     tile = _tile(columns, lanes, THREADS)

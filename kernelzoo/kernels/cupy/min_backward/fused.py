@@ -10,8 +10,7 @@ from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
 TILE_PACKS = 8  # packs that a thread of short rows reads
-MOST_ITEMS = {1: 8, 2: 64, 4: 64, 8: 32}
-"""Packs of a block's row that a thread has at most, by the elements of one: at most eight registers of bits."""
+MOST_ITEMS = {1: 8, 2: 64, 4: 64, 8: 32}  # packs of a thread at most, by elements of one: eight registers of bits
 MOST_ITEMS_NEW = 8
 
 USUAL_THREADS = 512  # of a block, of which an SM has two: larger ones are for rows alone that need them

@@ -21,9 +21,7 @@ __device__ inline double opaque(double v) { asm volatile("" : "+d"(v)); return v
 template <class T, int V, int COUNT>
 __device__ inline u32 zero_after(const Pack<T, V> (&packs)[COUNT], i64 left) {
   u32 bits = 0;
-  if constexpr (V > 1) {
-    UNROLL for (int i = 0; i < COUNT; ++i) bits |= packs[i].raw.word[3];
-  }
+  if constexpr (V > 1) UNROLL for (int i = 0; i < COUNT; ++i) bits |= packs[i].raw.word[3];
   return bits & (u32)(left >> 63);
 }
 __device__ inline float with_bits_flipped(float v, u32 bits) { return __uint_as_float(__float_as_uint(v) ^ bits); }
@@ -113,11 +111,12 @@ struct Gradient {
     }
 
     // In shared memory, batch by batch.
+    __device__ static int saved(int batch, int k) { return (batch * WORDS + k) * (int)blockDim.x + threadIdx.x; }
     __device__ void save(Bytes16* memory, int batch) const {
-      UNROLL for (int k = 0; k < WORDS; ++k) ((u32*)memory)[(batch * WORDS + k) * (int)blockDim.x + threadIdx.x] = bits[k];
+      UNROLL for (int k = 0; k < WORDS; ++k) ((u32*)memory)[saved(batch, k)] = bits[k];
     }
     __device__ void restore(const Bytes16* memory, int batch) {
-      UNROLL for (int k = 0; k < WORDS; ++k) bits[k] = ((const u32*)memory)[(batch * WORDS + k) * (int)blockDim.x + threadIdx.x];
+      UNROLL for (int k = 0; k < WORDS; ++k) bits[k] = ((const u32*)memory)[saved(batch, k)];
     }
   };
 };

@@ -59,9 +59,8 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     if rows.columns is None:
         return _multi_row(rows, device)
     if (held := columns.whole(rows.columns).elements) < rows.n:
-        raise UnsupportedProblemError(
-            "cupy/softmax/multi_row", f"a column of {rows.n} elements doesn't fit in a block's registers: {held} do"
-        )
+        reason = f"a column of {rows.n} elements doesn't fit in a block's registers: {held} do"
+        raise UnsupportedProblemError("cupy/softmax/multi_row", reason)
     return "columns"
 
 

@@ -1,10 +1,8 @@
 // Columns: the rows lie side by side, so lanes run along them and each thread walks down its own.
 //
-// A block takes a strip of LANES * V neighbouring columns (V of them a pack) and THREADS / LANES of their elements at a
-// time. The first ITEMS elements of a thread stay in registers, as exponentials where those are as wide; the others are
-// read again. With SPLIT, `parts` blocks of a co-operative launch share a strip: each sends its pairs as words of device
-// memory, which the others await and merge in the same order, so that all agree to the bit.
-
+// A block takes a strip of LANES * V neighbouring columns, THREADS / LANES of their elements at a time. The first ITEMS of
+// a thread stay in registers, the others are read again. With SPLIT, `parts` blocks of a co-operative launch share a
+// strip, and merge all their pairs in the same order, so that they agree to the bit.
 #include "pairs.cuh"
 
 // Running pairs of neighbouring rows take in a batch of packs.
@@ -29,9 +27,7 @@ __device__ inline void online_update_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], P
 // A batch of packs of neighbouring rows, `step` elements apart; one past the first `left` is -inf.
 template <class T, int V, int ITEMS>
 __device__ inline void load_column_batch(Pack<T, V> (&items)[ITEMS], const T* x, i64 step, int left) {
-  UNROLL for (int i = 0; i < ITEMS; ++i) {
-    i < left ? items[i].load(x + i * step) : items[i].empty();
-  }
+  UNROLL for (int i = 0; i < ITEMS; ++i) i < left ? items[i].load(x + i * step) : items[i].empty();
 }
 
 // Words go with all bits inverted: 0 is what no pair is, since its maximum is no NaN.
@@ -159,13 +155,9 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
               if (from_part < parts) got[i][k] = peek_word(here + ((i64)from_part * WORDS + k) * WIDE + column);
             }
           }
-          UNROLL for (int i = 0; i < AT_ONCE; ++i) {
-            UNROLL for (int k = 0; k < WORDS; ++k) missing |= got[i][k] == 0;
-          }
+          UNROLL for (int i = 0; i < AT_ONCE; ++i) UNROLL for (int k = 0; k < WORDS; ++k) missing |= got[i][k] == 0;
         }
-        UNROLL for (int i = 0; i < AT_ONCE; ++i) {
-          if (other + i * RECEIVERS < parts) run = merge(run, pair_of(got[i]));
-        }
+        UNROLL for (int i = 0; i < AT_ONCE; ++i) if (other + i * RECEIVERS < parts) run = merge(run, pair_of(got[i]));
       }
       slots[threadIdx.x] = run;
       __syncthreads();
@@ -201,7 +193,5 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
       }
     }
   }
-  if constexpr (SPLIT) {
-    if (threadIdx.x == 0) count_up(arrivals);
-  }
+  if constexpr (SPLIT) if (threadIdx.x == 0) count_up(arrivals);
 }

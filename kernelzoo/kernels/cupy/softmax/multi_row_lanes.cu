@@ -2,7 +2,6 @@
 //
 // Two such rows fill whole words of four bytes: but for the one that they share, all of a row's words are its own, and
 // no lane tests where in a word the row begins.
-
 #include "pairs.cuh"
 
 // The rows of a warp, which copies them as they lie in memory, 16 bytes at a time, and waits for no other warp. ROWS rows
@@ -148,9 +147,7 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
       }
       if (Words::has(i, lane)) words[Words::place(i, lane)] = word;
     }
-    if constexpr (HALF != 0) {
-      if (has_half) narrow(v[HELD - 1] * inverse, *(T*)half);
-    }
+    if constexpr (HALF != 0) if (has_half) narrow(v[HELD - 1] * inverse, *(T*)half);
   }
   rows.write((T*)p.out);
 }

@@ -29,11 +29,8 @@ def fits(rows: Rows) -> bool:
 def multi_row_lanes(rows: Rows, device: Device, table: Numbers) -> Plan:
     """A few lanes take a short row, or two that fill whole words."""
     if not fits(rows):
-        raise UnsupportedProblemError(
-            "cupy/softmax/multi_row_lanes",
-            f"it takes rows of up to {MOST_ELEMENTS} elements of 2 or 4 bytes that are one piece of memory on a "
-            "16-byte boundary",
-        )
+        reason = f"it takes rows of up to {MOST_ELEMENTS} elements of 2 or 4 bytes, one piece of memory, on 16 bytes"
+        raise UnsupportedProblemError("cupy/softmax/multi_row_lanes", reason)
     lanes = next((c for c in LANES if rows.n <= table.lane_elements * c), LANES[-1])
     row_bytes, groups = rows.n * rows.itemsize, THREADS // lanes
     together = 1 if row_bytes % WORD_BYTES == 0 else 2  # rows that fill whole words

@@ -1,5 +1,4 @@
 // LANES lanes per row, ROWS rows per group of lanes, all of them loaded before the first is used.
-
 #include "register_row.cuh"
 
 // Row r. A lane alone has as many elements of one without packs as that row has, a number that the compiler knows then.

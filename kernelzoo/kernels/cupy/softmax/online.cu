@@ -1,5 +1,4 @@
 // One block per row of any length, two passes: a running pair, then a second look that writes.
-
 #include "online_update.cuh"
 
 template <class T, int V, int ITEMS>

@@ -50,7 +50,5 @@ __device__ inline void online_update_edge(Pair<Wide<T>>& run, const Row<T, V>& r
 
 template <class T, int V>
 __device__ inline void write_edge(const Row<T, V>& row, Wide<T> edge, Pair<Wide<T>> by) {
-  if constexpr (V > 1) {
-    if (threadIdx.x < row.edges) narrow(normalize<T>(edge, by), row.out[row.edge(threadIdx.x)]);
-  }
+  if constexpr (V > 1) if (threadIdx.x < row.edges) narrow(normalize<T>(edge, by), row.out[row.edge(threadIdx.x)]);
 }

@@ -1,10 +1,9 @@
 // The arithmetic of softmax, out = exp(x - max) / sum(exp(x - max)) over each row: half precisions in float, double in
-// double; and how the parts of a row meet.
+// double; and how the parts of a row are merged.
 //
-// Every kernel keeps, per thread, a pair (m, s): the maximum of what the thread has read and the sum of exp(x - m)
-// over it. Pairs merge as in M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018, in an order
-// fixed by the lanes' numbers. Where the mathematics says exp(-inf - -inf), zero_if_empty(m) puts exp(-inf - 0) = 0 in
-// its place; a row of -inf alone then ends as 0 / 0, and a NaN or +inf reaches the sum, so that its whole row is NaN.
+// A thread keeps a pair (m, s): the maximum of what it has read, and the sum of exp(x - m). Pairs merge as in M. Milakov,
+// N. Gimelshein, "Online normalizer calculation for softmax", 2018, in a fixed order. For exp(-inf - -inf) zero_if_empty(m)
+// puts exp(-inf - 0) = 0: a row of -inf alone ends as 0 / 0. A NaN or +inf reaches the sum, and so its whole row.
 #pragma once
 #include "../vector_io.cuh"
 

@@ -1,5 +1,4 @@
 // A grid sized to the device; the next row is on its way while this one is worked on.
-
 #include "register_row.cuh"
 
 template <class T, int V, int ITEMS>

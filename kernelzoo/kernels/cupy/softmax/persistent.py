@@ -6,8 +6,7 @@ from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held,
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 
-MOST_PACKS = 512 * PACKS_HELD
-"""Packs of the longest row: two rows in registers take 128 a thread, which 512 threads can have."""
+MOST_PACKS = 512 * PACKS_HELD  # of the longest row: two rows take 128 registers a thread, which 512 threads can have
 
 
 @register("cupy", "softmax", "persistent")

@@ -73,7 +73,7 @@ struct RegisterRow {
   // `own` is what exponentials() returned, `all` the whole row's pair.
   __device__ void write(const Row<T, V>& row, int lane, int lanes, Pair<W> own, Pair<W> all) {
     const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
-    const bool agreed = sizeof(W) == 8 && own.m == all.m;  // on the maximum, by merge_held
+    const bool agreed = sizeof(W) == 8 && own.m == all.m;  // on the maximum, by merge_row_by_block
     const W scale = KEPT && !agreed ? exponential(own.m - shift) * inverse : inverse;
     W v[V];
     UNROLL for (int i = 0; i < ITEMS; ++i) {
@@ -92,8 +92,8 @@ struct RegisterRow {
 // The pair of a row that LANES lanes, or a block, hold, and in `own` the thread's. In double they agree on the row's
 // maximum first: to meet once, and go over from a thread's own maximum to the row's, costs each thread three exponentials
 // more, of some twenty instructions each.
-template <int LANES, class RegisterRow, class W>
-__device__ inline Pair<W> merge_row_by_lanes(RegisterRow& held, Pair<W>& own) {
+template <int LANES, class Held, class W>
+__device__ inline Pair<W> merge_row_by_lanes(Held& held, Pair<W>& own) {
   if constexpr (sizeof(W) == 8) {
     own = held.exponentials(warp_max<LANES>(held.top()));
     return {own.m, warp_sum<LANES>(own.s)};
@@ -103,8 +103,8 @@ __device__ inline Pair<W> merge_row_by_lanes(RegisterRow& held, Pair<W>& own) {
   }
 }
 
-template <class RegisterRow>
-__device__ inline Pair<double> block_max_then_sum(RegisterRow& held, Pair<double>& own, Pair<double>* slots) {
+template <class Held>
+__device__ inline Pair<double> block_max_then_sum(Held& held, Pair<double>& own, Pair<double>* slots) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
   const double top = warp_max<32>(held.top());
   if (lane == 0) slots[warp].m = top;
@@ -116,8 +116,8 @@ __device__ inline Pair<double> block_max_then_sum(RegisterRow& held, Pair<double
   return {own.m, warp_sum<32>(lane < warps ? slots[lane].s : 0.0)};
 }
 
-template <class RegisterRow, class W>
-__device__ inline Pair<W> merge_row_by_block(RegisterRow& held, Pair<W>& own, Pair<W>* slots) {
+template <class Held, class W>
+__device__ inline Pair<W> merge_row_by_block(Held& held, Pair<W>& own, Pair<W>* slots) {
   if constexpr (sizeof(W) == 8) return block_max_then_sum(held, own, slots);
   own = held.exponentials();
   return block_merge(own, slots);

@@ -1,8 +1,6 @@
 // A row in the registers of CLUSTER blocks, a thread-block cluster, read once. Of compute capability 9.0.
 //
-// Every warp sends its pair to the shared memory of every block of the cluster, where a barrier counts the bytes: a
-// block goes on when all pairs have come, and waits for no write of its own.
-
+// Every warp sends its pair to every block, where a barrier counts the bytes.
 #include "../hopper.cuh"
 #include "register_row.cuh"
 

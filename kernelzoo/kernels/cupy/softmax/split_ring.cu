@@ -1,11 +1,8 @@
 // A ring of tiles in shared memory: for few rows, each spread over many blocks. Of compute capability 9.0.
 //
-// `parts` blocks of a co-operative launch take a row each time. One warp of a block keeps bulk copies in flight, tile
-// by tile, as far ahead as the ring has room; the others take a running pair of each tile that arrives, merge with the
-// other blocks through tagged words in device memory, and write from the same tiles, which then are free. Of a part
-// longer than the ring, the tiles that had to make room are read a second time at the end, most likely from the L2
-// cache.
-
+// `parts` blocks of a co-operative launch take a row each time. One warp of a block copies tiles ahead, as far as the ring
+// has room. The others update a running pair with each tile, merge with the other blocks, and write from the same tiles.
+// Of a part longer than the ring, the tiles that had to make room are read again, most likely from the L2 cache.
 #include "../hopper.cuh"
 #include "online_update.cuh"
 

@@ -32,10 +32,8 @@ def runs_on(device: Device, dtype: str) -> bool:
 def split_ring(rows: Rows, device: Device, table: Numbers) -> Plan:
     """Many blocks to a row, which copy it ahead into a ring of tiles and exchange pairs through tagged words."""
     if not runs_on(device, rows.dtype) or width(rows) == 1:
-        raise UnsupportedProblemError(
-            "cupy/softmax/split_ring",
-            "it takes rows whose elements lie side by side, from sm_90 on, and float64 up to sm_100",
-        )
+        reason = "it takes rows whose elements lie side by side, from sm_90 on, and float64 up to sm_100"
+        raise UnsupportedProblemError("cupy/softmax/split_ring", reason)
     count, sms = packs(rows), device.multiprocessors
     tiles = min(MOST_TILES, (device.shared_per_block - OTHER_BYTES) // (TILE * VECTOR_BYTES))
     if rows.total > sms:  # as few parts as hold a row

@@ -9,12 +9,9 @@ from kernelzoo.layout import VECTOR_BYTES, Rows, Strides
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-TILE_PACKS = {8: 8, 4: 8, 2: 6}
-"""Packs of each input that a thread of short rows has at most, by an element's bytes: half precisions are widened."""
-
+TILE_PACKS = {8: 8, 4: 8, 2: 6}  # of each input to a thread of short rows at most, by an element's bytes
 PACKS_HELD = 4  # packs of each input that a thread of a block's row has at most: 32 registers, and as many for the rest
-PACKS_HELD_NEW = 2
-"""The same of half precision for newer devices than Hopper's, for which the compiler would spill more."""
+PACKS_HELD_NEW = 2  # of half precision for newer devices than Hopper's, for which the compiler would spill more
 
 
 @numbers

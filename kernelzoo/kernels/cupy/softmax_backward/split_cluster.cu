@@ -1,10 +1,7 @@
-// A row in the registers and the shared memory of CLUSTER blocks, a thread-block cluster, read once. Of compute capability
-// 9.0.
+// A row in the registers and shared memory of CLUSTER blocks, a thread-block cluster, read once. Of compute capability 9.0.
 //
-// A thread holds ITEMS packs of grad in registers. Those of y are copied into shared memory past the registers, where they
-// would not fit: each thread reads back what it copied, so that no barrier stands between. Every warp sends its sum to the
-// shared memory of every block, where a barrier counts the bytes.
-
+// A thread holds ITEMS packs of grad in registers, and of y in shared memory, where it reads back what it copied: no
+// barrier stands between. Every warp sends its sum to every block, where a barrier counts the bytes.
 #include "../hopper.cuh"
 #include "gradient.cuh"
 
