@@ -7,9 +7,9 @@ import importlib
 import itertools
 import math
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,27 +54,16 @@ LENGTHS = (1, 2, 3, 5, 8, 9, 16, 17, 31, 33, 63, 64, 65, 127, 128, 200, 257, 512
 ROWS = (1, 2, 3, 16, 133, 4096, 1048576, 2**33)
 
 
-@dataclass(frozen=True)
-class Tensor:
+def tensor(kind: Any, shape: tuple[int, ...], strides: tuple[int, ...], address: int = 0) -> Any:
     """What a layout is read off."""
-
-    dtype: Any
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    address: int
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def stride(self, axis: int | None = None) -> Any:
-        return self.strides if axis is None else self.strides[axis]
-
-    def element_size(self) -> int:
-        return int(self.dtype.itemsize)
-
-    def data_ptr(self) -> int:
-        return self.address
+    return SimpleNamespace(
+        dtype=kind,
+        shape=shape,
+        ndim=len(shape),
+        stride=lambda axis=None: strides if axis is None else strides[axis],
+        element_size=lambda: int(kind.itemsize),
+        data_ptr=lambda: address,
+    )
 
 
 def problems(op: str, dtype: str) -> list[tuple[Any, ...]]:
@@ -87,22 +76,19 @@ def problems(op: str, dtype: str) -> list[tuple[Any, ...]]:
     for rows, n in itertools.product(ROWS, LENGTHS):
         if rows * n > 2**40:
             continue
-        out = (1, 1) if reduces else (n, 1, 1)
-        by_columns = (1, 1) if reduces else (1, rows, 1)
+        out, across = ((1, 1), (rows, 1)) if reduces else ((n, 1, 1), (n * rows, rows, 1))
         layouts = [
-            ((rows, n, 1), (n, 1, 1), out, True),
-            ((rows, n, 1), (n, 1, 1), out, False),
-            ((rows, n, 1), (2 * n, 2, 1), out, True),
-            ((rows, n, 1), (0, 1, 1), out, True),
-            ((1, n, rows), (n * rows, rows, 1), (rows, 1) if reduces else (n * rows, rows, 1), True),
-            ((rows, n, 1), (1, rows, 1), by_columns, True),
-            ((3, n, rows), (n * rows, rows, 1), (rows, 1) if reduces else (n * rows, rows, 1), False),
+            *(((rows, n, 1), strides, out, 0) for strides in ((n, 1, 1), (2 * n, 2, 1), (0, 1, 1))),
+            ((rows, n, 1), (n, 1, 1), out, kind.itemsize),
+            ((1, n, rows), (n * rows, rows, 1), across, 0),
+            ((rows, n, 1), (1, rows, 1), out if reduces else (1, rows, 1), 0),
+            ((3, n, rows), (n * rows, rows, 1), across, kind.itemsize),
         ]
-        for shape, x_strides, out_strides, aligned in layouts:
-            x = Tensor(kind, shape, x_strides, 0 if aligned else kind.itemsize)
-            last = Tensor(kind, shape[::2] if reduces else shape, out_strides, 0)
-            a_row = Tensor(kind, shape[::2], (shape[2], 1), 0)
-            found.append((x, *(last if "n" in names else a_row for names in axes[1:-1]), last))
+        for shape, x_strides, out_strides, address in layouts:
+            last = tensor(kind, shape[::2] if reduces else shape, out_strides)
+            a_row = tensor(kind, shape[::2], (shape[2], 1))
+            between = (last if "n" in names else a_row for names in axes[1:-1])
+            found.append((tensor(kind, shape, x_strides, address), *between, last))
     return found
 
 
@@ -226,19 +212,16 @@ def instances(op: str, dtype: str, architecture: int) -> dict[str, tuple[str, ..
     found: dict[str, set[str]] = {}
     for form, _, plan in plans(op, dtype, DEVICES[architecture]):
         found.setdefault(form, set()).update(step.kernel for step in plan.steps)
-    if architecture != 90:
-        for form, named in found.items():
-            widest = {rest: lanes for lanes, rest in sorted(map(_lanes_and_rest, named))}
-            found[form] = {rest.format(lanes) for rest, lanes in widest.items()}
+    for form, named in found.items() if architecture != 90 else ():
+        widest = {rest: lanes for lanes, rest in sorted(map(_lanes_and_rest, named))}
+        found[form] = {rest.format(lanes) for rest, lanes in widest.items()}
     return {form: tuple(sorted(named)) for form, named in found.items()}
 
 
 def _lanes_and_rest(kernel: str) -> tuple[int, str]:
     """Lanes per row of a kernel for short rows, and its name with a place for their number."""
-    parts = kernel.split(", ")
-    if not kernel.startswith(("multi_row_tile<", "rows_deferred_lanes<")):
-        return 0, kernel
-    return int(parts[2]), ", ".join((*parts[:2], "{}", *parts[3:]))
+    found = re.fullmatch(r"((?:multi_row_tile|rows_deferred_lanes)<.*?, \d+, )(\d+)(, .*)", kernel)
+    return (0, kernel) if found is None else (int(found[2]), f"{found[1]}{{}}{found[3]}")
 
 
 def largest(kernel: str) -> int:
