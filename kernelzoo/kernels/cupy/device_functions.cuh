@@ -28,8 +28,7 @@ template <> struct Addresses<0> { const void* x; void* out; };
 struct Problem : Addresses<0>, Layout { static constexpr int OTHERS = 0; };
 
 // Every kernel begins here: the launch before it may still be ending (see shared/driver.py). The addresses pass through
-// the wait, so that no load can be moved ahead of it. No kernel lets the next one begin early: that would help a benchmark
-// of ours alone, and no one who calls us between kernels of others.
+// the wait, so that no load is moved ahead of it. No kernel lets the next one begin early: only benchmarks would gain.
 template <class P>
 __device__ inline P wait_for_previous_launch(P p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -54,15 +53,15 @@ __device__ inline void row_coords(const Layout& p, i64 r, i64& outer, i64& inner
 
 template <class V> __device__ inline V shuffle_xor(V v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 
-// Over LANES neighbouring lanes, a power of two, but for those whose distance is below FROM: every lane gets the result,
-// and the same bits.
+// Over LANES neighbouring lanes, a power of two, but for those whose distance is below FROM: every lane gets the
+// result, and the same bits.
 template <int LANES, int FROM = 1, class V>
 __device__ inline V warp_sum(V v) {
   UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) v += shuffle_xor(v, mask);
   return v;
 }
 
-// Over `count` sums in memory, by every warp alike.
+// Over `count` sums in memory, in every warp.
 template <class V>
 __device__ inline V sum_of_slots(const V* slots, int count) {
   V sum = 0;

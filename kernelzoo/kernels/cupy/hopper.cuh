@@ -20,8 +20,8 @@ __device__ inline void arrive_expecting(u64* barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                :: "r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
-// By a block's first warp: a barrier that expects so many bytes. One thread makes it and arrives at it: compute-sanitizer
-// takes that for a race unless a warp's barrier stands between.
+// By a block's first warp: a barrier that expects so many bytes. One thread makes it and arrives at it:
+// compute-sanitizer takes that for a race unless a warp's barrier stands between.
 __device__ inline void arm_barrier(u64* barrier, u32 bytes) {
   if (threadIdx.x < 32) {
     if (threadIdx.x == 0) {
@@ -55,8 +55,8 @@ __device__ inline void copy_bulk(void* to, const void* from, u32 bytes, u64* bar
       :: "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy) : "memory");
 }
 
-// That this block runs, and that the barriers it made are there (fence_barriers). Not a release: that would wait, before
-// the first load, until whatever was written is seen by the whole device.
+// That this block runs, and that the barriers it made are there (fence_barriers). Not a release: that would wait,
+// before the first load, until whatever was written is seen by the whole device.
 __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 __device__ inline u32 cluster_rank() {

@@ -16,7 +16,8 @@ __device__ inline Bytes16 load_once_if(bool wanted, const void* p, Bytes16 v) {
 }
 __device__ inline Bytes16 load_once(const void* p) { return load_once_if(true, p, {}); }
 
-// Read once by what writes as much: the L2 cache keeps it longer than the results, which then leave for memory steadily.
+// Read once by what writes as much: the L2 cache keeps it longer than the results, which then leave for memory
+// steadily.
 __device__ inline Bytes16 load_kept_if(bool wanted, const void* p, Bytes16 v) {
   asm("{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
       " .reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
@@ -158,8 +159,8 @@ __device__ inline W sum_of(const W (&v)[V]) {
 
 // --- A row, seen as packs between two ragged edges -------------------------------------------------------------------
 //
-// With V > 1 elements a pack, packs begin at the first 16-byte boundary of the row. The elements before it and after the
-// last pack, at most 2 * (V - 1), are its edges, taken one by one. With V == 1 a pack is an element, at any stride.
+// With V > 1 elements a pack, packs begin at the first 16-byte boundary of the row. The elements before it and after
+// the last pack, at most 2 * (V - 1), are its edges, taken one by one. With V == 1 a pack is an element, at any stride.
 template <class T, int V>
 struct Row {
   const T* x;

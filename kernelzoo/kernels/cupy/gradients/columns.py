@@ -54,5 +54,5 @@ def plan_columns(
     arguments: tuple[Argument, ...] = ("partial", "counters", (I32, cut.parts), (I32, saved))
     blocks, shared = cut.blocks if cut.parts > 1 else strips, saved * held.batch_bytes * THREADS
     step = Step(kernel, blocks, THREADS, arguments, shared, cooperative=cut.parts > 1)
-    together = strips if cut.parts > 1 else 0  # strips whose blocks meet
+    together = strips if cut.parts > 1 else 0  # strips that blocks share
     return Plan(columns, (step,), together * cut.parts * wide * sum_bytes, together * 8, others)

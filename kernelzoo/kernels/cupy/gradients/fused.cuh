@@ -54,9 +54,9 @@ __device__ inline S sum_of_column(const S* sums, int count, int step) {
 // Columns: the rows lie side by side, so lanes run along them and each thread walks down its own.
 //
 // A block takes a strip of LANES * V neighbouring columns (V of them a pack) and THREADS / LANES of their elements at a
-// time. The first ITEMS packs of a thread stay in registers, those of `saved` batches of BATCH more in shared memory; the
-// others are read again. Where there are several `parts`, so many blocks of a co-operative launch share a strip, and wait
-// for each other's sums.
+// time. The first ITEMS packs of a thread stay in registers, those of `saved` batches of BATCH more in shared memory;
+// the others are read again. Where there are several `parts`, so many blocks of a co-operative launch share a strip,
+// and wait for each other's sums.
 template <class T, int V, int ITEMS, int BATCH, int LANES, int THREADS>
 __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     columns(const MultiInput<Gradient<T>::OTHERS> given, typename Gradient<T>::Total* partial, u64* arrived,

@@ -1,7 +1,8 @@
 // What the gradients share: a result needs its element, and one number of its whole row (or column), a sum of terms.
 //
 // What differs stands in the operation's struct Gradient: Key, what a row has beside its elements; Total, the sum;
-// Result, what finishes a row's elements; and Packs, a thread's packs. Sums are in an order fixed by the lanes' numbers.
+// Result, what finishes a row's elements; and Packs, a thread's packs. Sums are in an order fixed by the lanes'
+// numbers.
 #pragma once
 #include "../vector_io.cuh"
 
@@ -57,8 +58,8 @@ __device__ inline void grid_barrier(u64* arrived, int chunks) {
   __syncthreads();
 }
 
-// Where a thread's packs lie in the INPUTS that have elements along the row, and in out. Pack i is there if i * stride <
-// left. Those of the first input lie on 16-byte boundaries; those of a second and of out where it says so.
+// Where a thread's packs lie in the INPUTS that have elements along the row, and in out. Pack i is there if i * stride
+// < left. Those of the first input lie on 16-byte boundaries; those of a second and of out where it says so.
 template <class T, int V, int INPUTS>
 struct ThreadPacks {
   const T* in[INPUTS];
@@ -142,8 +143,8 @@ struct MultiInputRow : Row<T, V> {
   }
 };
 
-// A thread's part of a row: ITEMS packs and, with EDGES, an edge element. All loads are issued before the first is waited
-// for.
+// A thread's part of a row: ITEMS packs and, with EDGES, an edge element. All loads are issued before the first is
+// waited for.
 template <class T, int V, int ITEMS, bool EDGES>
 struct RegisterRow {
   using Op = Gradient<T>;
@@ -175,8 +176,8 @@ struct RegisterRow {
   }
 };
 
-// A thread's packs, of any number: ITEMS stay in registers, those of `saved` batches in shared memory; the others are read
-// twice. One running sum of each of COLUMNS columns, or of a row.
+// A thread's packs, of any number: ITEMS stay in registers, those of `saved` batches in shared memory; the others are
+// read twice. One running sum of each of COLUMNS columns, or of a row.
 template <class T, int V, int COLUMNS, int ITEMS, int BATCH>
 struct StagedPacks {
   using Op = Gradient<T>;

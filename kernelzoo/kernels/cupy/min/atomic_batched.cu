@@ -15,10 +15,10 @@ __global__ void __launch_bounds__(256, 4) atomic_batched(const Problem given, Ta
   for (i64 tile = (i64)blockIdx.y * WARPS; tile < p.rows; tile += step) {
     const i64 r = tile + warp;
     Word<T> w = identity_word<T>();
-    if (r < p.rows) w = min_of_columns<ITEMS>(Row<T, V>(p, r), from, block_n, lane);  // a warp alike
+    if (r < p.rows) w = min_of_columns<ITEMS>(Row<T, V>(p, r), from, block_n, lane);  // all of a warp
     if (lane == 0) batch[held + warp] = w;
     held += WARPS;
-    if (held == ROWS || tile + step >= p.rows) {  // the block alike
+    if (held == ROWS || tile + step >= p.rows) {  // all of the block
       __syncthreads();
       const i64 first = tile - (held / WARPS - 1) * step;
       for (int k = threadIdx.x; k < held; k += 256) {

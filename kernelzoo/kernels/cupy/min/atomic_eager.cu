@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(256, 3) atomic_eager(const Problem given, Targ
   const i64 from = blockIdx.x * block_n, step = (i64)gridDim.y * WARPS;
   for (i64 tile = (i64)blockIdx.y * WARPS; tile < p.rows; tile += step) {
     const i64 r = tile + warp;
-    if (r < p.rows) {  // a warp alike
+    if (r < p.rows) {  // all of a warp
       const Word<T> w = min_of_columns<ITEMS>(Row<T, V>(p, r), from, block_n, lane);
       if (lane == 0) atomic_minimum(target<T>(p, workspace, r), as_target<T>(w));
     }

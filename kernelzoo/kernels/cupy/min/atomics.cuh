@@ -2,9 +2,8 @@
 #pragma once
 #include "minima.cuh"
 
-// Where they meet (Target) an atomic must exist: float and double by their bits, narrow dtypes in a workspace of 32
-// bits. Of floats, the non-negative ones order as signed integers and the negative ones the other way round as
-// unsigned ones; all ones, a NaN, is below everything to the one comparison and above everything to the other.
+// Target is a type that has atomics: narrow dtypes go to a workspace of 32 bits. Non-negative floats order as signed
+// integers, negative ones in reverse as unsigned ones; all ones, a NaN, wins both comparisons.
 
 template <class T> struct TargetOf { using type = int; };
 template <> struct TargetOf<float> { using type = float; };

@@ -3,8 +3,9 @@
 #include "minima.cuh"
 
 // A tile is `wide` neighbouring rows; a line of it, their elements at one place: x_lanes lanes read its words of V
-// elements, and `depths` lines are read at a time. Lines may begin within a word; a thread goes down lines that begin alike, so that
-// each place of its word stays with one row. Places that hold another tile's elements are left out at the end.
+// elements, and `depths` lines are read at a time. Lines may begin within a word; a thread goes down lines that begin
+// alike, so that each place of its word stays with one row. Places that hold another tile's elements are left out at
+// the end.
 template <class T, int V>
 struct Tile {
   const T* x;

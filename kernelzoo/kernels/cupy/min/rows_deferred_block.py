@@ -1,4 +1,4 @@
-"""A block to a long row; its threads' running minima meet once, at the row's end."""
+"""A block to a long row; its threads' running minima are merged once, at the row's end."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned

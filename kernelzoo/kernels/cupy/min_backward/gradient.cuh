@@ -1,5 +1,5 @@
-// The arithmetic of a minimum's gradient: of each row, how many elements equal its minimum y; grad / count goes to those,
-// and grad * 0 to the others, or NaN where there is none.
+// The arithmetic of a minimum's gradient: of each row, how many elements equal its minimum y; grad / count goes to
+// those, and grad * 0 to the others, or NaN where there is none.
 #pragma once
 #include "../gradients/multi_input.cuh"
 

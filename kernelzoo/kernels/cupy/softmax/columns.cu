@@ -1,8 +1,7 @@
-// Columns: the rows lie side by side, so lanes run along them and each thread walks down its own.
-//
-// A block takes a strip of LANES * V neighbouring columns, THREADS / LANES of their elements at a time. The first ITEMS of
-// a thread stay in registers, the others are read again. With SPLIT, `parts` blocks of a co-operative launch share a
-// strip, and merge all their pairs in the same order, so that they agree to the bit.
+// Columns: the rows lie side by side, so lanes run along them and each thread walks down its own. A block takes a strip
+// of LANES * V neighbouring columns, THREADS / LANES of their elements at a time. The first ITEMS of a thread stay in
+// registers, the others are read again. With SPLIT, `parts` blocks of a co-operative launch share a strip, and merge
+// all their pairs in the same order, so that they agree to the bit.
 #include "pairs.cuh"
 
 // Running pairs of neighbouring rows take in a batch of packs.
@@ -36,7 +35,8 @@ __device__ inline void send_pair(u64* at, int, Pair<float> pair) {
 }
 __device__ inline void send_pair(u64* at, int step, Pair<double> pair) {
   send_word(at, ~__double_as_longlong(pair.m));
-  send_word(at + step, ~(pair.s == pair.s ? __double_as_longlong(pair.s) : 0x7ff8ull << 48));  // one NaN, whatever its bits
+  // One NaN, whatever its bits.
+  send_word(at + step, ~(pair.s == pair.s ? __double_as_longlong(pair.s) : 0x7ff8ull << 48));
 }
 __device__ inline Pair<float> pair_of(const u64 (&words)[1]) {
   return {__uint_as_float((u32)~words[0]), __uint_as_float((u32)(~words[0] >> 32))};

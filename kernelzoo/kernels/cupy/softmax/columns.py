@@ -56,7 +56,7 @@ def columns(rows: Rows, device: Device, table: Numbers) -> Plan:
         alone = strips >= table.columns_blocks * device.multiprocessors or columns.n <= table.columns_long
     if not alone:
         return _shared(columns, device)
-    no_other: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # block to meet
+    no_other: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # block of the strip
     return Plan(columns, (Step(strip.kernel(columns, False), strips, strip.threads, no_other),))
 
 

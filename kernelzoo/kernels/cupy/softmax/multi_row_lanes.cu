@@ -4,8 +4,8 @@
 // no lane tests where in a word the row begins.
 #include "pairs.cuh"
 
-// The rows of a warp, which copies them as they lie in memory, 16 bytes at a time, and waits for no other warp. ROWS rows
-// of N elements fill WORDS words, and no fewer do; LANES lanes take those.
+// The rows of a warp, which copies them as they lie in memory, 16 bytes at a time, and waits for no other warp. ROWS
+// rows of N elements fill WORDS words, and no fewer do; LANES lanes take those.
 template <class T, int N, int LANES>
 struct WarpRows {
   static constexpr int V = 16 / sizeof(T), HALF = N * sizeof(T) % 4 != 0, ROWS = 1 + HALF;
@@ -88,8 +88,8 @@ __device__ constexpr int resident(int elements, int threads) {
   return blocks < 1 ? 1 : blocks < 1024 / threads ? blocks : 1024 / threads;
 }
 
-// A row's whole words: by 32, in runs of 32 / LANES to a lane, so that the lanes of rows that are an odd number of words
-// apart meet in no bank; and the rest one by one.
+// A row's whole words: by 32, in runs of 32 / LANES to a lane, so that the lanes of rows that are an odd number of
+// words apart share no bank; and the rest one by one.
 template <int WORDS, int LANES>
 struct WordLayout {
   static constexpr int RUN = 32 / LANES, RUNS = WORDS / 32, REST = WORDS % 32;

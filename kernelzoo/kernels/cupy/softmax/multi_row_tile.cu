@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(128, 4) multi_row_tile(const Problem given) {
   UNROLL for (int k = 0; k < ROWS; ++k) {
     const i64 r = first + k * GROUPS;
     Pair<Wide<T>> own;
-    const auto all = merge_row_by_lanes<LANES>(held[k], own);  // by all lanes of the warp, the row past the end included
+    // By all lanes of the warp, the row past the end included.
+    const auto all = merge_row_by_lanes<LANES>(held[k], own);
     if (r < p.rows) held[k].write(row_of<T, V, LANES, ITEMS>(p, r), lane, LANES, own, all);
   }
 }

@@ -1,9 +1,9 @@
 // The arithmetic of softmax, out = exp(x - max) / sum(exp(x - max)) over each row: half precisions in float, double in
 // double; and how the parts of a row are merged.
 //
-// A thread keeps a pair (m, s): the maximum of what it has read, and the sum of exp(x - m). Pairs merge as in M. Milakov,
-// N. Gimelshein, "Online normalizer calculation for softmax", 2018, in a fixed order. For exp(-inf - -inf) zero_if_empty(m)
-// puts exp(-inf - 0) = 0: a row of -inf alone ends as 0 / 0. A NaN or +inf reaches the sum, and so its whole row.
+// A thread keeps a pair (m, s): the maximum of what it has read, and the sum of exp(x - m). Pairs merge as in M.
+// Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018. For exp(-inf - -inf) zero_if_empty(m) puts
+// exp(-inf - 0) = 0: a row of -inf alone ends as 0 / 0. A NaN or +inf reaches the sum, and so its whole row.
 #pragma once
 #include "../vector_io.cuh"
 
@@ -51,7 +51,7 @@ __device__ inline Pair<W> warp_merge(Pair<W> own) {
   return {m, warp_sum<LANES, FROM>(own.s * exponential(own.m - zero_if_empty(m)))};
 }
 
-// Over `count` pairs in memory, by every warp alike.
+// Over `count` pairs in memory, in every warp.
 template <class W>
 __device__ inline Pair<W> merge_slots(const Pair<W>* slots, int count) {
   const int lane = threadIdx.x & 31;

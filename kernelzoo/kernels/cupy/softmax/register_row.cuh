@@ -89,9 +89,8 @@ struct RegisterRow {
   }
 };
 
-// The pair of a row that LANES lanes, or a block, hold, and in `own` the thread's. In double they agree on the row's
-// maximum first: to meet once, and go over from a thread's own maximum to the row's, costs each thread three exponentials
-// more, of some twenty instructions each.
+// The pair of a row that LANES lanes, or a block, hold, and in `own` the thread's. In double all agree on the row's
+// maximum first: to merge pairs would cost each thread three exponentials more, of some twenty instructions each.
 template <int LANES, class Held, class W>
 __device__ inline Pair<W> merge_row_by_lanes(Held& held, Pair<W>& own) {
   if constexpr (sizeof(W) == 8) {

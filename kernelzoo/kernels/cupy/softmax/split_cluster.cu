@@ -17,7 +17,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   __shared__ alignas(16) Pair<W> slots[CLUSTER * 16];
   __shared__ u64 barrier;
   const i64 r = block_index() / CLUSTER;
-  if (r >= given.rows) return;  // the whole cluster alike
+  if (r >= given.rows) return;  // all of the cluster
   const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
   arm_barrier(&barrier, CLUSTER * warps * sizeof(Pair<W>));
   cluster_arrive();

@@ -1,13 +1,13 @@
 // A ring of tiles in shared memory: for few rows, each spread over many blocks. Of compute capability 9.0.
 //
-// `parts` blocks of a co-operative launch take a row each time. One warp of a block copies tiles ahead, as far as the ring
-// has room. The others update a running pair with each tile, merge with the other blocks, and write from the same tiles.
-// Of a part longer than the ring, the tiles that had to make room are read again, most likely from the L2 cache.
+// `parts` blocks of a co-operative launch take a row each time. One warp of a block copies tiles ahead, as far as the
+// ring has room. The others update a running pair with each tile, merge with the other blocks, and write from the same
+// tiles. Of a part longer than the ring, the tiles that had to make room are read again, most likely from the L2 cache.
 #include "../hopper.cuh"
 #include "online_update.cuh"
 
-// 32 bits beside a tag that says which launch they are of, in one word: a reader that sees the tag has the value too, with
-// no fence, and no trip to a counter. Tags count launches; each block takes the one after its own last.
+// 32 bits beside a tag that says which launch they are of, in one word: a reader that sees the tag has the value too,
+// with no fence, and no trip to a counter. Tags count launches; each block takes the one after its own last.
 __device__ inline u32 receive_tagged(const u64* at, u32 tag) {
   u64 word;
   do word = peek_word(at);

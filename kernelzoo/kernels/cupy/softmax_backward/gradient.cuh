@@ -1,5 +1,5 @@
-// The arithmetic of softmax's gradient, out = y * (grad - sum(grad * y)) over each row: half precisions in float, double
-// in double. A NaN reaches the sum, and so its whole row.
+// The arithmetic of softmax's gradient, out = y * (grad - sum(grad * y)) over each row: half precisions in float,
+// double in double. A NaN reaches the sum, and so its whole row.
 #pragma once
 #include "../gradients/multi_input.cuh"
 

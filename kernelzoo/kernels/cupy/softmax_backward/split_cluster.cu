@@ -1,4 +1,4 @@
-// A row in the registers and shared memory of CLUSTER blocks, a thread-block cluster, read once. Of compute capability 9.0.
+// A row in the registers and shared memory of CLUSTER blocks, a thread-block cluster, read once. Needs sm_90.
 //
 // A thread holds ITEMS packs of grad in registers, and of y in shared memory, where it reads back what it copied: no
 // barrier stands between. Every warp sends its sum to every block, where a barrier counts the bytes.
@@ -14,7 +14,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   __shared__ u64 slots[CLUSTER * 16];
   __shared__ u64 barrier;
   const i64 r = block_index() / CLUSTER;
-  if (r >= given.rows) return;  // the whole cluster alike
+  if (r >= given.rows) return;  // all of the cluster
   const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
   arm_barrier(&barrier, CLUSTER * warps * sizeof(u64));
   cluster_arrive();
