@@ -302,13 +302,13 @@ def _called(self: FakeCUDAKernel, *arguments: Any) -> Any:
     return self.fn(*arguments)
 
 
-def _polling(seen: Callable[[Any, int], int]) -> Callable[[Any, int], int]:
-    """``seen``, which kernels ask until other blocks have come as far, once those have run."""
+def _polling(load_counter: Callable[[Any, int], int]) -> Callable[[Any, int], int]:
+    """``load_counter``, which kernels ask until other blocks have come as far, once those have run."""
 
     def asked(counters: Any, i: int) -> int:
         thread: Any = greenlet.getcurrent()
         thread._manager._scheduler.poll()
-        return seen(counters, i)
+        return load_counter(counters, i)
 
     return asked
 
@@ -323,8 +323,8 @@ def install() -> None:
     FakeCUDAKernel.__call__ = _called
     from kernelzoo.kernels.numba import simulated  # after the simulator has its shuffles
 
-    if not hasattr(simulated.seen, "__wrapped__"):
-        simulated.seen = functools.wraps(simulated.seen)(_polling(simulated.seen))
+    if not hasattr(simulated.load_counter, "__wrapped__"):
+        simulated.load_counter = functools.wraps(simulated.load_counter)(_polling(simulated.load_counter))
     kernelapi.threading = python_types.SimpleNamespace(current_thread=greenlet.getcurrent)
 
 

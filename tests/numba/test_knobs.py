@@ -56,8 +56,8 @@ def test_minima_of_columns_fill_the_device(
     import torch
 
     from kernelzoo.device import ARCHITECTURES
-    from kernelzoo.kernels.numba.launch import view
     from kernelzoo.kernels.numba.min import choose, columns
+    from kernelzoo.kernels.numba.tiling import view
 
     x = torch.empty((1, *shape), dtype=getattr(torch, dtype), device="meta")
     v = view(x, torch.empty_like(x[:, 0]))

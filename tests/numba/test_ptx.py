@@ -27,10 +27,9 @@ from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import CacheWarning
 from kernelzoo.kernels.numba import min as minima
 from kernelzoo.kernels.numba import min_backward, softmax, softmax_backward
-from kernelzoo.kernels.numba.columns import in_vectors
 from kernelzoo.kernels.numba.disk import folder, store, stored
-from kernelzoo.kernels.numba.launch import View, view
-from kernelzoo.kernels.numba.source import Source, compiled, shown, to_ptx
+from kernelzoo.kernels.numba.source import Source, compiled, inspected, to_ptx
+from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns, view, whole_row_tiling
 from kernelzoo.kernels.shared import cubin
 
 registry.import_kernels("numba", "kernelzoo.kernels.numba")  # every form is then a name of its operation's package
@@ -65,16 +64,15 @@ def look(shape: tuple[int, int, int], dtype: str, op: str) -> View:
 def softmax_kernels(v: View) -> dict[str, Source]:
     """The kernels that this problem's forms would launch."""
     found = {}
-    streaming = softmax.tiling.streaming_tiling(v)
     for name, kernel, tiling in (
         ("fused", softmax.fused.fused_kernel, softmax.fused.fused_tiling(v, SOFTMAX)),
-        ("multi_row", softmax.multi_row_tile.multi_row_tile_kernel, softmax.multi_row_tile.multi_row_tiling(v)),
+        ("multi_row", softmax.multi_row_tile.multi_row_tile_kernel, short_tiling(v)),
         ("persistent", softmax.persistent.persistent_kernel, softmax.persistent.persistent_tiling(v, SOFTMAX)),
-        ("online", softmax.online.online_kernel, streaming),
+        ("online", softmax.online.online_kernel, softmax.online.online_tiling(v)),
     ):
         if tiling is not None:
             found[name] = kernel(v.dtype, tiling)
-    c = in_vectors(v)
+    c = vector_columns(v)
     if c is not None and (shape := softmax.columns.shape(c, H200)) is not None:
         for blocks, name in ((1, "columns"), (2, "columns_cluster")):
             found[name] = softmax.columns.columns_kernel(v.dtype, *shape[:2], blocks > 1)
@@ -86,7 +84,7 @@ def softmax_kernels(v: View) -> dict[str, Source]:
 
 
 def min_kernels(v: View) -> dict[str, Source]:
-    by_rows, by_slabs = minima.tiling.rows_tiling(v, MIN), minima.atomics.slab_tiling(v)
+    by_rows, by_slabs = minima.row_tiles.rows_tiling(v, MIN), minima.atomics.slab_tiling(v)
     found = {
         "rows": minima.rows.rows_kernel(v.dtype, by_rows),
         "rows_deferred": minima.rows_deferred_block.rows_deferred_kernel(v.dtype, by_rows),
@@ -96,7 +94,7 @@ def min_kernels(v: View) -> dict[str, Source]:
         "fill": minima.atomics.fill_kernel(v.dtype),
     }
     if minima.columns.cut(v, H200.multiprocessors) is not None:
-        found["columns"] = minima.columns.columns_kernel(v.dtype, minima.tiling.deep(v.dtype, v.whole_vector))
+        found["columns"] = minima.columns.columns_kernel(v.dtype, minima.row_tiles.deep(v.dtype, v.whole_vector))
     if v.itemsize < 4:
         found["narrow"] = minima.atomics.narrow_kernel(v.dtype)
     return found
@@ -105,12 +103,12 @@ def min_kernels(v: View) -> dict[str, Source]:
 def gradient_kernels(forms: Any, v: View) -> dict[str, Source]:
     """Those of the gradient of a softmax, or of a minimum, which have the same forms."""
     found = {}
-    multi_row_tiling = softmax.multi_row_tile.multi_row_tiling
-    short_rows = multi_row_tiling if forms is min_backward else forms.tiling.short_rows
-    for name, tiling in (("fused", forms.tiling.whole_row(v)), ("multi_row", short_rows(v))):
+    minimum = forms is min_backward
+    whole = whole_row_tiling(v, *(((512, 2), (512, 1), (1024, 2)) if minimum else ((256, 2), (512, 1))))
+    for name, tiling in (("fused", whole), ("multi_row", short_tiling(v, 1 if minimum else 2))):
         if tiling is not None:
             found[name] = forms.fused.fused_kernel(v.dtype, tiling)
-    found["online"] = forms.online.online_kernel(v.dtype, forms.tiling.streaming(v))
+    found["online"] = forms.online.online_kernel(v.dtype, forms.online.online_tiling(v))
     if v.n > 1000 and forms is min_backward:
         found["grid"] = forms.split_grid.grid_kernel(v.dtype, forms.split_grid.grid_tiling(v))
     if v.n > 1000 and forms is softmax_backward:
@@ -208,7 +206,7 @@ def count(pattern: str, text: str) -> int:
 def test_compiles_to_what_it_is_written_for(
     op: str, dtype: str, shape: str, name: str, capability: tuple[int, int]
 ) -> None:
-    made = shown(KERNELS[op, dtype, shape, name], capability)
+    made = inspected(KERNELS[op, dtype, shape, name], capability)
     ptx = made.ptx
     assert ".local" not in ptx, "an array whose index isn't known at compile time has left the registers"
     assert count(r"\.visible \.entry", ptx) == 1
@@ -322,7 +320,7 @@ def test_remaining_dtypes_of_min_compile() -> None:
 
 def test_clusters_send_64_bits() -> None:
     """A pair of float64: what the dtypes above don't send."""
-    made = shown(softmax_kernels(look(SHAPES["cluster"], "float64", "softmax"))["cluster"], (9, 0))
+    made = inspected(softmax_kernels(look(SHAPES["cluster"], "float64", "softmax"))["cluster"], (9, 0))
     assert count(r"st\.async\S*::bytes\.v2\.b64 \[", made.ptx) == 1
     assert made.registers > 0
 

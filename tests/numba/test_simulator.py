@@ -288,7 +288,7 @@ def test_threads_that_wait_for_nobody_are_an_error() -> None:
 
     @cuda.jit
     def asking(counters):
-        while machine.seen(counters, 0) < 1:
+        while machine.load_counter(counters, 0) < 1:
             pass
 
     with pytest.raises(RuntimeError, match="waits for another"):
@@ -315,7 +315,7 @@ def test_blocks_may_wait_for_later_ones() -> None:
     def meeting(counters, out):
         if cuda.threadIdx.x == 0:
             machine.count_up(counters, 0)
-            while machine.seen(counters, 0) < cuda.gridDim.x:
+            while machine.load_counter(counters, 0) < cuda.gridDim.x:
                 pass
             out[cuda.blockIdx.x] = counters[0]
 
@@ -418,17 +418,17 @@ def columns_with_special_values(shape: tuple[int, ...], dtype: torch.dtype) -> t
 @pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_columns_in_registers(dtype: torch.dtype, blocks: int, one_block: Callable[..., None]) -> None:
-    from kernelzoo.kernels.numba.columns import in_vectors, offsets
-    from kernelzoo.kernels.numba.launch import Simulated, view
+    from kernelzoo.kernels.numba.launch import Simulated
     from kernelzoo.kernels.numba.softmax.columns import columns_kernel
+    from kernelzoo.kernels.numba.tiling import column_offsets, vector_columns, view
 
     x = columns_with_special_values((61, 40), dtype)
     out = torch.empty_like(x)
-    c = in_vectors(view(x[None], out[None]))
+    c = vector_columns(view(x[None], out[None]))
     assert c is not None
     source = columns_kernel(c.dtype, 4, 4, blocks > 1)
     grid = c.strips(4 * c.vector) * blocks
-    call = Simulated(source).call(grid, *offsets(c), blocks, -(-c.n // blocks), threads=64)
+    call = Simulated(source).call(grid, *column_offsets(c), blocks, -(-c.n // blocks), threads=64)
     with simulator.clusters_of(blocks):
         call(x[None], out[None])()
     operations.OPERATIONS["softmax"].assert_close(out, x, 0)
@@ -548,9 +548,9 @@ def test_special_values_of_gradients(implementation: kernelzoo.Implementation) -
 def test_gradient_of_a_softmax_in_a_cluster(
     n: int, start: int, dtype: torch.dtype, held: bool, one_block: Callable[..., None]
 ) -> None:
-    from kernelzoo.kernels.numba.launch import Simulated, view
-    from kernelzoo.kernels.numba.row import Tiling
+    from kernelzoo.kernels.numba.launch import Simulated
     from kernelzoo.kernels.numba.softmax_backward.split_cluster import LINE, cluster_kernel
+    from kernelzoo.kernels.numba.tiling import Tiling, view
 
     grad, y = ((values((3, n + 8), dtype) / 40)[:, start : start + n, None] for _ in range(2))
     y[1, n // 2] = INF

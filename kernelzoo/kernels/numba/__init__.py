@@ -12,41 +12,36 @@ _INSTALL = "install it with: pip install 'kernelzoo[numba-cuda13]' (or numba-cud
 
 def probe() -> tuple[str, ...]:
     """Device types this backend takes here: a GPU, or the CPU in the simulator. Raises BackendUnavailableError."""
+
+    def refuse(why: str, remedy: str) -> BackendUnavailableError:
+        return BackendUnavailableError("numba", why, remedy)
+
     torch = require("numba", "torch", "install it with: pip install torch")
     numpy = require("numba", "numpy", _INSTALL)
     if why := unfit("numpy", numpy.__version__, "numba"):
-        raise BackendUnavailableError(
-            "numba", f"numba-cuda fails: {why}", f"install another with: pip install '{requirement('numpy', 'numba')}'"
-        )
+        raise refuse(f"numba-cuda fails: {why}", f"install another with: pip install '{requirement('numpy', 'numba')}'")
     cuda = require("numba", "numba.cuda", _INSTALL)
     if getattr(cuda, "implementation", None) != "NVIDIA":
-        raise BackendUnavailableError("numba", "the package 'numba-cuda' is not installed", _INSTALL)
+        raise refuse("the package 'numba-cuda' is not installed", _INSTALL)
     if cuda.config.ENABLE_CUDASIM:
         from numba.cuda.simulator.kernelapi import FakeCUDAModule
 
         if not hasattr(FakeCUDAModule, "shfl_xor_sync"):
-            raise BackendUnavailableError(
-                "numba",
-                "NUMBA_ENABLE_CUDASIM is set, and Numba's simulator has no warp shuffles",
-                "unset it, or supply them as tests/numba/simulator.py does",
-            )
+            why = "NUMBA_ENABLE_CUDASIM is set, and Numba's simulator has no warp shuffles"
+            raise refuse(why, "unset it, or supply them as tests/numba/simulator.py does")
         return ("cpu",)
     if not torch.cuda.is_available():
-        raise BackendUnavailableError(
-            "numba",
-            "torch sees no CUDA device",
-            "it needs an NVIDIA GPU, its driver and a CUDA build of torch; NUMBA_ENABLE_CUDASIM=1 simulates, slowly",
+        remedy = (
+            "it needs an NVIDIA GPU, its driver and a CUDA build of torch; NUMBA_ENABLE_CUDASIM=1 simulates, slowly"
         )
+        raise refuse("torch sees no CUDA device", remedy)
     if torch.version.cuda is None:
-        raise BackendUnavailableError("numba", "torch was built for ROCm", "Numba CUDA needs an NVIDIA GPU")
+        raise refuse("torch was built for ROCm", "Numba CUDA needs an NVIDIA GPU")
     # Not min(): once this package's min.py is imported, that is what the name means here.
     oldest = sorted(torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count()))[0]
     if oldest < (8, 0):
-        raise BackendUnavailableError(
-            "numba",
-            f"its kernels need compute capability 8.0, and a device here has {oldest[0]}.{oldest[1]}",
-            "hide that device with CUDA_VISIBLE_DEVICES, or use kernelzoo.get('triton')",
-        )
+        why = f"its kernels need compute capability 8.0, and a device here has {oldest[0]}.{oldest[1]}"
+        raise refuse(why, "hide that device with CUDA_VISIBLE_DEVICES, or use kernelzoo.get('triton')")
     require("numba", "cuda.core", _INSTALL)
     driver = require("numba", "cuda.bindings.driver", _INSTALL)
     nvvm = require("numba", "numba.cuda.cudadrv.nvvm", _INSTALL)
@@ -59,15 +54,13 @@ def probe() -> tuple[str, ...]:
         try:
             loads()
         except Exception as error:  # Numba raises one of several types of its own
-            raise BackendUnavailableError("numba", f"{what} can't be loaded: {error}", _INSTALL) from error
+            raise refuse(f"{what} can't be loaded: {error}", _INSTALL) from error
     status, version = driver.cuDriverGetVersion()
-    toolkit = cuda.runtime.get_version()
-    if status or toolkit[0] > version // 1000:
-        raise BackendUnavailableError(
-            "numba",
-            f"the CUDA {toolkit[0]} toolkit found makes code that this driver, for CUDA {version // 1000}, can't load",
-            f"pip install 'kernelzoo[numba-cuda{version // 1000}]' installs the matching one; or update the driver",
-        )
+    found, supported = cuda.runtime.get_version()[0], version // 1000
+    if status or found > supported:
+        why = f"the CUDA {found} toolkit found makes code that this driver, for CUDA {supported}, can't load"
+        remedy = f"pip install 'kernelzoo[numba-cuda{supported}]' installs the matching one; or update the driver"
+        raise refuse(why, remedy)
     return ("cuda",)
 
 

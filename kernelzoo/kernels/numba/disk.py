@@ -1,9 +1,8 @@
 """Machine code kept on disk, so that a kernel is compiled once per user and not once per process.
 
-Numba's own cache on disk takes files of a decorated function and leaves out what closures hold; a kernel here is all
-closure. So the key says everything that the machine code depends on: the text of this package, the constants that the
-kernel was made with, and the versions of what compiles it. Where the folder can't be read or written, or others can
-write to it, there is no cache.
+Numba's own cache leaves out what closures hold; a kernel here is all closure. So the key says all that machine code
+depends on: this package's text, the kernel's constants, and the versions of what compiles it. There is no cache where
+the folder can't be read or written, or others can write to it.
 """
 
 import hashlib

@@ -1,33 +1,22 @@
 """How each dtype is stored, and what it is computed in."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numba.cuda import types
 
 STORAGE = {
-    "float16": types.uint16,  # half precision is moved as bits and converted one by one; see machine/vectors.py
-    "bfloat16": types.uint16,
-    "float32": types.float32,
-    "float64": types.float64,
+    **{name: getattr(types, name) for name in ("uint8", "int8", "int16", "int32", "int64", "float32", "float64")},
+    **dict.fromkeys(("float16", "bfloat16"), types.uint16),  # moved as bits, and converted one by one
     "bool": types.uint8,
-    "uint8": types.uint8,
-    "int8": types.int8,
-    "int16": types.int16,
-    "int32": types.int32,
-    "int64": types.int64,
 }
 """What a pointer to elements of the dtype points at."""
 
 WIDE = {
-    "float16": types.float32,
-    "bfloat16": types.float32,
-    "float32": types.float32,
+    **dict.fromkeys(("float16", "bfloat16", "float32"), types.float32),
+    **dict.fromkeys(("bool", "uint8", "int8", "int16", "int32"), types.int32),
     "float64": types.float64,
-    "bool": types.int32,
-    "uint8": types.int32,
-    "int8": types.int32,
-    "int16": types.int32,
-    "int32": types.int32,
     "int64": types.int64,
 }
 """What the dtype is computed in."""
@@ -44,21 +33,31 @@ def itemsize(dtype: str) -> int:
     return int(STORAGE[dtype].bitwidth) // 8
 
 
-def lowest(dtype: str) -> np.generic:
-    """The identity of a maximum, in the type that the dtype is computed in."""
-    return np.float64(-np.inf) if dtype == "float64" else np.float32(-np.inf)
+def is_packed(dtype: str, width: int) -> bool:
+    """Whether vectors of that width stay in registers as they lie in memory: halves, two to a word of 32 bits."""
+    return dtype in ("float16", "bfloat16") and width > 1
 
 
-def highest(dtype: str) -> np.generic:
+def word_type(dtype: str, width: int) -> Any:
+    """What a thread's registers hold of such vectors: elements widened, or halves two to a word."""
+    return types.uint32 if is_packed(dtype, width) else WIDE[dtype]
+
+
+def number(dtype: str, value: float) -> Any:
+    """A number in the type that the dtype is computed in: a plain 1 would turn float32 into float64."""
+    return np.dtype(str(WIDE[dtype])).type(value)
+
+
+def highest(dtype: str) -> Any:
     """The identity of a minimum, in the type that the dtype is computed in: +inf, or the integer type's greatest."""
-    wide = WIDE[dtype]
-    if wide == types.float64:
-        return np.float64(np.inf)
-    if wide == types.float32:
-        return np.float32(np.inf)
-    return np.int64(np.iinfo(np.int64).max) if wide == types.int64 else np.int32(np.iinfo(np.int32).max)
+    wide = np.dtype(str(WIDE[dtype]))
+    return wide.type(np.inf) if wide.kind == "f" else wide.type(np.iinfo(wide).max)
 
 
-def one(dtype: str) -> np.generic:
-    """1 in the float that the dtype is computed in: a plain 1 would turn float32 into float64."""
-    return np.float64(1) if dtype == "float64" else np.float32(1)
+def identity_word(dtype: str, width: int, identity: Any) -> Any:
+    """An identity as a word of ``word_type``."""
+    if not is_packed(dtype, width):
+        return identity
+    wide = np.float32(identity)
+    half = int(wide.astype(np.float16).view(np.uint16)) if dtype == "float16" else int(wide.view(np.uint32)) >> 16
+    return np.uint32(half << 16 | half)

@@ -20,14 +20,14 @@ from numba.cuda import config
 from kernelzoo import device as devices
 from kernelzoo import tables
 from kernelzoo.device import Device, attached, occupancy
-from kernelzoo.errors import GridTooLargeError
-from kernelzoo.kernels.numba.row import Tiling
-from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, shown
+from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
+from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, inspected
+from kernelzoo.kernels.numba.tiling import Tiling, View, view
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.kernels.shared.host_memory import flat
 from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
-from kernelzoo.layout import Rows, Strides, cdiv, rows_with
+from kernelzoo.layout import cdiv
 
 SIMULATED: bool = config.ENABLE_CUDASIM
 SIMULATOR = Device("", "Numba's simulator", 2, 4096, 0.0, 1024, 1, 2048, 2048)
@@ -40,11 +40,6 @@ _STATIC = 2048
 """Bytes of shared memory that a kernel may declare itself, which dynamic shared memory leaves to it."""
 
 
-def device_of(x: torch.Tensor) -> Device:
-    """The device that a kernel on x runs on."""
-    return SIMULATOR if SIMULATED else devices.of(x)
-
-
 def has_clusters(device: Device) -> bool:
     """Whether blocks can reach each other's shared memory."""
     return device.capability >= 90
@@ -55,71 +50,17 @@ def shared_bytes(device: Device) -> int:
     return device.shared_per_block - _STATIC
 
 
-# --- The problem ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class View(Rows):
-    """The rows of a problem, and how widely they can be read along memory."""
-
-    vec: int
-    """Elements that can be moved at once along a row, a power of two."""
-    edges: bool
-    """Whether some row begins or ends off a boundary of ``vec`` elements."""
-    others: tuple[Strides, ...] = ()
-    """Of the tensors between x and out."""
-
-    @property
-    def offsets(self) -> tuple[int, ...]:
-        """What every kernel takes after its pointers; of the tensors between x and out, the strides come last."""
-        return (
-            *(self.total, self.inner, self.n),
-            *(self.x_outer, self.x_n, self.x_inner),
-            *(self.out_outer, self.out_n, self.out_inner),
-            self.x_phase,
-            *(stride for other in self.others for stride in other[:3]),
-        )
-
-    @property
-    def whole(self) -> bool:
-        """Whether rows are read in vectors of 16 bytes."""
-        return self.vec == self.whole_vector
-
-
-def view(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> View:
-    """See canonical ``(x, out)`` as rows, with the tensors between them. Those that have rows of their own are read as
-    widely as all of them can be."""
-    rows, strides = rows_with(x, out, *others)
-    beside = [found for found, tensor in zip(strides, others, strict=True) if tensor.ndim == 3]
-    vec, edges = 1, False
-    if rows.n > 1 and rows.contiguous and all(other.n == 1 for other in beside):
-        vec = rows.whole_vector
-        apart = rows.apart
-        for y in beside:
-            apart |= (rows.x_phase - y.phase) | (rows.x_outer - y.outer) | (rows.x_inner - y.inner)
-        while apart % vec:
-            vec //= 2
-        edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
-    return View(**rows.fields, vec=vec, edges=edges, others=strides)
-
-
 # --- Plans ----------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
-
 BindView = Callable[..., Launch]
 """Takes the canonical tensors, of the looks it was made for, and returns a launch."""
-
 Plan = Callable[[View, Device, Any], BindView]
-"""All that a form decides by the look of a problem, the device and the launch table: compiles what it needs, and
-returns what binds such tensors."""
+"""All that a form decides by the look of a problem, the device and its part of the launch table."""
 
 
 def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
-    """The bind of a form whose plan is the decorated function: made once for all problems that look the same, and kept.
-
-    ``table`` is the form's part of the launch table, None if it has none.
-    """
+    """The bind of a form whose plan is the decorated function: made once for all problems that look the same."""
 
     def decorate(plan: Plan) -> Bind:
         @wraps(plan)
@@ -135,13 +76,13 @@ def settled(decide: Callable[[View, Device, Any], T], table: type[Any] | None, *
     """What is decided by the look of canonical tensors, the device and the launch table, once for all that look the
     same."""
     x, *others, out = tensors
-    device = device_of(x)
+    device = SIMULATOR if SIMULATED else devices.of(x)
     index = device.index
     numbers = tables.of(table, index) if table is not None else None
     if recording.get() is not None or (index < 0 and not SIMULATED):
         return decide(view(x, out, *others), device, numbers)
-    key: tuple[object, ...]
-    key = (decide, numbers, index, x.dtype, x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16)
+    layout = x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16
+    key: tuple[object, ...] = (decide, numbers, index, x.dtype, *layout)
     for other in others:
         key = *key, other.stride(), other.data_ptr() % 16
     found: T | None = _settled.get(key)
@@ -165,7 +106,7 @@ _settled: dict[tuple[object, ...], Any] = {}
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel on a device, or in what takes a device's place."""
+    """A kernel on a device, or in what takes its place."""
 
     source: Source
 
@@ -180,11 +121,8 @@ class Kernel:
     def call(
         self, grid: int, *integers: int, threads: int = 0, shared: int = 0, cluster: int = 1, cooperative: bool = False
     ) -> BindView:
-        """A call over ``grid`` blocks that lacks only its tensors: give it those, and it returns a launch.
-
-        ``threads`` per block, if not as many as it was compiled for; ``shared`` bytes of dynamic shared memory; blocks
-        in clusters of ``cluster``; ``cooperative`` if they wait for each other.
-        """
+        """A call over ``grid`` blocks that lacks only its tensors; ``threads`` per block, if not as many as it was
+        compiled for; ``shared`` bytes of dynamic shared memory; ``cooperative`` if blocks wait for each other."""
         return self.bound(Shape(grid, threads or self.source.threads, shared, cluster, cooperative), integers)
 
     def call_with_workspace(self, numbers: int, counters: int, *arguments: int, **how: Any) -> BindView:
@@ -221,20 +159,20 @@ class Loaded(Kernel):
         if pointers == 2:
             return partial(RebindableLaunch, driver.movable(*launched))
         at = driver.placed(*launched)
+        if pointers == 1:  # a fill
+            return lambda only: lambda: at((only.data_ptr(),))
         if pointers == inputs + 1:
             return partial(RebindableLaunch, lambda *addresses: at(addresses))
 
         def bind(*tensors: torch.Tensor) -> Launch:
-            if pointers == 1:  # a fill
-                (only,) = tensors
-                return lambda: at((only.data_ptr(),))
-            ours, workspace, out = tensors[:inputs], tensors[inputs:-1], tensors[-1]
+            workspace = tensors[inputs:-1]
             between = tuple(tensor.data_ptr() for tensor in workspace)
-            if inputs == 1:
-                return WorkspaceLaunch(lambda x, out: at((x, *between, out)), *ours, out, workspace=workspace)
-            return WorkspaceLaunch(
-                lambda *addresses: at((*addresses[:-1], *between, addresses[-1])), *ours, out, workspace=workspace
-            )
+
+            def with_inputs(*addresses: int) -> None:
+                at((*addresses[:-1], *between, addresses[-1]))
+
+            at_addresses = (lambda x, out: at((x, *between, out))) if inputs == 1 else with_inputs
+            return WorkspaceLaunch(at_addresses, *tensors[:inputs], tensors[-1], workspace=workspace)
 
         return bind
 
@@ -262,12 +200,12 @@ class Recorded(Kernel):
         """By the occupancy of the compiled kernel, or one block where nothing is compiled."""
         if not self.recording.compiles:
             return 1
-        taken = shown(self.source, capability_of(self.device))
+        taken = inspected(self.source, capability_of(self.device))
         blocks = occupancy(self.device, taken.registers or 0, threads, taken.shared_bytes).blocks
         return self.device.multiprocessors * max(1, blocks)
 
     def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
-        build = partial(shown, self.source, capability_of(self.device)) if self.recording.compiles else None
+        build = partial(inspected, self.source, capability_of(self.device)) if self.recording.compiles else None
         how = shape.threads, shape.shared_bytes, shape.cluster, shape.cooperative
         step = Step(self.source.name, (shape.grid,), *how, integers, build)
         return lambda *tensors: self.recording.launch(step)
@@ -301,10 +239,30 @@ def within_grid(id: str, blocks: int) -> int:
     return blocks
 
 
-def over_rows(id: str, source: Source, tiling: Tiling, v: View, device: Device) -> BindView:
-    """A call of a kernel of that tiling with as many blocks as it takes to cover the rows."""
+SPREAD_BLOCKS = 4
+"""On an SM: a thread takes several rows only where there are as many blocks all the same."""
+
+
+def over_rows(
+    id: str,
+    kernel: Callable[[str, Tiling], Source],
+    tiling: Tiling | None,
+    v: View,
+    device: Device,
+    spread: bool = False,
+) -> BindView:
+    """A call of a kernel of that tiling, with as many blocks as it takes to cover the rows.
+
+    With ``spread``, fewer rows to a thread where those make too few blocks. Raises UnsupportedProblemError if
+    there is no tiling.
+    """
+    if tiling is None:
+        raise UnsupportedProblemError(id, f"a row of {v.n} elements is more than registers hold")
+    if spread:
+        tiling = tiling.spread_over(v.total, SPREAD_BLOCKS * device.multiprocessors)
     grid = within_grid(id, cdiv(v.total, tiling.rows * tiling.stack))
-    return prepare(source, device).call(grid, *v.offsets, threads=tiling.lanes_for(v.n) * tiling.rows)
+    threads = tiling.lanes_for(v.n) * tiling.rows
+    return prepare(kernel(v.dtype, tiling), device).call(grid, *v.offsets, threads=threads)
 
 
 def _flat(x: torch.Tensor) -> Any:

@@ -1,9 +1,4 @@
-"""How a block of threads holds rows: who reads what, in vectors of 16 bytes, and how threads agree on one value.
-
-A *row* is the n elements to be reduced. ``Tiling`` cuts a block into ``rows`` groups of ``lanes`` threads, one group to
-a row, and gives each thread ``tiles`` vectors of ``vec`` elements at a time. Neighbouring threads take neighbouring
-elements of one row, or, with ``across``, the same element of neighbouring rows, which is what memory wants when the
-reduced axis is not the innermost one.
+"""A thread's share of rows in and out of registers, and how threads agree on one value.
 
 A row that begins or ends off a 16-byte boundary is read in whole aligned vectors all the same; the few elements before
 the first and after the last, its *edges*, are one more scalar of the first ``2 * vec`` lanes.
@@ -11,97 +6,24 @@ the first and after the last, its *edges*, are one more scalar of the first ``2 
 Everything is unrolled at compile time: a local array whose every index is then a constant lives in registers.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
-import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, machine, maximum, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE
+from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, add, machine, maximum, minimum
+from kernelzoo.kernels.numba.dtypes import identity_word
+from kernelzoo.kernels.numba.tiling import Tiling
 
 FAR = 2**30  # elements: more than any block reads at once
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """How one block covers rows. ``lanes``, ``rows`` and ``vec`` are powers of two."""
-
-    lanes: int
-    """Threads to a row."""
-    rows: int
-    """Rows that a block holds side by side; with lanes over a warp, 1, and across, a warp at most."""
-    tiles: int
-    """Vectors that a thread reads of a row at once: this many loads are in flight."""
-    vec: int
-    """Elements in a vector."""
-    edges: bool = False
-    """Whether rows may begin or end off a vector's boundary."""
-    across: bool = False
-    """Whether neighbouring threads belong to neighbouring rows."""
-    stack: int = 1
-    """Rows that a thread takes one above the other, their loads all in flight at once."""
-    flexible: bool = False
-    """Whether each launch says how many threads take the row, ``lanes`` being the most: one kernel for many lengths."""
-
-    @property
-    def threads(self) -> int:
-        return self.lanes * self.rows
-
-    @property
-    def size(self) -> int:
-        """Elements of a row that a thread reads at once."""
-        return self.tiles * self.vec
-
-    def words(self, dtype: str) -> int:
-        """Registers that those elements take; two packed halves share one."""
-        return self.size // 2 if machine.is_packed(dtype, self.vec) else self.size
-
-    @property
-    def lane_step(self) -> int:
-        """The lane of thread t is t // lane_step % lanes."""
-        return self.rows if self.across else 1
-
-    @property
-    def group_step(self) -> int:
-        """The group of thread t is t // group_step % rows."""
-        return 1 if self.across else self.lanes
-
-    @property
-    def scratch(self) -> int:
-        """Elements of shared memory that a reduction needs."""
-        return max(self.threads // WARP, 1) * (self.rows if self.across else 1)
-
-    def spread_over(self, rows: int, blocks: int) -> Tiling:
-        """With fewer rows one above the other, where so many would not make that many blocks."""
-        stack = self.stack
-        while stack > 1 and rows < self.rows * stack * blocks:
-            stack //= 2
-        return replace(self, stack=stack)
-
-    def lanes_for(self, n: int) -> int:
-        """Threads for a row of n elements, in whole warps, if the launch is to say it: for its whole vectors, since a
-        warp takes the edges along."""
-        vectors = max(1, n // self.vec)
-        return min(self.lanes, -(-vectors // (self.tiles * WARP)) * WARP) if self.flexible else self.lanes
-
-
 @cache
-def elements(dtype: str) -> tuple[Any, Any]:
-    """``load(pointer, i)``, ``store(pointer, i, value)``."""
-    load, store = machine.element_functions(dtype)
-    return load, store
-
-
-@cache
-def seating(tiling: Tiling) -> Any:
-    """``seat()``: this thread's lane, how many lanes its row has, and the row's place among those of the block."""
-    ROWS, LANES, FLEXIBLE = tiling.rows, tiling.lanes, tiling.flexible
-    LANE_STEP, GROUP_STEP = tiling.lane_step, tiling.group_step
+def thread_mapping(tiling: Tiling) -> Any:
+    """``mapping()``: this thread's lane, how many lanes its row has, and the row's place among those of the block."""
+    ROWS, LANES = tiling.rows, tiling.lanes
+    LANE_STEP, GROUP_STEP = (tiling.rows, 1) if tiling.across else (1, tiling.lanes)
 
     @cuda.jit(device=True, inline="always")
     def whole_block():
@@ -112,43 +34,29 @@ def seating(tiling: Tiling) -> Any:
         t = cuda.threadIdx.x
         return types.int64(t // LANE_STEP % LANES), types.int64(LANES), types.int64(t // GROUP_STEP % ROWS)
 
-    return whole_block if FLEXIBLE else shared
-
-
-def word_type(dtype: str, vec: int) -> Any:
-    """What a thread's registers hold of a row: elements widened, or halves two to a word."""
-    return types.uint32 if machine.is_packed(dtype, vec) else WIDE[dtype]
-
-
-def spread(dtype: str, vec: int, identity: Any) -> Any:
-    """An identity as such a word."""
-    if not machine.is_packed(dtype, vec):
-        return identity
-    wide = np.float32(identity)
-    half = int(wide.astype(np.float16).view(np.uint16)) if dtype == "float16" else int(wide.view(np.uint32)) >> 16
-    return np.uint32(half << 16 | half)
+    return whole_block if tiling.flexible else shared
 
 
 @cache
 def access(
-    dtype: str, tiling: Tiling, identity: Any, *, before: bool = False, kept: bool = False
+    dtype: str, tiling: Tiling, identity: Any, *, early: bool = False, keep_in_l2: bool = False
 ) -> tuple[Any, Any, Any, Any, Any]:
-    """``bounds``, ``read``, ``write``, ``read_edge``, ``write_edge``: a thread's share of a row, in and out.
+    """``bounds``, ``load_tile``, ``store_tile``, ``load_edge``, ``store_edge``: a thread's share of a row, in and out.
 
     ``bounds(phase, n)`` is the part [head, end) of a row that whole aligned vectors cover, for a row that begins
     ``phase`` elements past some 16-byte boundary.
-    ``read(pointer, base, stride, lane, lanes, head, end, row, k)`` fills the words of ``row`` from k on with the
-    thread's share of the tile that begins at element ``head``, and the identity past ``end``; ``write`` is its inverse.
-    ``read_edge(pointer, base, lane, head, end, n)`` is the edge element of this lane, or the identity; with ``before``,
-    for where other loads follow, none waits for it. ``kept`` is :func:`machine.vector_functions`'s.
+    ``load_tile(pointer, base, stride, lane, lanes, head, end, row, k)`` fills the words of ``row`` from k on with the
+    thread's share of the tile that begins at ``head``, and the identity past ``end``; ``store_tile`` is its inverse.
+    ``load_edge(pointer, base, lane, head, end, n)`` is the edge element of this lane, or the identity; with ``early``,
+    for where other loads follow, none waits for it. ``keep_in_l2`` is that of ``vector_functions``.
     """
-    load, store = elements(dtype)
+    load, store = machine.element_functions(dtype)
     load_if = machine.guarded_load(dtype)
-    load_vector, store_vector = machine.vector_functions(dtype, tiling.vec, kept=kept)
+    load_vector, store_vector = machine.vector_functions(dtype, tiling.vec, keep_in_l2=keep_in_l2)
     TILES, VEC, WORDS = tiling.tiles, tiling.vec, tiling.words(dtype) // tiling.tiles
-    IDENTITY = spread(dtype, tiling.vec, identity)
+    IDENTITY = identity_word(dtype, tiling.vec, identity)
     LOW_BITS = VEC - 1
-    WHOLE, ACROSS, BEFORE = not tiling.edges, tiling.across, before
+    WHOLE, ACROSS, EARLY = not tiling.edges, tiling.across, early
 
     @cuda.jit(device=True, inline="always")
     def bounds(phase, n):
@@ -167,7 +75,7 @@ def access(
         return first, types.int32(left), types.int32(lanes * VEC)
 
     @cuda.jit(device=True, inline="always")
-    def read(pointer, base, stride, lane, lanes, head, end, row, k):
+    def load_tile(pointer, base, stride, lane, lanes, head, end, row, k):
         first, left, step = share(lane, lanes, head, end)
         for tile in range(TILES):
             for j in range(WORDS):
@@ -177,7 +85,7 @@ def access(
             load_vector(pointer, i, row, k + tile * WORDS, offset < left)
 
     @cuda.jit(device=True, inline="always")
-    def write(pointer, base, stride, lane, lanes, head, end, row, k):
+    def store_tile(pointer, base, stride, lane, lanes, head, end, row, k):
         first, left, step = share(lane, lanes, head, end)
         for tile in range(TILES):
             offset = types.int32(tile * step)
@@ -185,28 +93,54 @@ def access(
             store_vector(pointer, i, row, k + tile * WORDS, offset < left)
 
     @cuda.jit(device=True, inline="always")
-    def read_edge(pointer, base, lane, head, end, n):
+    def load_edge(pointer, base, lane, head, end, n):
         value = identity
         if not WHOLE:
             i = lane if lane < VEC else end + lane - VEC
-            if BEFORE:
+            if EARLY:
                 value = load_if(pointer, base + i, i < head if lane < VEC else i < n, identity)
             elif (lane < VEC and i < head) or (lane >= VEC and i < n):
                 value = load(pointer, base + i)
         return value
 
     @cuda.jit(device=True, inline="always")
-    def write_edge(pointer, base, lane, head, end, n, value):
+    def store_edge(pointer, base, lane, head, end, n, value):
         if not WHOLE:
             i = lane if lane < VEC else end + lane - VEC
             if (lane < VEC and i < head) or (lane >= VEC and i < n):
                 store(pointer, base + i, value)
 
-    return bounds, read, write, read_edge, write_edge
+    return bounds, load_tile, store_tile, load_edge, store_edge
+
+
+@cache
+def row_access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any]:
+    """``load_row``, ``store_row``: a thread's share of a row that its block holds, edges and all.
+
+    ``edge = load_row(pointer, base, stride, phase, lane, lanes, n, row, k)`` fills the words of ``row`` from k on, and
+    returns this lane's edge element. The row begins ``phase`` elements past some 16-byte boundary.
+    ``store_row(pointer, base, stride, phase, lane, lanes, n, row, k, edge)`` is its inverse. What is read stays in the
+    L2 cache longer than what is written.
+    """
+    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, identity, keep_in_l2=True)
+
+    @cuda.jit(device=True, inline="always")
+    def load_row(pointer, base, stride, phase, lane, lanes, n, row, k):
+        head, end = bounds(phase, n)
+        load_tile(pointer, base, stride, lane, lanes, head, end, row, k)
+        return load_edge(pointer, base, lane, head, end, n)
+
+    @cuda.jit(device=True, inline="always")
+    def store_row(pointer, base, stride, phase, lane, lanes, n, row, k, edge):
+        head, end = bounds(phase, n)
+        store_tile(pointer, base, stride, lane, lanes, head, end, row, k)
+        store_edge(pointer, base, lane, head, end, n, edge)
+
+    return load_row, store_row
 
 
 @cuda.jit(device=True, inline="always")
-def begin(r, inner, x_outer, x_inner, out_outer, out_inner):
+def row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner):
     """Where row r begins in x and in out. The branch saves a 64-bit division, which costs as much as a short row."""
     source = r * x_outer
     target = r * out_outer
@@ -219,8 +153,8 @@ def begin(r, inner, x_outer, x_inner, out_outer, out_inner):
 
 
 @cuda.jit(device=True, inline="always")
-def seat_of(r, inner):
-    """Where row r stands along the outer axis and along the inner one, for tensors of any strides."""
+def row_coords(r, inner):
+    """The index of row r along the outer axis and along the inner one, for tensors of any strides."""
     outer, place = r, types.int64(0)
     if inner > 1:
         outer = r // inner
@@ -228,48 +162,54 @@ def seat_of(r, inner):
     return outer, place
 
 
-@cuda.jit(device=True, inline="always")
-def _add(a, b):
-    return a + b
-
-
 @lru_cache(maxsize=None, typed=True)
-def reductions(tiling: Tiling, identity: Any) -> tuple[Any, Any, Any]:
-    """``reduce_max``, ``reduce_min``, ``reduce_sum``: of one value a thread, over the lanes of each row.
+def warp_reduce(combine: Any, reach: int = WARP, low: int = 1) -> Any:
+    """``reduce(value)``: of the lanes of a warp that are ``low`` apart, within ``reach`` lanes; the result in each.
 
-    ``reduce(value, scratch)`` gives every lane the result, the same bits in each: a butterfly adds the same two numbers
-    on both sides, and warps are met in a fixed order. ``scratch`` is shared memory of ``tiling.scratch`` elements; who
-    uses it again first puts a barrier in between. ``identity`` is that of the maximum or the minimum.
+    A butterfly adds the same two numbers on both sides, so that all lanes have the same bits.
     """
-    zero = type(identity)(0)
-    return (
-        _reduction(maximum, tiling, identity),
-        _reduction(minimum, tiling, identity),
-        _reduction(_add, tiling, zero),
-    )
-
-
-def _reduction(combine: Any, tiling: Tiling, identity: Any) -> Any:
-    ROWS = tiling.rows
-    WARPS = tiling.threads // WARP
-    if tiling.across:
-        # The lanes of a row that share a warp stand ``rows`` apart.
-        reach, low = (WARP, ROWS) if tiling.lanes > 1 else (1, 1)
-    else:
-        reach, low = min(tiling.lanes, WARP), 1
-    STEPS = (reach // low).bit_length() - 1
-    FIRST = reach // 2
+    STEPS, FIRST = (reach // low).bit_length() - 1, reach // 2
 
     @cuda.jit(device=True, inline="always")
-    def within_warp(value, scratch):
+    def reduce(value):
         for step in range(STEPS):
             value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, FIRST >> step))
         return value
 
+    return reduce
+
+
+warp_sum, warp_max = warp_reduce(add), warp_reduce(maximum)
+
+
+@lru_cache(maxsize=None, typed=True)
+def block_reduce(tiling: Tiling, identity: Any) -> tuple[Any, Any, Any]:
+    """``block_max``, ``block_min``, ``block_sum``: of one value a thread, over the lanes of each row.
+
+    ``reduce(value, scratch)`` gives every lane the result, the same bits in each: warps are merged in a fixed order.
+    ``scratch`` is shared memory of ``tiling.scratch`` elements; who uses it again first puts a barrier in between.
+    ``identity`` is that of the maximum or the minimum.
+    """
+    zero = type(identity)(0)
+    pairs = ((maximum, identity), (minimum, identity), (add, zero))
+    maxima, minima, sums = (_block_reduce(combine, tiling, start) for combine, start in pairs)
+    return maxima, minima, sums
+
+
+def _block_reduce(combine: Any, tiling: Tiling, identity: Any) -> Any:
+    ROWS, WARPS = tiling.rows, tiling.threads // WARP
+    if tiling.across:  # the lanes of a row that share a warp are ``rows`` apart
+        warp = warp_reduce(combine, WARP, ROWS) if tiling.lanes > 1 else warp_reduce(combine, 1, 1)
+    else:
+        warp = warp_reduce(combine, min(tiling.lanes, WARP))
+
+    @cuda.jit(device=True, inline="always")
+    def within_warp(value, scratch):
+        return warp(value)
+
     @cuda.jit(device=True, inline="always")
     def over_block(value, scratch):
-        for step in range(5):
-            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, 16 >> step))
+        value = warp(value)
         t = cuda.threadIdx.x
         if t % WARP == 0:
             scratch[t // WARP] = value
@@ -277,25 +217,30 @@ def _reduction(combine: Any, tiling: Tiling, identity: Any) -> Any:
         value = identity
         if t % WARP < cuda.blockDim.x // WARP:
             value = scratch[t % WARP]
-        for step in range(5):
-            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, 16 >> step))
-        return value
+        return warp(value)
 
     @cuda.jit(device=True, inline="always")
     def over_columns(value, scratch):
-        for step in range(STEPS):
-            value = combine(value, cuda.shfl_xor_sync(EVERY_LANE, value, FIRST >> step))
+        value = warp(value)
         t = cuda.threadIdx.x
         row = t % ROWS
         if t % WARP < ROWS:
             scratch[t // WARP * ROWS + row] = value
         cuda.syncthreads()
         value = scratch[row]
-        for warp in range(1, WARPS):
-            value = combine(value, scratch[warp * ROWS + row])
+        for other in range(1, WARPS):
+            value = combine(value, scratch[other * ROWS + row])
         cuda.syncthreads()
         return value
 
     if tiling.across and tiling.lanes > 1 and tiling.threads > WARP:
         return over_columns
     return over_block if not tiling.across and tiling.lanes > WARP else within_warp
+
+
+@cuda.jit(device=True, inline="always")
+def wait_for_blocks(counters, r, blocks):
+    """Count this block at a counter, which only ever grows, and wait until so many have come; by one thread."""
+    complete = (machine.count_up(counters, r) // blocks + 1) * blocks
+    while machine.load_counter(counters, r) < complete:
+        pass

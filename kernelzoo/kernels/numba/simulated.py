@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelzoo.kernels.numba.dtypes import WIDE
+from kernelzoo.kernels.numba.dtypes import WIDE, is_packed
 
 _lock = threading.Lock()
 
@@ -43,17 +43,10 @@ def element_functions(dtype: str) -> tuple[Any, Any]:
 
 
 def guarded_load(dtype: str) -> Any:
-    def load_if(pointer: Any, i: int, inside: bool, otherwise: Any) -> Any:
-        return _widen(pointer[i], dtype)[()] if inside else otherwise
-
-    return load_if
+    return lambda pointer, i, inside, otherwise: _widen(pointer[i], dtype)[()] if inside else otherwise
 
 
-def is_packed(dtype: str, width: int) -> bool:
-    return dtype in ("float16", "bfloat16") and width > 1
-
-
-def vector_functions(dtype: str, width: int, *, kept: bool = False) -> tuple[Any, Any]:
+def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tuple[Any, Any]:
     packed = is_packed(dtype, width)
     registers = width // 2 if packed else width
 
@@ -71,108 +64,44 @@ def vector_functions(dtype: str, width: int, *, kept: bool = False) -> tuple[Any
     return load_vector, store_vector
 
 
-def word_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
-    def halves(word: Any) -> Any:
-        return _widen(np.array([word], dtype=np.uint32).view(np.uint16), dtype)
+def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
+    def copy_vector(pointer: Any, i: int, shared: Any, j: int) -> None:
+        width, before = 16 // shared.itemsize, max(0, -i)  # before the first element is memory of somebody else's
+        shared[j + before : j + width] = pointer[i + before : i + width]
 
-    def low(word: Any) -> Any:
-        return halves(word)[0]
-
-    def high(word: Any) -> Any:
-        return halves(word)[1]
-
-    def pair(low: Any, high: Any) -> Any:
-        return _narrow(np.array([low, high], dtype=np.float32), dtype, np.uint16).view(np.uint32)[0]
-
-    def larger(a: Any, b: Any) -> Any:
-        return pair(*np.fmax(halves(a), halves(b)))
-
-    def least(a: Any, b: Any) -> Any:
-        return pair(*np.minimum(halves(a), halves(b)))
-
-    return low, high, pair, larger, least
-
-
-def keep(word: Any) -> Any:
-    return word
-
-
-def tile_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
-    def copy_in(pointer: Any, i: int, tile: Any, j: int) -> None:
-        width, before = 16 // tile.itemsize, max(0, -i)  # before the first element is memory of somebody else's
-        tile[j + before : j + width] = pointer[i + before : i + width]
-
-    def wait_copies() -> None:
-        pass
-
-    def copy_out(tile: Any, j: int, pointer: Any, i: int) -> None:
-        width = 16 // tile.itemsize
-        pointer[i : i + width] = tile[j : j + width]
-
-    def widened(tile: Any, j: int) -> Any:
-        return _widen(tile[j], dtype)[()]
-
-    def set_narrow(tile: Any, j: int, value: Any) -> None:
-        tile[j] = _narrow(value, dtype, tile.dtype)
-
-    return copy_in, wait_copies, copy_out, widened, set_narrow
-
-
-def element_copy(dtype: str) -> Any:
-    def copy_element(pointer: Any, i: int, tile: Any, j: int) -> None:
-        tile[j] = pointer[i]
-
-    return copy_element
-
-
-def end_group() -> None:
-    pass
-
-
-def wait_groups() -> None:
-    pass
-
-
-def tile_vector(dtype: str) -> Any:
-    def load_tile(tile: Any, j: int, row: Any, k: int) -> None:
-        width = 16 // tile.itemsize
-        bits = tile[j : j + width]
+    def load_shared(shared: Any, j: int, row: Any, k: int) -> None:
+        width = 16 // shared.itemsize
+        bits = shared[j : j + width]
         held = bits.copy().view(np.uint32) if is_packed(dtype, width) else _widen(bits, dtype)
         row[k : k + len(held)] = held
 
-    return load_tile
+    def store_shared(shared: Any, j: int, value: Any) -> None:
+        shared[j] = _narrow(value, dtype, shared.dtype)
+
+    return copy_vector, lambda: None, load_shared, store_shared
 
 
-def tile_words(dtype: str, size: int) -> tuple[Any, Any]:
-    def place(tile: Any, j: int) -> Any:
-        bits = tile[j : j + size // tile.itemsize]
-        return bits.view(np.uint32) if tile.itemsize == 2 else bits
+def packed_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
+    def halves(word: Any) -> Any:
+        return _widen(np.array([word], dtype=np.uint32).view(np.uint16), dtype)
 
-    def load_words(tile: Any, j: int, row: Any, k: int) -> None:
-        words = place(tile, j)
-        row[k : k + len(words)] = words
+    def pack(low: Any, high: Any) -> Any:
+        return _narrow(np.array([low, high], dtype=np.float32), dtype, np.uint16).view(np.uint32)[0]
 
-    def store_words(tile: Any, j: int, row: Any, k: int) -> None:
-        words = place(tile, j)
-        words[:] = row[k : k + len(words)]
-
-    return load_words, store_words
-
-
-def maximum(a: Any, b: Any) -> Any:
-    return np.fmax(a, b)
+    return (
+        lambda word: halves(word)[0],
+        lambda word: halves(word)[1],
+        pack,
+        lambda a, b: pack(*np.fmax(halves(a), halves(b))),
+        lambda a, b: pack(*np.minimum(halves(a), halves(b))),
+    )
 
 
-def minimum(a: Any, b: Any) -> Any:
-    return np.minimum(a, b)
+def opaque(value: Any) -> Any:
+    return value
 
 
-def exponential(x: Any) -> Any:
-    return np.exp(x)
-
-
-def reciprocal(s: Any) -> Any:
-    return np.float32(1) / s if s else np.float32(np.nan)
+maximum, minimum, exponential = np.fmax, np.minimum, np.exp
 
 
 def atomic_min(pointer: Any, i: int, value: Any) -> None:
@@ -193,5 +122,5 @@ def count_up(counters: Any, i: int) -> int:
         return int(counters[i]) - 1
 
 
-def seen(counters: Any, i: int) -> int:
+def load_counter(counters: Any, i: int) -> int:
     return int(counters[i])

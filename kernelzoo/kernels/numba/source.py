@@ -1,7 +1,6 @@
-"""A kernel written in Numba, and its way to PTX and machine code, for which no GPU is needed.
+"""A kernel written in Numba, compiled to PTX and machine code, for which no GPU is needed.
 
-Numba's own kernels take a tensor as seven arguments. One here takes raw pointers and 64-bit integers instead, so that
-``cuda.compile`` gives PTX with a plain parameter list.
+Numba's own kernels take a tensor as seven arguments. Here they take raw pointers and 64-bit integers.
 """
 
 import inspect
@@ -41,8 +40,7 @@ class Source:
     blocks: int = 1
     """Blocks that an SM must be able to run at once, which bounds the registers of a thread."""
     inputs: int = 1
-    """Of the pointers, those of the problem's inputs, which come first; the last is its output's, and those between
-    are a workspace."""
+    """Pointers to the problem's inputs, which come first; the last is its output's, between them is a workspace."""
 
     @cached_property
     def arguments(self) -> tuple[Any, ...]:
@@ -68,11 +66,10 @@ def capability_of(device: Device) -> tuple[int, int]:
 
 
 def to_ptx(source: Source, capability: tuple[int, int]) -> str:
-    """PTX of the kernel for a compute capability. Needs no GPU.
+    """PTX of the kernel for a compute capability.
 
     From 9.0 on it begins by waiting for all that came before on its stream: a launch may be prepared while the one
-    before it ends, so that only the time of the launch overlaps. No kernel lets the next one begin early: that would
-    help two launches of ours in a row, as a benchmark makes them, and no one who calls us between kernels of others.
+    before it ends. No kernel lets the next one begin early: that would help two launches of ours in a row alone.
     """
     ptx, _ = cuda.compile(
         source.function,
@@ -91,7 +88,7 @@ def to_ptx(source: Source, capability: tuple[int, int]) -> str:
 
 
 def to_cubin(ptx: str, capability: tuple[int, int]) -> bytes:
-    """Machine code of that PTX, by the toolkit's assembler and not by the driver's. Needs no GPU."""
+    """Machine code of that PTX, by the toolkit's assembler and not by the driver's."""
     major, minor = capability
     return bytes(Program(ptx, "ptx", ProgramOptions(arch=f"sm_{major}{minor}")).compile("cubin").code)
 
@@ -115,27 +112,21 @@ def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
 
 
 @cache
-def shown(source: Source, capability: tuple[int, int]) -> Compiled:
+def inspected(source: Source, capability: tuple[int, int]) -> Compiled:
     """The kernel compiled anew, since a cache on disk has no PTX, and what is to be said of it."""
-    with compiling:
-        ptx = to_ptx(source, capability)
-        symbol, binary = entry(ptx), to_cubin(ptx, capability)
     constants = inspect.getclosurevars(source.function).nonlocals.items()
     # What the source names in capitals; the rest of what it closes over are functions and types.
-    return described(source.function, ptx, symbol, binary, capability, {n: v for n, v in constants if n.isupper()})
+    named = {name: value for name, value in constants if name.isupper()}
+    with compiling:
+        return described(source.function, to_ptx(source, capability), capability, named)
 
 
 def described(
-    function: Callable[..., None],
-    ptx: str,
-    symbol: str,
-    binary: bytes,
-    capability: tuple[int, int],
-    constants: dict[str, Any],
+    function: Callable[..., None], ptx: str, capability: tuple[int, int], constants: dict[str, Any]
 ) -> Compiled:
-    """What is to be said of a compiled kernel."""
-    major, minor = capability
-    taken = cubin.resources(binary, symbol, 10 * major + minor)
+    """Assemble the function's PTX, and say what there is to say of it."""
+    symbol, binary = entry(ptx), to_cubin(ptx, capability)
+    taken = cubin.resources(binary, symbol, 10 * capability[0] + capability[1])
     lines, first = inspect.getsourcelines(function)
     return Compiled(
         name=function.__name__,

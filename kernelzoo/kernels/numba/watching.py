@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,17 +43,14 @@ def watched(device: Device) -> Iterator[None]:
                 raise InspectionError(f"{self.py_func.__name__} is Numba CUDA, which is not for {device.arch}")
             kinds = tuple(map(_type, args))
             if (rec := recording.get()) is not None:
-                rec.steps.append(
-                    Step(
-                        kernel=self.py_func.__qualname__,
-                        grid=grid,
-                        threads=math.prod(block),
-                        shared_bytes=sharedmem,
-                        build=lambda: _built(self, kinds, device),
-                        constants=kinds,
-                        block=block,
-                    )
-                )
+                how: dict[str, Any] = {
+                    "threads": math.prod(block),
+                    "shared_bytes": sharedmem,
+                    "constants": kinds,
+                    "block": block,
+                }
+                build = partial(_built, self, kinds, device)
+                rec.steps.append(Step(self.py_func.__qualname__, grid, build=build, **how))
 
         return launch
 
@@ -69,6 +67,4 @@ def _built(dispatcher: Any, kinds: tuple[Any, ...], device: Device) -> Compiled:
         ptx, _ = cuda.compile(
             dispatcher.py_func, types.void(*kinds), device=False, abi="numba", cc=capability, output="ptx", **options
         )
-        ptx = str(ptx)
-        symbol, binary = source.entry(ptx), source.to_cubin(ptx, capability)
-    return source.described(dispatcher.py_func, ptx, symbol, binary, capability, {})
+        return source.described(dispatcher.py_func, str(ptx), capability, {})

@@ -6,12 +6,13 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import atomic_min
+from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.launch import BindView, View, planned
-from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, part_minimum_of
-from kernelzoo.kernels.numba.row import Tiling, begin, seating
+from kernelzoo.kernels.numba.launch import BindView, planned
+from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, slab_functions
+from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 BATCH = 1024
@@ -21,32 +22,31 @@ BATCH = 1024
 @cache
 def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
     """As atomic_eager, but the minima of the whole slab wait in shared memory and go out in one burst at the end."""
-    kind = WIDE[dtype]
-    part_minimum, seat, ROWS, SCRATCH = part_minimum_of(dtype, tiling), seating(tiling), tiling.rows, tiling.scratch
+    kind, atomic_min = WIDE[dtype], machine.atomic_min
+    mapping, chunk_min, ROWS, SCRATCH = slab_functions(dtype, tiling)
 
     def batched(
         x, results, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, chunks, span, slab
     ):
         scratch = cuda.shared.array(SCRATCH, kind)
         minima = cuda.shared.array(BATCH, kind)
-        t = types.int64(cuda.threadIdx.x)
-        lane, lanes, group = seat()
+        lane, lanes, group = mapping()
         block = types.int64(cuda.blockIdx.x)
         chunk, r0 = block % chunks, block // chunks * slab
         done = types.int64(0)
         while done < slab:
             r = r0 + done + group
             length = n if r < rows else types.int64(0)
-            source, _ = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
-            smallest = part_minimum(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch)
+            source, _ = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+            smallest = chunk_min(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch)
             if lane == 0:
                 minima[done + group] = smallest
             done += ROWS
         cuda.syncthreads()
-        i = types.int64(t)
+        i = types.int64(cuda.threadIdx.x)
         while i < slab:
             if r0 + i < rows:
-                _, target = begin(r0 + i, inner, x_outer, x_inner, out_outer, out_inner)
+                _, target = row_offsets(r0 + i, inner, x_outer, x_inner, out_outer, out_inner)
                 atomic_min(results, target, minima[i])
             i += cuda.blockDim.x
 

@@ -6,40 +6,38 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import atomic_min
+from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.launch import BindView, View, planned
-from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, part_minimum_of
-from kernelzoo.kernels.numba.row import Tiling, begin, seating
+from kernelzoo.kernels.numba.launch import BindView, planned
+from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, slab_functions
+from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
-
-SLAB_ROWS = 2**40
-"""Rows of a slab, at most: any number."""
 
 
 @cache
 def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
     """Program p owns ``span`` columns of ``slab`` rows, and sends each tile of rows out by atomics at once.
 
-    ``tiling.rows`` is BLOCK_M, ``span`` BLOCK_N, and ``tiling.tile`` the SUB_BLOCK_N that is on chip at once.
+    ``tiling.rows`` is BLOCK_M, ``span`` BLOCK_N, and a tile of all lanes the SUB_BLOCK_N that is on chip at once.
     """
-    kind = WIDE[dtype]
-    part_minimum, seat, ROWS, SCRATCH = part_minimum_of(dtype, tiling), seating(tiling), tiling.rows, tiling.scratch
+    kind, atomic_min = WIDE[dtype], machine.atomic_min
+    mapping, chunk_min, ROWS, SCRATCH = slab_functions(dtype, tiling)
 
     def eager(
         x, results, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, chunks, span, slab
     ):
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = seat()
+        lane, lanes, group = mapping()
         block = types.int64(cuda.blockIdx.x)
         chunk, r0 = block % chunks, block // chunks * slab
         done = types.int64(0)
         while done < slab:
             r = r0 + done + group
             length = n if r < rows else types.int64(0)
-            source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
-            smallest = part_minimum(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch)
+            source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+            smallest = chunk_min(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch)
             if lane == 0 and r < rows:
                 atomic_min(results, target, smallest)
             done += ROWS
@@ -51,4 +49,4 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
 @planned(Numbers)
 def atomic_eager(v: View, device: Device, numbers: Numbers) -> BindView:
     """Programs share out the reduced axis; each tile of rows goes out by an atomic minimum at once."""
-    return by_atomics("numba/min/atomic_eager", atomic_eager_kernel, SLAB_ROWS, v, device, numbers)
+    return by_atomics("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, device, numbers)

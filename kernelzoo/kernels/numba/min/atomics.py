@@ -1,4 +1,4 @@
-"""Several blocks to a row that meet by atomic minima: what their two forms have in common.
+"""Several blocks to a row that merge by atomic minima: what their two forms have in common.
 
 The results are filled with the identity first. The narrow dtypes, which have no atomics, are lowered in a 32-bit
 workspace, and converted at the end.
@@ -13,14 +13,15 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, highest
-from kernelzoo.kernels.numba.launch import BindView, View, prepare, within_grid
-from kernelzoo.kernels.numba.min.arithmetic import folding
-from kernelzoo.kernels.numba.min.tiling import deep
-from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, word_type
+from kernelzoo.kernels.numba.device_functions import machine
+from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, highest, word_type
+from kernelzoo.kernels.numba.launch import BindView, prepare, within_grid
+from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
+from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling
 from kernelzoo.launch import Launch, keeping_alive, sequence
-from kernelzoo.layout import cdiv, power_of_two
+from kernelzoo.layout import cdiv
 from kernelzoo.tables import knob, numbers
 
 THREADS = 256
@@ -42,7 +43,7 @@ def fill_kernel(dtype: str) -> Source:
     def fill(results, rows, inner, outer_stride, inner_stride):
         r = types.int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
         if r < rows:
-            target, _ = begin(r, inner, outer_stride, inner_stride, outer_stride, inner_stride)
+            target, _ = row_offsets(r, inner, outer_stride, inner_stride, outer_stride, inner_stride)
             results[target] = HIGHEST
 
     return Source(fill, (kind,), THREADS, (dtype,))
@@ -51,51 +52,51 @@ def fill_kernel(dtype: str) -> Source:
 @cache
 def narrow_kernel(dtype: str) -> Source:
     """From the 32-bit numbers that atomics work on to an output of a narrower dtype. One thread per row."""
-    _, store = elements(dtype)
+    _, store = machine.element_functions(dtype)
 
     def narrow(results, out, rows, inner, out_outer, out_inner):
         r = types.int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
         if r < rows:
-            target, _ = begin(r, inner, out_outer, out_inner, out_outer, out_inner)
+            target, _ = row_offsets(r, inner, out_outer, out_inner, out_outer, out_inner)
             store(out, target, results[r])
 
     return Source(narrow, (WIDE[dtype], dtype), THREADS, (dtype,))
 
 
 @cache
-def part_minimum_of(dtype: str, tiling: Tiling) -> Any:
-    """``part_minimum(...)``: of the ``span`` elements of a row that are part ``chunk`` of it, by all of its lanes; the
-    edges are the first part's. ``scratch`` is that of ``reductions``."""
+def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
+    """``mapping`` (see ``thread_mapping``), ``chunk_min``, rows side by side, and elements of ``scratch``.
+
+    ``chunk_min(...)`` is the minimum of the ``span`` elements of a row that are part ``chunk`` of it, by all of its
+    lanes; the edges are the first part's. ``scratch`` is that of ``block_reduce``.
+    """
     HIGHEST = highest(dtype)
-    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST)
-    _, reduce_min, _ = reductions(tiling, HIGHEST)
-    smallest_of = folding(dtype, tiling)
+    bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST)
+    _, block_min, _ = block_reduce(tiling, HIGHEST)
+    thread_min = thread_reduce(dtype, tiling)
     WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
 
     @cuda.jit(device=True, inline="always")
-    def part_minimum(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch):
+    def chunk_min(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch):
         tile = cuda.local.array(WORDS, WORD)
         head, end = bounds(phase + source, length)
         smallest = HIGHEST
         if chunk == 0:
-            smallest = read_edge(x, source, lane, head, end, length)
+            smallest = load_edge(x, source, lane, head, end, length)
         first = head + chunk * span
         last = min(first + span, end)
         while first < last:
-            read(x, source, x_step, lane, lanes, first, last, tile, 0)
-            smallest = smallest_of(tile, 0, smallest)
+            load_tile(x, source, x_step, lane, lanes, first, last, tile, 0)
+            smallest = thread_min(tile, 0, smallest)
             first += lanes * SIZE
-        return reduce_min(smallest, scratch)
+        return block_min(smallest, scratch)
 
-    return part_minimum
+    return thread_mapping(tiling), chunk_min, tiling.rows, tiling.scratch
 
 
 def slab_tiling(v: View) -> Tiling:
     """Eight rows side by side, a warp each, or a warp of rows across; as many vectors a thread as rows_tiling has."""
-    if v.across:
-        rows = min(32, power_of_two(v.neighbours))
-        return Tiling(256 // rows, rows, 8, 1, across=True)
-    return Tiling(32, 8, deep(v.dtype, v.vec), v.vec, v.edges)
+    return across_tiling(v, 256, 8) if v.across else Tiling(32, 8, deep(v.dtype, v.vec), v.vec, v.edges)
 
 
 def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: Device, numbers: Numbers) -> BindView:
@@ -113,15 +114,13 @@ def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: Device, n
     slab = min(cdiv(groups * chunks, wanted), slab_limit // tiling.rows) * tiling.rows
     grid = within_grid(id, chunks * cdiv(v.total, slab))
 
-    narrow_dtype = v.itemsize < 4
-    outer, inner = v.out_outer, v.out_inner
-    if narrow_dtype:
-        outer, inner = v.inner, 1  # the workspace is contiguous
-    seen = replace(v, out_outer=outer, out_inner=inner)
+    # The workspace of narrow dtypes is contiguous.
+    outer, inner = (v.out_outer, v.out_inner) if v.itemsize >= 4 else (v.inner, 1)
+    reduced = replace(v, out_outer=outer, out_inner=inner)
     row_blocks = within_grid(id, cdiv(v.total, THREADS))
     fill = prepare(fill_kernel(v.dtype), device).call(row_blocks, v.total, v.inner, outer, inner)
-    reduce = prepare(kernel(v.dtype, tiling), device).call(grid, *seen.offsets, chunks, span, slab)
-    if not narrow_dtype:
+    reduce = prepare(kernel(v.dtype, tiling), device).call(grid, *reduced.offsets, chunks, span, slab)
+    if v.itemsize >= 4:
         return lambda x, out: sequence(fill(out), reduce(x, out))
 
     narrow = prepare(narrow_kernel(v.dtype), device).call(row_blocks, v.total, v.inner, v.out_outer, v.out_inner)

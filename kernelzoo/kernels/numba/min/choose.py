@@ -3,15 +3,16 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.launch import View, settled
-from kernelzoo.kernels.numba.min import atomics, columns, split_arrival, tiling
+from kernelzoo.kernels.numba.launch import settled
+from kernelzoo.kernels.numba.min import atomics, columns, row_tiles, split_arrival
+from kernelzoo.kernels.numba.tiling import View
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
 
 @launch_table("numba", "min")
-class Knobs(tiling.Numbers, split_arrival.Numbers, atomics.Numbers):
+class Knobs(row_tiles.Numbers, split_arrival.Numbers, atomics.Numbers):
     """What depends on the card. Shipped values are an H200's."""
 
     split_rows: int = knob(64, among=(16, 32, 64, 128, 256), unit="rows", why="up to which long ones are split")
@@ -47,7 +48,7 @@ def best(v: View, device: Device, knobs: Knobs) -> str:
     cut = columns.cut(v, device.multiprocessors) if v.n >= knobs.columns_long else None
     if cut is not None and 100 * cut[0].outer * cut[1].across >= knobs.columns_percent * device.multiprocessors:
         return "columns"
-    held = tiling.rows_tiling(v, knobs)
+    held = row_tiles.rows_tiling(v, knobs)
     if v.across:
         groups = cdiv(v.total, held.rows * held.stack)
         few = groups < knobs.across_blocks * device.multiprocessors and v.n > 2 * held.lanes * held.size

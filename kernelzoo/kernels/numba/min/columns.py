@@ -9,13 +9,12 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.columns import offsets, quotient, side_by_side
-from kernelzoo.kernels.numba.device_functions import WARP, machine, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, highest, itemsize
-from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
-from kernelzoo.kernels.numba.min.tiling import deep
-from kernelzoo.kernels.numba.row import Tiling, elements, spread, word_type
+from kernelzoo.kernels.numba.device_functions import WARP, machine, minimum, quotient
+from kernelzoo.kernels.numba.dtypes import WIDE, highest, identity_word, is_packed, itemsize, word_type
+from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
+from kernelzoo.kernels.numba.min.row_tiles import deep
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import View, column_offsets, columns_of
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
 from kernelzoo.registry import register
 
@@ -38,17 +37,17 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
     """
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
+    PACKED = is_packed(dtype, VEC)
     LOW_BITS, SHIFT, TILES = VEC - 1, VEC.bit_length() - 1, tiles
-    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
+    WORD, WORDS = word_type(dtype, VEC), VEC // 2 if PACKED else VEC
     HELD = WORDS * tiles
     PITCH = MOST_THREADS + WARP // VEC  # neighbouring elements, which neighbouring threads read, are in other banks
     PLACES = VEC * PITCH
-    IDENTITY = spread(dtype, VEC, HIGHEST)
+    IDENTITY = identity_word(dtype, VEC, HIGHEST)
     load_vector, _ = machine.vector_functions(dtype, VEC)
-    load, store = elements(dtype)
-    PACKED = machine.is_packed(dtype, VEC)
-    low, high, _, _, least_of = machine.word_functions(dtype)
-    combine = least_of if PACKED else minimum
+    load, store = machine.element_functions(dtype)
+    low, high, _, _, packed_min = machine.packed_functions(dtype)
+    combine = packed_min if PACKED else minimum
 
     def columns(
         x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, phase, across, lanes, wide, depths
@@ -137,7 +136,7 @@ class Strips:
 
 def strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
     """Strips of up to so many vectors, for blocks of up to so many threads; None if vectors don't cover the rows."""
-    c, vec = side_by_side(v), v.whole_vector
+    c, vec = columns_of(v), v.whole_vector
     if c is None or not vec <= c.inner <= c.x_n or (c.outer > 1 and c.x_outer < c.inner):
         return None
     extra = vec - 1 if c.vector == 1 else 0  # elements of neighbours beside the rows of a strip
@@ -177,5 +176,5 @@ def columns(v: View, device: Device, _: None) -> BindView:
         raise UnsupportedProblemError(id, "these are no columns side by side that are as wide as a vector")
     c, s = found
     kernel = prepare(columns_kernel(v.dtype, deep(v.dtype, v.whole_vector)), device)
-    arguments = (*offsets(c), v.x_phase, s.across, s.lanes, s.wide, s.depths)
+    arguments = (*column_offsets(c), v.x_phase, s.across, s.lanes, s.wide, s.depths)
     return kernel.call(within_grid(id, c.outer * s.across), *arguments, threads=s.threads)

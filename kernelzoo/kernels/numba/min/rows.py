@@ -8,42 +8,41 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
-from kernelzoo.kernels.numba.min.arithmetic import folding
-from kernelzoo.kernels.numba.min.tiling import Numbers, rows_tiling
-from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, seating, word_type
+from kernelzoo.kernels.numba.device_functions import machine, minimum
+from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
+from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
 @cache
 def rows_kernel(dtype: str, tiling: Tiling) -> Source:
-    """Every tile of a row is reduced over its lanes to one value before it is combined with what came before."""
     kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST)
-    _, store = elements(dtype)
-    _, reduce_min, _ = reductions(tiling, HIGHEST)
-    smallest_of, seat = folding(dtype, tiling), seating(tiling)
+    bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST)
+    _, store = machine.element_functions(dtype)
+    _, block_min, _ = block_reduce(tiling, HIGHEST)
+    thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
     WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     ROWS, SCRATCH = tiling.rows, tiling.scratch
 
     def by_tiles(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
         tile = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = seat()
+        lane, lanes, group = mapping()
         r = types.int64(cuda.blockIdx.x) * ROWS + group
         length = n if r < rows else types.int64(0)
-        source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
         head, end = bounds(phase + source, length)
-        smallest = reduce_min(read_edge(x, source, lane, head, end, length), scratch)
+        smallest = block_min(load_edge(x, source, lane, head, end, length), scratch)
         first = types.int64(0)
         while first < n:  # as many times in every thread of the block, since all of them reduce
-            read(x, source, x_step, lane, lanes, head + first, end, tile, 0)
-            value = smallest_of(tile, 0, HIGHEST)
+            load_tile(x, source, x_step, lane, lanes, head + first, end, tile, 0)
+            value = thread_min(tile, 0, HIGHEST)
             cuda.syncthreads()  # what the last reduction left has been read
-            smallest = minimum(smallest, reduce_min(value, scratch))
+            smallest = minimum(smallest, block_min(value, scratch))
             first += lanes * SIZE
         if lane == 0 and r < rows:
             store(out, target, smallest)
@@ -56,4 +55,4 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
 def rows(v: View, device: Device, numbers: Numbers) -> BindView:
     """A group of threads per row, each tile of which is reduced to a scalar before it is combined: the simple form."""
     tiling = replace(rows_tiling(v, numbers), stack=1)
-    return over_rows("numba/min/rows", rows_kernel(v.dtype, tiling), tiling, v, device)
+    return over_rows("numba/min/rows", rows_kernel, tiling, v, device)

@@ -1,4 +1,4 @@
-"""As :mod:`.rows`, but each thread keeps the minimum of its share, and lanes meet once, at the end of the row."""
+"""As :mod:`.rows`, but each thread keeps the minimum of its share, of ``stack`` rows at once, until the row ends."""
 
 from functools import cache
 
@@ -6,24 +6,23 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
-from kernelzoo.kernels.numba.min.arithmetic import folding
-from kernelzoo.kernels.numba.min.tiling import Numbers, rows_tiling
-from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, seating, word_type
+from kernelzoo.kernels.numba.device_functions import machine, minimum
+from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
+from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
 @cache
 def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
-    """Each thread keeps the minimum of its share, for ``stack`` rows at once; lanes meet once, after the loop."""
     kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST, before=True)
-    _, store = elements(dtype)
-    _, reduce_min, _ = reductions(tiling, HIGHEST)
-    smallest_of, seat = folding(dtype, tiling), seating(tiling)
+    bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST, early=True)
+    _, store = machine.element_functions(dtype)
+    _, block_min, _ = block_reduce(tiling, HIGHEST)
+    thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
     WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     ROWS, SCRATCH = tiling.rows, tiling.scratch
     STACK, ONCE = tiling.stack, not (tiling.flexible or tiling.across)  # short rows are read at once
@@ -33,7 +32,7 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
         tiles = cuda.local.array(HELD, WORD)
         smallest = cuda.local.array(STACK, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = seat()
+        lane, lanes, group = mapping()
         r0 = types.int64(cuda.blockIdx.x) * (ROWS * STACK) + group
         for level in range(STACK):
             smallest[level] = HIGHEST
@@ -42,20 +41,20 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
             for level in range(STACK):
                 r = r0 + level * ROWS
                 length = n if r < rows else types.int64(0)
-                source, _ = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+                source, _ = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
                 head, end = bounds(phase + source, length)
-                read(x, source, x_step, lane, lanes, head + first, end, tiles, level * WORDS)
+                load_tile(x, source, x_step, lane, lanes, head + first, end, tiles, level * WORDS)
                 if first > 0:  # the edges come with the first tile: before it, its loads would wait for theirs
                     head, length = types.int64(0), types.int64(0)
-                smallest[level] = minimum(smallest[level], read_edge(x, source, lane, head, end, length))
+                smallest[level] = minimum(smallest[level], load_edge(x, source, lane, head, end, length))
             for level in range(STACK):
-                smallest[level] = smallest_of(tiles, level * WORDS, smallest[level])
+                smallest[level] = thread_min(tiles, level * WORDS, smallest[level])
             first = n if ONCE else first + lanes * SIZE
         for level in range(STACK):
             r = r0 + level * ROWS
-            value = reduce_min(smallest[level], scratch)
+            value = block_min(smallest[level], scratch)
             if lane == 0 and r < rows:
-                _, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+                _, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
                 store(out, target, value)
 
     blocks = 8 if ONCE and tiling.threads <= 128 else 1  # 1024 threads an SM with 64 registers each
@@ -66,5 +65,4 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
 @planned(Numbers)
 def rows_deferred_block(v: View, device: Device, numbers: Numbers) -> BindView:
     """A group of threads per row, the minimum kept lane by lane and reduced across lanes once, after the loop."""
-    tiling = rows_tiling(v, numbers)
-    return over_rows("numba/min/rows_deferred_block", rows_deferred_kernel(v.dtype, tiling), tiling, v, device)
+    return over_rows("numba/min/rows_deferred_block", rows_deferred_kernel, rows_tiling(v, numbers), v, device)

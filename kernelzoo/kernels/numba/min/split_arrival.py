@@ -6,14 +6,14 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import arrive, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
-from kernelzoo.kernels.numba.min.arithmetic import folding
-from kernelzoo.kernels.numba.min.tiling import deep
-from kernelzoo.kernels.numba.row import Tiling, access, begin, elements, reductions, seating, word_type
+from kernelzoo.kernels.numba.device_functions import machine, minimum
+from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
+from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
+from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.source import Source
-from kernelzoo.layout import cdiv, power_of_two
+from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling, flexible_tiling
+from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
@@ -35,12 +35,12 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
     Who is last is told by a counter per row (or group of rows), which that arrival sets back to 0 for the next launch.
     """
     kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, read, _, read_edge, _ = access(dtype, tiling, HIGHEST, before=True)
-    _, store = elements(dtype)
-    _, reduce_min, _ = reductions(tiling, HIGHEST)
-    smallest_of, seat = folding(dtype, tiling), seating(tiling)
+    bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST, early=True)
+    _, store = machine.element_functions(dtype)
+    _, block_min, _ = block_reduce(tiling, HIGHEST)
+    thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
     WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
-    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    ROWS, SCRATCH, arrive = tiling.rows, tiling.scratch, machine.arrive
 
     def split(
         x, partials, counters, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
@@ -50,12 +50,12 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
         scratch = cuda.shared.array(SCRATCH, kind)
         is_last = cuda.shared.array(1, types.int32)
         t = types.int64(cuda.threadIdx.x)
-        lane, lanes, group = seat()
+        lane, lanes, group = mapping()
         block = types.int64(cuda.blockIdx.x)
         chunk, team = block % chunks, block // chunks
         r = team * ROWS + group
         length = n if r < rows else types.int64(0)
-        source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
         head, end = bounds(phase + source, length)
         smallest = HIGHEST
         first = head + chunk * span
@@ -63,12 +63,12 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
         if chunk > 0:
             head, length = types.int64(0), types.int64(0)  # the edges are the first chunk's
         while first < last or length > 0:
-            read(x, source, x_step, lane, lanes, first, last, tile, 0)
-            smallest = minimum(smallest, read_edge(x, source, lane, head, end, length))
+            load_tile(x, source, x_step, lane, lanes, first, last, tile, 0)
+            smallest = minimum(smallest, load_edge(x, source, lane, head, end, length))
             head, length = types.int64(0), types.int64(0)
-            smallest = smallest_of(tile, 0, smallest)
+            smallest = thread_min(tile, 0, smallest)
             first += lanes * SIZE
-        smallest = reduce_min(smallest, scratch)
+        smallest = block_min(smallest, scratch)
         if lane == 0 and r < rows:
             partials[r * chunks + chunk] = smallest
         cuda.syncthreads()
@@ -81,7 +81,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
             while part < chunks:
                 smallest = minimum(smallest, partials[r * chunks + part])
                 part += lanes
-            smallest = reduce_min(smallest, scratch)
+            smallest = block_min(smallest, scratch)
             if lane == 0 and r < rows:
                 store(out, target, smallest)
 
@@ -90,10 +90,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
 
 def split_tiling(v: View) -> Tiling:
     """Blocks of up to 256 threads with eight vectors each in flight, four to an SM."""
-    if v.across:
-        rows = min(32, power_of_two(v.neighbours))
-        return Tiling(256 // rows, rows, 8, 1, across=True)
-    return Tiling(256, 1, deep(v.dtype, v.vec), v.vec, v.edges, flexible=True)
+    return across_tiling(v, 256, 8) if v.across else flexible_tiling(v, 256, deep(v.dtype, v.vec))
 
 
 def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tuple[int, int]:

@@ -10,25 +10,19 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, one
-
-
-def nan(dtype: str) -> Any:
-    """No number, in the float that the dtype is computed in."""
-    return type(one(dtype))(np.nan)
+from kernelzoo.kernels.numba.device_functions import machine, opaque
+from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
 
 
 @cache
 def shares(dtype: str) -> Any:
     """``shares_of(slope, count)``: what each of so many minima gets of a row's gradient, and what the others get, which
     is zero or, of an infinite gradient or no minimum at all, NaN."""
-    kind, ZERO, NAN = WIDE[dtype], type(one(dtype))(0), nan(dtype)
-    keep = machine.keep
+    kind, ZERO, NAN = WIDE[dtype], number(dtype, 0), number(dtype, np.nan)
 
     @cuda.jit(device=True, inline="always")
     def shares_of(slope, count):
-        return keep(slope / kind(count)), slope * ZERO if count > 0 else NAN
+        return opaque(slope / kind(count)), slope * ZERO if count > 0 else NAN
 
     return shares_of
 
@@ -37,16 +31,15 @@ def shares(dtype: str) -> Any:
 def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     """``matches(row, k, least)``: how many elements of ``words`` registers from ``row[k]`` on equal the row's minimum.
     ``finish(row, k, least, share, rest)`` puts ``share`` in the place of each of these, and ``rest`` in the others'."""
-    PACKED = machine.is_packed(dtype, vec)
-    low, high, pair, _, _ = machine.word_functions(dtype)
-    keep = machine.keep
+    PACKED = is_packed(dtype, vec)
+    low, high, pack, _, _ = machine.packed_functions(dtype)
 
     @cuda.jit(device=True, inline="always")
     def matches(row, k, least):
         count = types.int32(0)
         for j in range(words):
             if PACKED:
-                word = keep(row[k + j])
+                word = opaque(row[k + j])
                 count = types.int32(count + (low(word) == least))
                 count = types.int32(count + (high(word) == least))
             else:
@@ -57,8 +50,8 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     def finish(row, k, least, share, rest):
         for j in range(words):
             if PACKED:
-                word = keep(row[k + j])
-                row[k + j] = pair(share if low(word) == least else rest, share if high(word) == least else rest)
+                word = opaque(row[k + j])
+                row[k + j] = pack(share if low(word) == least else rest, share if high(word) == least else rest)
             else:
                 row[k + j] = share if row[k + j] == least else rest
 

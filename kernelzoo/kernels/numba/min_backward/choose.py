@@ -3,8 +3,10 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.launch import View, settled
-from kernelzoo.kernels.numba.min_backward.tiling import fused_tiling, streaming
+from kernelzoo.kernels.numba.launch import settled
+from kernelzoo.kernels.numba.min_backward.fused import fused_tiling
+from kernelzoo.kernels.numba.min_backward.online import online_tiling
+from kernelzoo.kernels.numba.tiling import View
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 
@@ -24,5 +26,5 @@ def fastest(v: View, device: Device, _: None) -> str:
     if (v.across or not few) and fused_tiling(v) is not None:
         return "fused"
     # Of columns the grid goes down single ones: it wastes most of each vector, but leaves no SM idle.
-    few = (4 if v.across else 1) * cdiv(v.total, streaming(v).rows) < device.multiprocessors
+    few = (4 if v.across else 1) * cdiv(v.total, online_tiling(v).rows) < device.multiprocessors
     return "split_grid" if few else "online"

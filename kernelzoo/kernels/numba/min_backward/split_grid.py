@@ -7,11 +7,13 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, machine
-from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare
-from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, nan, shares
-from kernelzoo.kernels.numba.row import Tiling, access, elements, reductions, seat_of, word_type
+from kernelzoo.kernels.numba.device_functions import WARP, machine
+from kernelzoo.kernels.numba.dtypes import number, word_type
+from kernelzoo.kernels.numba.launch import BindView, planned, prepare
+from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
+from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, wait_for_blocks, warp_sum
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
@@ -26,14 +28,13 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     """``chunks`` blocks to a row, of ``share`` elements each, leave their counts in memory and wait for each other at a
     counter, which only ever grows; every block then adds up the same counts. Each has the first batch of its share in
     registers; what is beyond is read a second time, from the L2 cache with luck."""
-    NAN, SIZE, SCRATCH = nan(dtype), tiling.size, tiling.scratch
+    NAN, SIZE, SCRATCH = number(dtype, np.nan), tiling.size, tiling.scratch
     WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, NAN)
-    load, _ = elements(dtype)
-    _, _, reduce_sum = reductions(tiling, np.int64(0))
+    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN)
+    load, _ = machine.element_functions(dtype)
+    _, _, block_sum = block_reduce(tiling, np.int64(0))
     matches, finish = arithmetic(dtype, tiling.vec, WORDS)
     shares_of = shares(dtype)
-    count_up, seen = machine.count_up, machine.seen
 
     def grid(
         x, y, grad, counts, counters, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner,
@@ -47,51 +48,46 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
         groups = types.int64(cuda.gridDim.x) // chunks
         r, chunk = block // chunks, block % chunks
         while r < rows:
-            outer, place = seat_of(r, inner)
-            least = load(y, outer * y_outer + place * y_inner)
-            slope = load(grad, outer * grad_outer + place * grad_inner)
-            source, target = outer * x_outer + place * x_inner, outer * out_outer + place * out_inner
+            outer, index = row_coords(r, inner)
+            least = load(y, outer * y_outer + index * y_inner)
+            slope = load(grad, outer * grad_outer + index * grad_inner)
+            source, target = outer * x_outer + index * x_inner, outer * out_outer + index * out_inner
             head, end = bounds(phase + source, n)
             first = head + chunk * share_of_row
             last = min(first + share_of_row, end)
-            read(x, source, x_step, t, threads, first, last, row, 0)
+            load_tile(x, source, x_step, t, threads, first, last, row, 0)
             edge = NAN
             if chunk == 0:
-                edge = read_edge(x, source, t, head, end, n)
+                edge = load_edge(x, source, t, head, end, n)
             count = matches(row, 0, least) + types.int64(edge == least)
             beyond = first + threads * SIZE
             i = beyond
             while i < last:
-                read(x, source, x_step, t, threads, i, last, more, 0)
+                load_tile(x, source, x_step, t, threads, i, last, more, 0)
                 count += matches(more, 0, least)
                 i += threads * SIZE
 
-            count = reduce_sum(count, scratch)
+            count = block_sum(count, scratch)
             if t == 0:
                 counts[r * chunks + chunk] = count
-                before = count_up(counters, r)
-                complete = (before // chunks + 1) * chunks
-                while seen(counters, r) < complete:
-                    pass
+                wait_for_blocks(counters, r, chunks)
             cuda.syncthreads()
             count = types.int64(0)
             part = t % WARP
             while part < chunks:
                 count += counts[r * chunks + part]
                 part += WARP
-            for step in range(5):
-                count += cuda.shfl_xor_sync(EVERY_LANE, count, 16 >> step)
-            share, rest = shares_of(slope, count)
+            share, rest = shares_of(slope, warp_sum(count))
 
             while i > beyond:  # backwards: what was read last is the likeliest to be in the cache still
                 i -= threads * SIZE
-                read(x, source, x_step, t, threads, i, last, more, 0)
+                load_tile(x, source, x_step, t, threads, i, last, more, 0)
                 finish(more, 0, least, share, rest)
-                write(out, target, out_step, t, threads, i, last, more, 0)
+                store_tile(out, target, out_step, t, threads, i, last, more, 0)
             finish(row, 0, least, share, rest)
-            write(out, target, out_step, t, threads, first, last, row, 0)
+            store_tile(out, target, out_step, t, threads, first, last, row, 0)
             if chunk == 0:
-                write_edge(out, target, t, head, end, n, share if edge == least else rest)
+                store_edge(out, target, t, head, end, n, share if edge == least else rest)
             r += groups
 
     pointees = (dtype, dtype, dtype, types.int64, types.int64, dtype)
@@ -101,16 +97,15 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
 def grid_tiling(v: View) -> Tiling:
     """Four vectors in registers, beside as many of a batch; elements one by one, with an address each, half of that."""
     tiles = 4 if v.whole else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
-    return Tiling(THREADS, 1, tiles, v.vec, v.edges, flexible=True)
+    return flexible_tiling(v, THREADS, tiles)
 
 
 def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
     """``(chunks, share)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
-    vectors = max(1, v.n // v.vec)
-    chunks = processors // v.total if v.total <= processors else cdiv(vectors, THREADS * tiling.tiles)
-    chunks = max(1, min(chunks, processors, vectors // THREADS))
-    share = cdiv(cdiv(vectors, chunks), LINE) * LINE
-    return cdiv(vectors, share), share * v.vec
+    chunks = processors // v.total if v.total <= processors else cdiv(v.vectors, THREADS * tiling.tiles)
+    chunks = max(1, min(chunks, processors, v.vectors // THREADS))
+    share = cdiv(cdiv(v.vectors, chunks), LINE) * LINE
+    return cdiv(v.vectors, share), share * v.vec
 
 
 @register("numba", "min_backward", "split_grid")

@@ -1,104 +1,104 @@
 """What a thread does with its part of a row: the maximum, the sum of exponentials, and the results.
 
-Half precision is computed in float32, and sums are met in a fixed order, so that the same input gives the same bits.
-A row with a NaN or +inf becomes NaN by itself, through its exponentials' sum. The largest of a part that is -inf alone
-is replaced by 0 before it is subtracted, or -inf - -inf would make a NaN out of a legal row; where the whole row is
--inf, 0 / 0 is the NaN that is due.
+Half precision is computed in float32. Sums are merged in a fixed order, so that the same input gives the same bits. A
+NaN or +inf makes the sum of exponentials NaN, and so the row. The largest of a part that is -inf alone is replaced by 0
+before it is subtracted, or -inf - -inf would be NaN; where the whole row is -inf, 0 / 0 is the NaN that is due.
 """
 
 from functools import cache
 from typing import Any
 
+import numpy as np
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import exponential, machine, maximum
-from kernelzoo.kernels.numba.dtypes import lowest
+from kernelzoo.kernels.numba.device_functions import exponential, machine, maximum, opaque
+from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
+from kernelzoo.kernels.numba.row import warp_max, warp_sum
 
 
 @cache
-def finite_of(dtype: str) -> Any:
-    """``finite(m)``: what to subtract for a largest value of m: m, but 0 for -inf."""
-    LOWEST: Any = lowest(dtype)
-    ZERO = type(LOWEST)(0)
+def constants(dtype: str) -> tuple[Any, Any, Any, Any]:
+    """``kind, ZERO, ONE, LOWEST``: what a softmax of the dtype is computed in, and numbers of that type."""
+    return WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, -np.inf)
+
+
+@cache
+def state_functions(dtype: str) -> tuple[Any, Any, Any]:
+    """``finite``, ``grow``, ``warp_merge``, of (max, sum) states.
+
+    ``finite(m)`` is what to subtract for a largest value of m: m, but 0 for -inf.
+    ``grow(m, s, more)`` is the sum s of exponentials below m for the larger maximum ``more``.
+    ``warp_merge(m, s)`` is the state of a warp's 32, the same bits in every lane.
+    """
+    _, ZERO, _, LOWEST = constants(dtype)
 
     @cuda.jit(device=True, inline="always")
     def finite(m):
         return m if m > LOWEST else ZERO
 
-    return finite
+    @cuda.jit(device=True, inline="always")
+    def grow(m, s, more):
+        return s * exponential(m - finite(more))
+
+    @cuda.jit(device=True, inline="always")
+    def warp_merge(m, s):
+        own = m
+        m = warp_max(m)
+        return m, warp_sum(grow(own, s, m))
+
+    return finite, grow, warp_merge
 
 
 @cache
 def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any, Any, Any]:
-    """``finite``, ``top``, ``total``, ``finish``, ``rescale``: what a thread does with ``words`` registers of a row.
+    """``finite``, ``thread_max``, ``thread_sum``, ``normalize``, ``rescale``, of ``words`` registers of a row.
 
-    ``finite(m)`` is what to subtract for a largest value of m: m, but 0 for -inf.
-    ``top(row, k)`` is the largest of the elements in ``row[k : k + words]``, a NaN dropped.
-    ``total(row, k, shift)`` is the sum of exp(element - shift).
-    ``finish(row, k, shift, scale)`` makes the elements results. A dtype as wide as its arithmetic keeps the
-    exponentials of ``total`` in place of the elements, and multiplies them by ``scale`` alone. A packed half has no
-    room for them unrounded: it takes exp(element - shift) again, of any shift.
-    ``rescale(own, shift, scale)`` is the scale to finish with if the largest value turns out to be ``shift``, and
-    ``total`` was taken with ``finite(own)``: 0 for what is -inf alone, so that it stays 0 with any shift.
+    ``finite`` is that of ``state_functions``.
+    ``thread_max(row, k)`` is the largest of the elements in ``row[k : k + words]``, a NaN dropped.
+    ``thread_sum(row, k, shift)`` is the sum of exp(element - shift).
+    ``normalize(row, k, shift, scale)`` makes the elements results. A dtype as wide as its arithmetic keeps the
+    exponentials of ``thread_sum`` in place of the elements, and multiplies them by ``scale`` alone. A packed half has
+    no room for them unrounded: it takes exp(element - shift) again, of any shift.
+    ``rescale(own, shift, scale)`` is the scale to normalize with if the largest value turns out to be ``shift``, and
+    ``thread_sum`` was taken with ``finite(own)``: 0 for what is -inf alone, so that it stays 0 with any shift.
     """
-    LOWEST: Any = lowest(dtype)
-    ZERO = type(LOWEST)(0)
-    finite = finite_of(dtype)
-
-    if machine.is_packed(dtype, vec):
-        low, high, pair, larger, _ = machine.word_functions(dtype)
-        keep = machine.keep
-
-        @cuda.jit(device=True, inline="always")
-        def top(row, k):
-            m = row[k]
-            for j in range(1, words):
-                m = larger(m, row[k + j])
-            return maximum(low(m), high(m))
-
-        @cuda.jit(device=True, inline="always")
-        def total(row, k, shift):
-            s, other = ZERO, ZERO
-            for j in range(words):
-                word = keep(row[k + j])
-                s += exponential(low(word) - shift)
-                other += exponential(high(word) - shift)
-            return s + other
-
-        @cuda.jit(device=True, inline="always")
-        def finish(row, k, shift, scale):
-            for j in range(words):
-                word = keep(row[k + j])
-                row[k + j] = pair(exponential(low(word) - shift) * scale, exponential(high(word) - shift) * scale)
-
-        @cuda.jit(device=True, inline="always")
-        def rescale(own, shift, scale):
-            return scale
-
-        return finite, top, total, finish, rescale
+    _, ZERO, _, _ = constants(dtype)
+    finite, _, _ = state_functions(dtype)
+    PACKED = is_packed(dtype, vec)
+    low, high, pack, packed_max, _ = machine.packed_functions(dtype)
+    larger = packed_max if PACKED else maximum
 
     @cuda.jit(device=True, inline="always")
-    def wide_top(row, k):
+    def thread_max(row, k):
         m = row[k]
         for j in range(1, words):
-            m = maximum(m, row[k + j])
-        return m
+            m = larger(m, row[k + j])
+        return maximum(low(m), high(m)) if PACKED else m
 
     @cuda.jit(device=True, inline="always")
-    def wide_total(row, k, shift):
-        s = ZERO
+    def thread_sum(row, k, shift):
+        s, other = ZERO, ZERO
         for j in range(words):
-            row[k + j] = exponential(row[k + j] - shift)
-            s += row[k + j]
-        return s
+            if PACKED:
+                word = opaque(row[k + j])
+                s += exponential(low(word) - shift)
+                other += exponential(high(word) - shift)
+            else:
+                row[k + j] = exponential(row[k + j] - shift)
+                s += row[k + j]
+        return s + other if PACKED else s
 
     @cuda.jit(device=True, inline="always")
-    def wide_finish(row, k, shift, scale):
+    def normalize(row, k, shift, scale):
         for j in range(words):
-            row[k + j] *= scale
+            if PACKED:
+                word = opaque(row[k + j])
+                row[k + j] = pack(exponential(low(word) - shift) * scale, exponential(high(word) - shift) * scale)
+            else:
+                row[k + j] *= scale
 
     @cuda.jit(device=True, inline="always")
-    def wide_rescale(own, shift, scale):
-        return exponential(own - shift) * scale
+    def rescale(own, shift, scale):
+        return scale if PACKED else exponential(own - shift) * scale
 
-    return finite, wide_top, wide_total, wide_finish, wide_rescale
+    return finite, thread_max, thread_sum, normalize, rescale

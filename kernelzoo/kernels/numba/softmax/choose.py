@@ -3,11 +3,11 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.columns import in_vectors
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.launch import View, has_clusters, settled
-from kernelzoo.kernels.numba.softmax import columns, fused, multi_row_tile, online, split_cluster, tiling
-from kernelzoo.kernels.numba.softmax.holding import HELD
+from kernelzoo.kernels.numba.launch import has_clusters, settled
+from kernelzoo.kernels.numba.softmax import columns, fused, online, split_cluster
+from kernelzoo.kernels.numba.softmax.on_chip import HELD
+from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
@@ -19,7 +19,7 @@ FEW_ACROSS, FEW_ACROSS_ROWS = 16, 384
 
 
 @launch_table("numba", "softmax")
-class Knobs(tiling.Numbers, split_cluster.Numbers):
+class Knobs(fused.Numbers, split_cluster.Numbers):
     """What depends on the card. Shipped values are an H200's."""
 
     # From 192 vectors on, a block of two warps does better than a warp, but for its edges.
@@ -27,20 +27,14 @@ class Knobs(tiling.Numbers, split_cluster.Numbers):
         192, among=(64, 128, 192, 256), unit="vectors", why="of the longest row without edges that one warp takes"
     )
     held_vectors: int = knob(
-        2048,
-        among=(2048, 4096, 8192),
-        unit="vectors",
-        why="of the longest row that has one block, of packed halves or in two waves of blocks",
+        2048, among=(2048, 4096, 8192), unit="vectors", why="of one block's longest row, of halves or in two waves"
     )
     few_vectors: int = knob(
         4096, among=(1024, 2048, 4096), unit="vectors", why="of the longest row that has one block, if rows are few"
     )
     few_rows: int = knob(1, among=(1, 2, 4), unit="rows per SM", why="below which rows are few")
     grid_vectors: int = knob(
-        4096,
-        among=(2048, 4096, 8192),
-        unit="vectors",
-        why="of a row, above which the whole grid takes it, if rows are few",
+        4096, among=(2048, 4096, 8192), unit="vectors", why="of a row, above which the whole grid takes few rows"
     )
 
 
@@ -69,7 +63,7 @@ def fastest(v: View, device: Device, knobs: Knobs) -> str:
     # Of float64 a block does better than a warp as soon as that has more than four vectors to a lane.
     longest = min(4 * WARP, knobs.warp_vectors) if v.dtype == "float64" else knobs.warp_vectors
     short = (v.edges and v.dtype != "float64") or v.n <= longest * v.vec
-    if short and multi_row_tile.multi_row_tiling(v) is not None:
+    if short and short_tiling(v) is not None:
         return "multi_row_tile"
     # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
     few = v.total < knobs.few_rows * device.multiprocessors
@@ -99,18 +93,18 @@ def by_columns(v: View, device: Device, knobs: Knobs) -> str:
     """The form for rows that lie across memory."""
     many = v.itemsize > 2 or v.total >= FEW_ACROSS_ROWS * device.multiprocessors
     most = FEW_ACROSS if v.neighbours >= WARP else 2 * FEW_ACROSS  # of so few side by side a block's lanes idle
-    if many and v.n <= most and multi_row_tile.multi_row_tiling(v) is not None:
+    if many and v.n <= most and short_tiling(v) is not None:
         return "multi_row_tile"
     if v.n > SHORT_ACROSS and fits_columns(v, device):
         return "columns"
     if fused.fused_tiling(v, knobs) is not None:
         return "fused"
     # The grid goes down single columns: it wastes most of each vector, but leaves no SM idle.
-    idle = 4 * cdiv(v.total, tiling.streaming_tiling(v).rows) < device.multiprocessors
+    idle = 4 * cdiv(v.total, online.online_tiling(v).rows) < device.multiprocessors
     return "split_grid" if idle or online.is_inaccurate(v) else "online"
 
 
 def fits_columns(v: View, device: Device) -> bool:
     """Whether these are columns that the blocks of a cluster hold."""
-    c = in_vectors(v)
+    c = vector_columns(v)
     return c is not None and columns.shape(c, device) is not None

@@ -8,13 +8,13 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.columns import in_vectors, offsets, quotient
-from kernelzoo.kernels.numba.device_functions import ALIGNED, EVERY_LANE, WARP, exponential, machine, maximum
-from kernelzoo.kernels.numba.dtypes import WIDE, itemsize, lowest, one
-from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, within_grid
-from kernelzoo.kernels.numba.row import Tiling, spread, word_type
-from kernelzoo.kernels.numba.softmax.arithmetic import finite_of
+from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, add, exponential, machine, maximum, opaque, quotient
+from kernelzoo.kernels.numba.dtypes import identity_word, is_packed, itemsize, word_type
+from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
+from kernelzoo.kernels.numba.row import warp_reduce
+from kernelzoo.kernels.numba.softmax.arithmetic import constants, state_functions
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import View, column_offsets, vector_columns
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
 from kernelzoo.registry import register
 
@@ -32,19 +32,19 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs are merged
     in the warp, in the block, and in the cluster, in a fixed order: there in ``pairs``, whose bytes ``barrier`` counts.
     """
-    kind, ONE = WIDE[dtype], one(dtype)
-    LOWEST: Any = lowest(dtype)
-    ZERO = type(LOWEST)(0)
-    VEC, PACKED = VECTOR_BYTES // itemsize(dtype), machine.is_packed(dtype, VECTOR_BYTES // itemsize(dtype))
+    kind, ZERO, ONE, LOWEST = constants(dtype)
+    VEC = VECTOR_BYTES // itemsize(dtype)
+    PACKED = is_packed(dtype, VEC)
     LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
-    WORD, WORDS = word_type(dtype, VEC), Tiling(1, 1, 1, VEC).words(dtype)
-    HELD, SLOTS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS
-    NUMBERS, STEPS = 2 * SLOTS, (WARP // lanes).bit_length() - 1
+    WORD, WORDS = word_type(dtype, VEC), VEC // 2 if PACKED else VEC
+    HELD, SLOTS, NUMBERS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS, 2 * WIDE_ROWS * COLUMN_WARPS
     BLOCK_BYTES = 2 * WIDE_ROWS * kind.bitwidth // 8  # of pairs, that each block of a cluster sends to each
-    IDENTITY = spread(dtype, VEC, LOWEST)
+    IDENTITY = identity_word(dtype, VEC, LOWEST)
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
-    low, high, pair, larger_words, _ = machine.word_functions(dtype)
-    larger, keep, finite = larger_words if PACKED else maximum, machine.keep, finite_of(dtype)
+    low, high, pack, packed_max, _ = machine.packed_functions(dtype)
+    larger, (finite, grow, _) = packed_max if PACKED else maximum, state_functions(dtype)
+    team_max, team_sum = warp_reduce(maximum, TEAM), warp_reduce(add, TEAM)
+    depth_max, depth_sum = warp_reduce(maximum, WARP, lanes), warp_reduce(add, WARP, lanes)
     cluster_arrive: Any = None
     cluster_wait: Any = None
     send: Any = None
@@ -60,17 +60,14 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
         while i < count:
             m = maximum(m, maxima[i * WIDE_ROWS + row])
             i = types.int32(i + TEAM)
-        for step in range(3):
-            m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 4 >> step))
+        m = team_max(m)
         shift = finite(m)
         s = ZERO
         i = part
         while i < count:
             s += sums[i * WIDE_ROWS + row] * exponential(maxima[i * WIDE_ROWS + row] - shift)
             i = types.int32(i + TEAM)
-        for step in range(3):
-            s += cuda.shfl_xor_sync(EVERY_LANE, s, 4 >> step)
-        return m, s
+        return m, team_sum(s)
 
     def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
         barrier = cuda.shared.array(1, types.int64)
@@ -114,7 +111,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
         for k in range(HELD):
             j = k % WORDS
             if PACKED:
-                word = keep(held[k])
+                word = opaque(held[k])
                 total[2 * j] += exponential(low(word) - shift[2 * j])
                 total[2 * j + 1] += exponential(high(word) - shift[2 * j + 1])
             else:
@@ -122,12 +119,8 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
                 total[j] += held[k]
 
         for k in range(VEC):
-            m, s = top[k], total[k]
-            for step in range(STEPS):
-                m = maximum(m, cuda.shfl_xor_sync(EVERY_LANE, m, 16 >> step))
-            s *= exponential(top[k] - finite(m))
-            for step in range(STEPS):
-                s += cuda.shfl_xor_sync(EVERY_LANE, s, 16 >> step)
+            m = depth_max(top[k])
+            s = depth_sum(grow(top[k], total[k], m))
             if t % WARP < LANES:
                 maxima[t // WARP * WIDE_ROWS + lane * VEC + k] = m
                 sums[t // WARP * WIDE_ROWS + lane * VEC + k] = s
@@ -165,9 +158,9 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
             for j in range(WORDS):
                 k = tile * WORDS + j
                 if PACKED:
-                    word = keep(held[k])
+                    word = opaque(held[k])
                     first_result = exponential(low(word) - shift[2 * j]) * total[2 * j]
-                    held[k] = pair(first_result, exponential(high(word) - shift[2 * j + 1]) * total[2 * j + 1])
+                    held[k] = pack(first_result, exponential(high(word) - shift[2 * j + 1]) * total[2 * j + 1])
                 else:
                     held[k] *= total[j]
             i = first + tile * depths
@@ -194,11 +187,11 @@ def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
 @planned()
 def columns(v: View, device: Device, _: None) -> BindView:
     """Whole columns in the registers of a block, or of the blocks of a cluster."""
-    c = in_vectors(v)
+    c = vector_columns(v)
     found = None if c is None else shape(c, device)
     if c is None or found is None:
         raise UnsupportedProblemError(ID, "these are no columns of whole aligned vectors that registers hold")
     lanes, tiles, blocks, threads = found
     grid, share = within_grid(ID, c.strips(lanes * c.vector) * blocks), cdiv(c.n, blocks)
     kernel = prepare(columns_kernel(c.dtype, lanes, tiles, blocks > 1), device)
-    return kernel.call(grid, *offsets(c), blocks, share, threads=threads, cluster=blocks)
+    return kernel.call(grid, *column_offsets(c), blocks, share, threads=threads, cluster=blocks)

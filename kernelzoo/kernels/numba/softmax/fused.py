@@ -6,70 +6,93 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.dtypes import WIDE, lowest, one
-from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
-from kernelzoo.kernels.numba.row import Tiling, access, begin, reductions, seating, word_type
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
-from kernelzoo.kernels.numba.softmax.tiling import Numbers, column_tiling, tiles_of
+from kernelzoo.kernels.numba.dtypes import word_type
+from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View, column_tiling, flexible_tiling
 from kernelzoo.registry import register
+from kernelzoo.tables import knob, numbers
 
-BLOCK_LIMIT = 1024
-"""Threads in a block."""
+
+@numbers
+class Numbers:
+    """Of forms that hold whole rows in the registers of a block. Shipped values are an H200's."""
+
+    wide_vectors: int = knob(
+        1536, among=(1024, 1536, 2048, 4096), unit="vectors", why="of a row, above which a thread has eight, not four"
+    )
+    packed_vectors: int = knob(
+        768, among=(512, 768, 1024, 2048), unit="vectors", why="the same, of packed halves, with more arithmetic a byte"
+    )
+    edge_vectors: int = knob(
+        512, among=(256, 512, 1024), unit="vectors", why="the same, with edges, which every thread computes along"
+    )
 
 
 @cache
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
-    """One group of threads per row, which it reads once, keeps in registers, and writes once."""
-    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
+    kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST, kept=True)
-    reduce_max, _, reduce_sum = reductions(tiling, LOWEST)
-    finite, top, total, finish, _ = arithmetic(dtype, tiling.vec, WORDS)
-    seat = seating(tiling)
-    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    load_row, store_row = row_access(dtype, tiling, LOWEST)
+    block_max, _, block_sum = block_reduce(tiling, LOWEST)
+    finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
+    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
 
     def fused(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = seat()
+        lane, lanes, group = mapping()
         r = types.int64(cuda.blockIdx.x) * ROWS + group
         if r >= rows:
             n = types.int64(0)  # threads without a row go along, for the reductions need whole warps
-        source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
-        head, end = bounds(phase + source, n)
-        read(x, source, x_step, lane, lanes, head, end, row, 0)
-        edge = read_edge(x, source, lane, head, end, n)
+        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        edge = load_row(x, source, x_step, phase + source, lane, lanes, n, row, 0)
 
-        m = finite(reduce_max(maximum(top(row, 0), edge), maxima))
+        m = finite(block_max(maximum(thread_max(row, 0), edge), maxima))
         edge = exponential(edge - m)
-        s = edge + total(row, 0, m)
-        scale = ONE / reduce_sum(s, sums)
-        finish(row, 0, m, scale)
+        scale = ONE / block_sum(edge + thread_sum(row, 0, m), sums)
+        normalize(row, 0, m, scale)
 
-        write(out, target, out_step, lane, lanes, head, end, row, 0)
-        write_edge(out, target, lane, head, end, n, edge * scale)
+        store_row(out, target, out_step, phase + source, lane, lanes, n, row, 0, edge * scale)
 
     return Source(fused, (dtype, dtype), tiling.threads, (dtype, tiling))
 
 
-def fused_tiling(v: View, numbers: Numbers) -> Tiling | None:
-    """Four vectors of 16 bytes a thread, so that 2048 threads keep 128 kB of an SM's loads in flight; fewer for short
-    rows, eight where the row needs them. Of up to 512 threads an SM runs two blocks then."""
+def tiles_of(v: View, threads: int, numbers: Numbers) -> int | None:
+    """Vectors for each of up to ``threads`` threads; None if the row is too long for that.
+
+    Eight pay off sooner of packed halves, where rows have edges, and in float64. Below 16 bytes there is room for more.
+    """
+    if v.dtype == "float64" and v.vec > 1 and v.vectors <= threads * 8:
+        return 4 if v.vectors <= 256 else 8
+    if v.vectors <= 128:
+        return 1 if v.vectors <= 64 else 2
+    packed = numbers.edge_vectors if v.edges else numbers.packed_vectors
+    if v.vectors <= min(4 * threads, numbers.wide_vectors if v.itemsize > 2 else packed):
+        return 4
+    most = 8 if v.whole else 16
+    return most if v.vectors <= threads * most else None
+
+
+def block_tiling(v: View, threads: int, size: int, numbers: Numbers) -> Tiling | None:
+    """A row in the registers of up to so many threads; None if it is too long."""
     if v.across:
-        return column_tiling(v, 16 * 4 // max(v.itemsize, 4))
-    tiles = tiles_of(v, BLOCK_LIMIT, numbers)
-    return None if tiles is None else Tiling(BLOCK_LIMIT, 1, tiles, v.vec, v.edges, flexible=True)
+        return column_tiling(v, size)
+    tiles = tiles_of(v, threads, numbers)
+    return None if tiles is None else flexible_tiling(v, threads, tiles)
+
+
+def fused_tiling(v: View, numbers: Numbers) -> Tiling | None:
+    """Four vectors of 16 bytes a thread, which fills an SM; fewer for short rows, eight where the row needs them."""
+    return block_tiling(v, 1024, 16, numbers)
 
 
 @register("numba", "softmax", "fused")
 @planned(Numbers)
 def fused(v: View, device: Device, numbers: Numbers) -> BindView:
     """One block per row, the row in registers: read once, written once."""
-    id, tiling = "numba/softmax/fused", fused_tiling(v, numbers)
-    if tiling is None:
-        raise UnsupportedProblemError(id, f"a row of {v.n} elements is more than a block's registers hold")
-    return over_rows(id, fused_kernel(v.dtype, tiling), tiling, v, device)
+    return over_rows("numba/softmax/fused", fused_kernel, fused_tiling(v, numbers), v, device)

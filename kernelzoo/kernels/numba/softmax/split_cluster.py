@@ -7,14 +7,14 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.columns import quotient
-from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum
-from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, lowest, one
-from kernelzoo.kernels.numba.launch import BindView, View, has_clusters, planned, prepare, shared_bytes, within_grid
-from kernelzoo.kernels.numba.row import Tiling, access, begin, word_type
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
-from kernelzoo.kernels.numba.softmax.holding import HELD, MOST_WARPS, holding, share_of, warp_pair_of
+from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum, quotient
+from kernelzoo.kernels.numba.dtypes import STORAGE, word_type
+from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, shared_bytes, within_grid
+from kernelzoo.kernels.numba.row import access, row_offsets
+from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
+from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip, share_of
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -29,20 +29,17 @@ LARGE, LARGE_TILES = 512, 4
 class Numbers:
     """Shipped values are an H200's."""
 
-    kept: int = knob(
-        12,
-        among=(8, 12, 16),
-        unit="vectors",
-        why="of a thread in a cluster's shared memory, at most: with 12, two blocks of 512 threads have 192 kB",
-    )
+    # With 12, two blocks of 512 threads have 192 kB.
+    kept: int = knob(12, among=(8, 12, 16), unit="vectors", why="of a thread in a cluster's shared memory, at most")
     kept_rows: int = knob(
         4, among=(1, 4, 16), unit="rows per SM", why="of float32, from which two blocks keep a row so, if they can"
     )
+    # Of smaller blocks, an SM has several.
     cluster_threads: int = knob(
         288,
         among=(160, 224, 288, 384, 512),
         unit="threads",
-        why="of a cluster's blocks, above which there are twice as many: smaller ones, of which an SM has several",
+        why="of a cluster's blocks, above which there are twice as many",
     )
 
 
@@ -55,14 +52,13 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     """
     from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 
-    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
+    kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS, NUMBERS = word_type(dtype, tiling.vec), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
-    PAIR_BYTES = 2 * kind.bitwidth // 8
-    storage = STORAGE[dtype]
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST, kept=True)
-    finite, top, total, finish, rescale = arithmetic(dtype, tiling.vec, WORDS)
-    start, take, meet, write_kept = holding(dtype, tiling, plain=True)
-    warp_pair = warp_pair_of(finite)
+    PAIR_BYTES, storage = 2 * kind.bitwidth // 8, STORAGE[dtype]
+    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST, keep_in_l2=True)
+    finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, tiling.vec, WORDS)
+    copy_share, online_update, merge, store_share = on_chip(dtype, tiling, keep_in_l2=True)
+    _, _, warp_merge = state_functions(dtype)
 
     def cluster(
         x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, blocks, share, kept
@@ -78,21 +74,22 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         block = types.int64(cuda.blockIdx.x)
         r = quotient(block, blocks)
         rank = block - r * blocks
-        source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
         head, end = bounds(phase + source, n)
         first = head + rank * share
         last = min(first + share, end)
-        read(x, source, x_step, t, threads, first, last, row, 0)
-        start(x, source, t, threads, first, last, memory, kept)
+        load_tile(x, source, x_step, t, threads, first, last, row, 0)
+        copy_share(x, source, t, threads, first, last, memory, kept)
         edge = LOWEST
         if rank == 0:
-            edge = read_edge(x, source, t, head, end, n)
+            edge = load_edge(x, source, t, head, end, n)
 
-        held_top = maximum(top(row, 0), edge)
-        own = finite(held_top)
-        m, s = take(memory, t, threads, first, last, kept, held_top, total(row, 0, own) + exponential(edge - own))
-        thread_top = m
-        m, s = warp_pair(m, s)
+        held_max = maximum(thread_max(row, 0), edge)
+        own = finite(held_max)
+        m, s = held_max, thread_sum(row, 0, own) + exponential(edge - own)
+        m, s = online_update(memory, t, threads, first, last, kept, m, s)
+        own_max = m
+        m, s = warp_merge(m, s)
         place = 2 * (rank * warps + t // WARP)
         if blocks > 1:
             cluster_wait()  # the other blocks have begun: their shared memory is there
@@ -104,20 +101,20 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
                 pairs[place], pairs[place + 1] = m, s
             cuda.syncthreads()
 
-        m, s = meet(pairs[0::2], pairs[1::2], blocks * warps)
+        m, s = merge(pairs[0::2], pairs[1::2], blocks * warps)
         shift, scale = finite(m), ONE / s
-        finish(row, 0, shift, rescale(held_top, shift, scale))
-        write(out, target, out_step, t, threads, first, last, row, 0)
-        write_kept(memory, out, target, t, threads, first, last, kept, thread_top, shift, scale)
+        normalize(row, 0, shift, rescale(held_max, shift, scale))
+        store_tile(out, target, out_step, t, threads, first, last, row, 0)
+        store_share(memory, out, target, t, threads, first, last, kept, own_max, shift, scale)
         if rank == 0:
-            write_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
+            store_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
 
     return Source(cluster, (dtype, dtype), tiling.threads, (dtype, tiling))
 
 
 def held_tiling(v: View, tiles: int) -> Tiling:
     """Up to 1024 threads: so each has 64 registers, and an SM runs two blocks of 512."""
-    return Tiling(MOST_WARPS * WARP, 1, tiles, v.vec, v.edges, flexible=True)
+    return flexible_tiling(v, MOST_WARPS * WARP, tiles)
 
 
 def is_for_clusters(v: View, device: Device) -> bool:
@@ -132,7 +129,7 @@ def fit(device: Device) -> int:
 
 def large_blocks(v: View, device: Device, numbers: Numbers) -> int:
     """Large blocks that hold a row with the help of shared memory."""
-    return cdiv(max(1, v.n // v.vec), LARGE * (LARGE_TILES + min(fit(device), numbers.kept)))
+    return cdiv(v.vectors, LARGE * (LARGE_TILES + min(fit(device), numbers.kept)))
 
 
 def small_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
@@ -145,7 +142,7 @@ def small_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, in
     many = v.total >= numbers.kept_rows * device.multiprocessors
     if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks(v, device, numbers) <= 2):
         return None
-    vectors = max(1, v.n // v.vec)
+    vectors = v.vectors
     blocks = next((c for c in (2, 4, 8) if vectors <= c * numbers.cluster_threads * HELD), MOST_BLOCKS)
     threads = cdiv(vectors, blocks * HELD * WARP) * WARP
     return (blocks, threads, HELD) if threads <= 512 else None
@@ -161,7 +158,7 @@ def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, 
     """``(blocks, threads, tiles)`` of a cluster for a row, or None where the device has none that holds it."""
     found = small_shape(v, device, numbers)
     if found is None:
-        vectors = max(1, v.n // v.vec)
+        vectors = v.vectors
         blocks = large_blocks(v, device, numbers)
         if leaves_idle(v, device, numbers):
             blocks = max(4, blocks)

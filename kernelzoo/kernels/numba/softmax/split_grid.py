@@ -6,13 +6,14 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, machine, maximum
-from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, itemsize, lowest, one
-from kernelzoo.kernels.numba.launch import BindView, View, planned, prepare, shared_bytes
-from kernelzoo.kernels.numba.row import Tiling, access, begin, word_type
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
-from kernelzoo.kernels.numba.softmax.holding import HELD, MOST_WARPS, holding, share_of, warp_pair_of
+from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum
+from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize, word_type
+from kernelzoo.kernels.numba.launch import BindView, planned, prepare, shared_bytes
+from kernelzoo.kernels.numba.row import access, row_offsets, wait_for_blocks
+from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
+from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip, share_of
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
 
@@ -25,15 +26,13 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     held neither in registers nor in shared memory, which takes whole vectors alone, is read a second time, from the L2
     cache with luck.
     """
-    kind, ONE, LOWEST = WIDE[dtype], one(dtype), lowest(dtype)
+    kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS, SIZE, VEC = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.vec
-    storage = STORAGE[dtype]
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, LOWEST)
-    finite, top, total, finish, rescale = arithmetic(dtype, tiling.vec, WORDS)
-    start, take, meet, write_kept = holding(dtype, tiling)
-    warp_pair = warp_pair_of(finite)
-    count_up, seen = machine.count_up, machine.seen
-    KEEPS = VECTOR_BYTES // itemsize(dtype) == VEC
+    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST)
+    finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, tiling.vec, WORDS)
+    copy_share, online_update, merge, store_share = on_chip(dtype, tiling)
+    _, grow, warp_merge = state_functions(dtype)
+    KEEPS, storage = VECTOR_BYTES // itemsize(dtype) == VEC, STORAGE[dtype]
 
     def grid(
         x, pairs, counters, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
@@ -49,71 +48,68 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
         groups = types.int64(cuda.gridDim.x) // chunks
         r, chunk = block // chunks, block % chunks
         while r < rows:
-            source, target = begin(r, inner, x_outer, x_inner, out_outer, out_inner)
+            source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
             head, end = bounds(phase + source, n)
             first = head + chunk * share
             last = min(first + share, end)
             beyond = first + threads * (SIZE + kept * VEC)
-            read(x, source, x_step, t, threads, first, last, row, 0)
+            load_tile(x, source, x_step, t, threads, first, last, row, 0)
             if KEEPS:
-                start(x, source, t, threads, first, last, memory, kept)
+                copy_share(x, source, t, threads, first, last, memory, kept)
             edge = LOWEST
             if chunk == 0:
-                edge = read_edge(x, source, t, head, end, n)
-            held_top = maximum(top(row, 0), edge)
-            own = finite(held_top)
-            m, s = held_top, total(row, 0, own) + exponential(edge - own)
+                edge = load_edge(x, source, t, head, end, n)
+            held_max = maximum(thread_max(row, 0), edge)
+            own = finite(held_max)
+            m, s = held_max, thread_sum(row, 0, own) + exponential(edge - own)
             if KEEPS:
-                m, s = take(memory, t, threads, first, last, kept, m, s)
-            thread_top = m
+                m, s = online_update(memory, t, threads, first, last, kept, m, s)
+            own_max = m
             i = beyond
             while i < last:
-                read(x, source, x_step, t, threads, i, last, batch, 0)
-                grown = maximum(m, top(batch, 0))
-                s = s * exponential(m - finite(grown)) + total(batch, 0, finite(grown))
-                m = grown
+                load_tile(x, source, x_step, t, threads, i, last, batch, 0)
+                more = maximum(m, thread_max(batch, 0))
+                s = grow(m, s, more) + thread_sum(batch, 0, finite(more))
+                m = more
                 i += threads * SIZE
 
-            m, s = warp_pair(m, s)
+            m, s = warp_merge(m, s)
             if t % WARP == 0:
                 maxima[t // WARP] = m
                 sums[t // WARP] = s
             cuda.syncthreads()
             if t < WARP:
-                m, s = meet(maxima, sums, threads // WARP)
+                m, s = merge(maxima, sums, threads // WARP)
                 if t == 0:
                     place = (r * chunks + chunk) * 2
                     pairs[place] = m
                     pairs[place + 1] = s
-                    before = count_up(counters, r)
-                    complete = (before // chunks + 1) * chunks
-                    while seen(counters, r) < complete:
-                        pass
+                    wait_for_blocks(counters, r, chunks)
             cuda.syncthreads()
             m, s = LOWEST, exponential(LOWEST)
             i = t % WARP
             while i < chunks:
                 part_max, part_sum = pairs[(r * chunks + i) * 2], pairs[(r * chunks + i) * 2 + 1]
-                grown = maximum(m, part_max)
-                s = s * exponential(m - finite(grown)) + part_sum * exponential(part_max - finite(grown))
-                m = grown
+                more = maximum(m, part_max)
+                s = grow(m, s, more) + grow(part_max, part_sum, more)
+                m = more
                 i += WARP
-            m, s = warp_pair(m, s)
+            m, s = warp_merge(m, s)
             shift, scale = finite(m), ONE / s
 
-            finish(row, 0, shift, rescale(held_top, shift, scale))
-            write(out, target, out_step, t, threads, first, last, row, 0)
+            normalize(row, 0, shift, rescale(held_max, shift, scale))
+            store_tile(out, target, out_step, t, threads, first, last, row, 0)
             if KEEPS:
-                write_kept(memory, out, target, t, threads, first, last, kept, thread_top, shift, scale)
+                store_share(memory, out, target, t, threads, first, last, kept, own_max, shift, scale)
             i = beyond
             while i < last:
-                read(x, source, x_step, t, threads, i, last, batch, 0)
-                total(batch, 0, shift)
-                finish(batch, 0, shift, scale)
-                write(out, target, out_step, t, threads, i, last, batch, 0)
+                load_tile(x, source, x_step, t, threads, i, last, batch, 0)
+                thread_sum(batch, 0, shift)
+                normalize(batch, 0, shift, scale)
+                store_tile(out, target, out_step, t, threads, i, last, batch, 0)
                 i += threads * SIZE
             if chunk == 0:
-                write_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
+                store_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
             r += groups
 
     return Source(grid, (dtype, kind, types.int64, dtype), tiling.threads, (dtype, tiling))
@@ -121,12 +117,12 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
 
 def grid_tiling(v: View) -> Tiling:
     """512 threads with 128 registers each, which hold two batches of 8 vectors; one in float64, for its exponential."""
-    return Tiling(512, 1, HELD if v.dtype != "float64" else 4, v.vec, v.edges, flexible=True)
+    return flexible_tiling(v, 512, HELD if v.dtype != "float64" else 4)
 
 
 def grid_shape(v: View, device: Device) -> tuple[int, int]:
     """``(chunks, threads)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
-    vectors, threads, processors = max(1, v.n // v.vec), 512, device.multiprocessors
+    vectors, threads, processors = v.vectors, 512, device.multiprocessors
     capacity = threads * HELD + (shared_bytes(device) // VECTOR_BYTES if v.whole else 0)
     chunks = processors // v.total if v.total <= processors else min(processors, cdiv(vectors, capacity))
     return min(chunks, max(1, vectors // threads)), threads

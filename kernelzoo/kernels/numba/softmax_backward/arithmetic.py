@@ -1,6 +1,6 @@
 """What a thread does with its part of a row of both inputs: the sum of products, and the results.
 
-Half precision is computed in float32, and sums are met in a fixed order, so that the same input gives the same bits.
+Half precision is computed in float32, and sums are merged in a fixed order, so that the same input gives the same bits.
 """
 
 from functools import cache
@@ -8,12 +8,12 @@ from typing import Any
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import one
+from kernelzoo.kernels.numba.device_functions import machine, opaque
+from kernelzoo.kernels.numba.dtypes import is_packed, number
 
 
 @cuda.jit(device=True, inline="always")
-def add(total, carry, term):
+def add_exactly(total, carry, term):
     """The rounded sum of all three, and what it rounded off (Knuth, TAOCP 2, 4.2.2)."""
     new = total + term
     back = new - total
@@ -21,7 +21,7 @@ def add(total, carry, term):
 
 
 @cuda.jit(device=True, inline="always")
-def whole(total, carry):
+def rounded(total, carry):
     """Such a sum; what it rounded off is no number where it is none or infinite."""
     return total + carry if carry == carry else total
 
@@ -30,17 +30,16 @@ def whole(total, carry):
 def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     """``products(grads, weights, k)``: the sum of the products of two times ``words`` registers, from k on.
     ``finish(grads, weights, k, total)`` makes the former results: weight times (gradient less total)."""
-    ZERO: Any = type(one(dtype))(0)
-    PACKED = machine.is_packed(dtype, vec)
-    low, high, pair, _, _ = machine.word_functions(dtype)
-    keep = machine.keep
+    ZERO: Any = number(dtype, 0)
+    PACKED = is_packed(dtype, vec)
+    low, high, pack, _, _ = machine.packed_functions(dtype)
 
     @cuda.jit(device=True, inline="always")
     def products(grads, weights, k):
         s, other = ZERO, ZERO
         if PACKED:
             for j in range(words):
-                grad, weight = keep(grads[k + j]), keep(weights[k + j])
+                grad, weight = opaque(grads[k + j]), opaque(weights[k + j])
                 s += low(grad) * low(weight)
                 other += high(grad) * high(weight)
             return s + other
@@ -55,8 +54,8 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     def finish(grads, weights, k, total):
         for j in range(words):
             if PACKED:
-                grad, weight = keep(grads[k + j]), keep(weights[k + j])
-                grads[k + j] = pair(low(weight) * (low(grad) - total), high(weight) * (high(grad) - total))
+                grad, weight = opaque(grads[k + j]), opaque(weights[k + j])
+                grads[k + j] = pack(low(weight) * (low(grad) - total), high(weight) * (high(grad) - total))
             else:
                 grads[k + j] = weights[k + j] * (grads[k + j] - total)
 

@@ -3,9 +3,11 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.launch import View, has_clusters, settled
+from kernelzoo.kernels.numba.launch import has_clusters, settled
+from kernelzoo.kernels.numba.softmax_backward.fused import fused_tiling
+from kernelzoo.kernels.numba.softmax_backward.online import online_tiling
 from kernelzoo.kernels.numba.softmax_backward.split_cluster import cluster_shape
-from kernelzoo.kernels.numba.softmax_backward.tiling import fused_tiling, streaming
+from kernelzoo.kernels.numba.tiling import View
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 
@@ -25,6 +27,6 @@ def fastest(v: View, device: Device, _: None) -> str:
     if (v.across or not few) and fused_tiling(v) is not None:
         return "fused"
     # Of columns a cluster goes down single ones: it wastes most of each vector, but leaves fewer SMs idle.
-    few = (4 if v.across else 1) * cdiv(v.total, streaming(v).rows) < device.multiprocessors
+    few = (4 if v.across else 1) * cdiv(v.total, online_tiling(v).rows) < device.multiprocessors
     held = not v.across and cluster_shape(v, device) is not None
     return "split_cluster" if has_clusters(device) and (held or few) else "online"

@@ -6,30 +6,25 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.dtypes import WIDE, one
-from kernelzoo.kernels.numba.launch import BindView, View, over_rows, planned
-from kernelzoo.kernels.numba.row import Tiling, access, reductions, seat_of, seating, word_type
+from kernelzoo.kernels.numba.device_functions import WARP
+from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.row import block_reduce, row_access, row_coords, thread_mapping
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
-from kernelzoo.kernels.numba.softmax_backward.tiling import fused_tiling
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling, whole_row_tiling
 from kernelzoo.registry import register
-
-STACKED_BLOCKS = 4
-"""On an SM: a thread takes several rows only where there are as many blocks all the same."""
 
 
 @cache
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
-    """A block takes ``rows * stack`` consecutive rows: side by side one per group of lanes, and ``stack`` of those one
-    above the other in each thread's registers, all of them read before the first is reduced."""
-    kind, ZERO = WIDE[dtype], type(one(dtype))(0)
+    """As softmax's multi_row_tile, with up to a block to each row."""
+    kind, ZERO = WIDE[dtype], number(dtype, 0)
     WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, ZERO, kept=True)
-    _, _, reduce_sum = reductions(tiling, ZERO)
+    load_row, store_row = row_access(dtype, tiling, ZERO)
+    _, _, block_sum = block_reduce(tiling, ZERO)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)
-    seat = seating(tiling)
-    ROWS, STACK, SCRATCH = tiling.rows, tiling.stack, tiling.scratch
+    mapping, ROWS, STACK, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.stack, tiling.scratch
     HELD = WORDS * STACK
 
     def fused(
@@ -41,43 +36,42 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
         grad_edges = cuda.local.array(STACK, kind)
         weight_edges = cuda.local.array(STACK, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = seat()
-        first = types.int64(cuda.blockIdx.x) * (ROWS * STACK) + group
+        lane, lanes, group = mapping()
+        r0 = types.int64(cuda.blockIdx.x) * (ROWS * STACK) + group
         for level in range(STACK):
-            r = first + level * ROWS
+            r, k = r0 + level * ROWS, level * WORDS
             length = n if r < rows else types.int64(0)  # threads without a row go along: reductions need whole warps
-            outer, place = seat_of(r, inner)
-            source, other = outer * x_outer + place * x_inner, outer * y_outer + place * y_inner
-            head, end = bounds(phase + source, length)
-            read(grad, source, x_step, lane, lanes, head, end, grads, level * WORDS)
-            read(y, other, y_step, lane, lanes, head, end, weights, level * WORDS)
-            grad_edges[level] = read_edge(grad, source, lane, head, end, length)
-            weight_edges[level] = read_edge(y, other, lane, head, end, length)
+            outer, index = row_coords(r, inner)
+            source, other = outer * x_outer + index * x_inner, outer * y_outer + index * y_inner
+            start = phase + source
+            grad_edges[level] = load_row(grad, source, x_step, start, lane, lanes, length, grads, k)
+            weight_edges[level] = load_row(y, other, y_step, start, lane, lanes, length, weights, k)
 
         for level in range(STACK):
-            edge, weight = grad_edges[level], weight_edges[level]
-            total = reduce_sum(products(grads, weights, level * WORDS) + edge * weight, scratch)
-            finish(grads, weights, level * WORDS, total)
+            edge, weight, k = grad_edges[level], weight_edges[level], level * WORDS
+            total = block_sum(products(grads, weights, k) + edge * weight, scratch)
+            finish(grads, weights, k, total)
 
             if STACK > 1:  # where the only row is, is known still
-                r = first + level * ROWS
+                r = r0 + level * ROWS
                 length = n if r < rows else types.int64(0)
-                outer, place = seat_of(r, inner)
-                source = outer * x_outer + place * x_inner
-                head, end = bounds(phase + source, length)
-            target = outer * out_outer + place * out_inner
-            write(out, target, out_step, lane, lanes, head, end, grads, level * WORDS)
-            write_edge(out, target, lane, head, end, length, weight * (edge - total))
+                outer, index = row_coords(r, inner)
+                start = phase + outer * x_outer + index * x_inner
+            target = outer * out_outer + index * out_inner
+            store_row(out, target, out_step, start, lane, lanes, length, grads, k, weight * (edge - total))
 
     return Source(fused, (dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=2)
+
+
+def fused_tiling(v: View) -> Tiling | None:
+    """A warp or a part of one to a short row. A block to a longer one: four vectors of each input to a thread, eight of
+    a row that would have more than 256 threads, of which an SM runs two blocks or more."""
+    short = short_tiling(v, 2) if v.across or v.n // v.vec <= 4 * WARP else None
+    return short or whole_row_tiling(v, (256, 2), (512, 1))
 
 
 @register("numba", "softmax_backward", "fused")
 @planned()
 def fused(v: View, device: Device, _: None) -> BindView:
     """One block per row, or of short rows a warp or a part of one, several rows a thread."""
-    id, tiling = "numba/softmax_backward/fused", fused_tiling(v)
-    if tiling is None:
-        raise UnsupportedProblemError(id, f"two rows of {v.n} elements are more than a block's registers hold")
-    tiling = tiling.spread_over(v.total, STACKED_BLOCKS * device.multiprocessors)
-    return over_rows(id, fused_kernel(v.dtype, tiling), tiling, v, device)
+    return over_rows("numba/softmax_backward/fused", fused_kernel, fused_tiling(v), v, device, spread=True)

@@ -1,24 +1,24 @@
 """A row shared by the blocks of a thread-block cluster (sm_90 and later): on chip, or read twice where it is longer."""
 
 from functools import cache
-from typing import Any
 
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.columns import quotient
-from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP
-from kernelzoo.kernels.numba.dtypes import WIDE, one
-from kernelzoo.kernels.numba.launch import BindView, View, has_clusters, planned, prepare, within_grid
-from kernelzoo.kernels.numba.row import Tiling, access, seat_of, word_type
-from kernelzoo.kernels.numba.softmax_backward.arithmetic import add, arithmetic, whole
-from kernelzoo.kernels.numba.softmax_backward.tiling import BLOCK_LIMIT, deep_of
+from kernelzoo.kernels.numba.device_functions import WARP, quotient
+from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, within_grid
+from kernelzoo.kernels.numba.row import access, row_coords, warp_sum
+from kernelzoo.kernels.numba.softmax_backward.arithmetic import add_exactly, arithmetic, rounded
 from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, most_tiles
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
+BLOCK_LIMIT = 512
+"""Threads in a block: each has 128 registers."""
 MOST_BLOCKS = 16
 """In a cluster, where there are most; 8 are what every device with clusters grants."""
 MODERATE = 256
@@ -36,11 +36,10 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
     """
     from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 
-    kind = WIDE[dtype]
-    ZERO: Any = type(one(dtype))(0)
+    kind, ZERO = WIDE[dtype], number(dtype, 0)
     WORD, WORDS, SIZE, HELD = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, held
     NUMBERS, BYTES = MOST_BLOCKS * BLOCK_LIMIT // WARP, kind.bitwidth // 8
-    bounds, read, write, read_edge, write_edge = access(dtype, tiling, ZERO, kept=True)
+    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, ZERO, keep_in_l2=True)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)
 
     def cluster(
@@ -57,18 +56,18 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
         block = types.int64(cuda.blockIdx.x)
         r = quotient(block, blocks)
         rank = block - r * blocks
-        outer, place = seat_of(r, inner)
-        source, other = outer * x_outer + place * x_inner, outer * y_outer + place * y_inner
+        outer, index = row_coords(r, inner)
+        source, other = outer * x_outer + index * x_inner, outer * y_outer + index * y_inner
         head, end = bounds(phase + source, n)
         first = head + rank * share
         last = min(first + share, end)
         if HELD:
-            read(grad, source, x_step, t, threads, first, last, grads, 0)
-            read(y, other, y_step, t, threads, first, last, weights, 0)
+            load_tile(grad, source, x_step, t, threads, first, last, grads, 0)
+            load_tile(y, other, y_step, t, threads, first, last, weights, 0)
         edge, weight = ZERO, ZERO
         if rank == 0:
-            edge = read_edge(grad, source, t, head, end, n)
-            weight = read_edge(y, other, t, head, end, n)
+            edge = load_edge(grad, source, t, head, end, n)
+            weight = load_edge(y, other, t, head, end, n)
 
         i = first
         if HELD:
@@ -76,13 +75,12 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
         else:
             total, carry = edge * weight, ZERO
             while i < last:
-                read(grad, source, x_step, t, threads, i, last, grads, 0)
-                read(y, other, y_step, t, threads, i, last, weights, 0)
-                total, carry = add(total, carry, products(grads, weights, 0))
+                load_tile(grad, source, x_step, t, threads, i, last, grads, 0)
+                load_tile(y, other, y_step, t, threads, i, last, weights, 0)
+                total, carry = add_exactly(total, carry, products(grads, weights, 0))
                 i += threads * SIZE
-            total = whole(total, carry)
-        for step in range(5):
-            total += cuda.shfl_xor_sync(EVERY_LANE, total, 16 >> step)
+            total = rounded(total, carry)
+        total = warp_sum(total)
         cluster_wait()  # the other blocks have begun: their shared memory is there
         if t % WARP < blocks:
             send(sums, rank * warps + t // WARP, (total,), barrier, t % WARP)
@@ -92,39 +90,38 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
         while part < blocks * warps:
             total += sums[part]
             part += WARP
-        for step in range(5):
-            total += cuda.shfl_xor_sync(EVERY_LANE, total, 16 >> step)
+        total = warp_sum(total)
 
-        target = outer * out_outer + place * out_inner
+        target = outer * out_outer + index * out_inner
         if HELD:
             finish(grads, weights, 0, total)
-            write(out, target, out_step, t, threads, first, last, grads, 0)
+            store_tile(out, target, out_step, t, threads, first, last, grads, 0)
         else:  # backwards: what was read last is the likeliest to be in a cache still
             while i > first:
                 i -= threads * SIZE
-                read(grad, source, x_step, t, threads, i, last, grads, 0)
-                read(y, other, y_step, t, threads, i, last, weights, 0)
+                load_tile(grad, source, x_step, t, threads, i, last, grads, 0)
+                load_tile(y, other, y_step, t, threads, i, last, weights, 0)
                 finish(grads, weights, 0, total)
-                write(out, target, out_step, t, threads, i, last, grads, 0)
+                store_tile(out, target, out_step, t, threads, i, last, grads, 0)
         if rank == 0:
-            write_edge(out, target, t, head, end, n, weight * (edge - total))
+            store_edge(out, target, t, head, end, n, weight * (edge - total))
 
     return Source(cluster, (dtype, dtype, dtype), tiling.threads, (dtype, tiling, held), inputs=2)
 
 
 def cluster_tiling(v: View, held: bool) -> Tiling:
     """As much of a row for each thread as of one that a block has alone, or a quarter of that at a time."""
-    return Tiling(BLOCK_LIMIT, 1, max(1, deep_of(v) // (1 if held else 4)), v.vec, v.edges, flexible=True)
+    return flexible_tiling(v, BLOCK_LIMIT, max(1, most_tiles(v) // (1 if held else 4)))
 
 
 def cluster_shape(v: View, device: Device) -> tuple[int, int, int] | None:
     """``(blocks, share, threads)``: as few blocks of moderate size as hold the row in registers; None where the device
     has no such cluster."""
-    vectors, deep = max(1, v.n // v.vec), deep_of(v)
+    deep = most_tiles(v)
     granted = [blocks for blocks in (2, 4, 8, MOST_BLOCKS) if blocks <= device.cluster_blocks]
     for threads in (MODERATE, BLOCK_LIMIT):
         for blocks in granted:
-            share = cdiv(vectors, blocks * LINE) * LINE
+            share = cdiv(v.vectors, blocks * LINE) * LINE
             if share <= threads * deep:
                 return blocks, share * v.vec, cdiv(share, deep * WARP) * WARP
     return None
@@ -139,7 +136,7 @@ def split_cluster(v: View, device: Device, _: None) -> BindView:
         raise UnsupportedProblemError(id, f"clusters need compute capability 9.0, and this is {device.name}")
     held = shape is not None
     most = min(MOST_BLOCKS, device.cluster_blocks)
-    share = cdiv(max(1, v.n // v.vec), most * LINE) * LINE * v.vec
+    share = cdiv(v.vectors, most * LINE) * LINE * v.vec
     blocks, share, threads = shape or (most, share, BLOCK_LIMIT)
     grid = within_grid(id, v.total * blocks)
     kernel = prepare(cluster_kernel(v.dtype, cluster_tiling(v, held), held), device)

@@ -1,0 +1,389 @@
+"""What Numba's language has no word for, as intrinsics: 16-byte vectors, half precision, NaN-keeping minima, atomics.
+
+Each is a few instructions of the GPU, and has a twin of the same name in :mod:`kernelzoo.kernels.numba.simulated` that
+says the same in NumPy; :mod:`kernelzoo.kernels.numba.device_functions` takes whichever runs. Pointers are raw addresses
+(``CPointer``), offsets count elements in 64 bits.
+
+Half precision is moved as 16-bit integers and converted by single instructions. Numba has a bfloat16 of its own, but
+each of its operations is a call into a C++ shim, compiled with NVRTC and linked in at every compilation.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from inspect import signature
+from typing import Any
+
+from llvmlite import ir
+from numba.cuda import cgutils, types
+from numba.cuda.extending import intrinsic
+
+from kernelzoo.kernels.numba.dtypes import STORAGE, WIDE, is_packed
+
+I16, I32, I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+LETTERS = {I16: "h", I32: "r", I64: "l", F32: "f", F64: "d"}
+"""The constraint of inline PTX for a register of each type."""
+SUFFIXES = {I32: "b32", I64: "b64", F32: "f32", F64: "f64"}
+"""The type of a PTX instruction that moves it."""
+
+
+def made_of(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
+    """An intrinsic: ``typed`` gives its signature for Numba's types, ``build(builder, ...)`` its LLVM IR.
+
+    An array is passed to ``build`` as a pointer to its first element.
+    """
+
+    def of(*kinds: Any) -> Any:
+        def codegen(context: Any, builder: Any, made: Any, values: Any) -> Any:
+            pairs = zip(made.args, values, strict=True)
+            proxy = cgutils.create_struct_proxy
+            arguments = (proxy(k)(context, builder, v).data if isinstance(k, types.Array) else v for k, v in pairs)
+            result = build(builder, *arguments)
+            return context.get_dummy_value() if result is None else result
+
+        return typed(*kinds), codegen
+
+    by_count = (  # Numba asks for names
+        lambda typing: of(),
+        lambda typing, a: of(a),
+        lambda typing, a, b: of(a, b),
+        lambda typing, a, b, c: of(a, b, c),
+        lambda typing, a, b, c, d: of(a, b, c, d),
+        lambda typing, a, b, c, d, e: of(a, b, c, d, e),
+    )
+    return intrinsic(by_count[len(signature(typed).parameters)])
+
+
+def asm(
+    builder: Any, result: Any, code: str, *operands: Any, effect: bool = False, memory: bool = False, tied: int = 0
+) -> Any:
+    """One piece of inline PTX that returns ``result``, one or several registers, or None.
+
+    ``effect``: it does more than return. ``memory``: it orders other accesses, too. The last ``tied`` operands share
+    the registers of the results.
+    """
+    results = [] if result is None else getattr(result, "elements", [result])
+    letters = [LETTERS[operand.type] for operand in operands[: len(operands) - tied]]
+    constraints = [f"={LETTERS[kind]}" for kind in results] + letters + [str(number) for number in range(tied)]
+    function = ir.FunctionType(result or ir.VoidType(), [operand.type for operand in operands])
+    effect = effect or memory or result is None
+    made = builder.asm(function, code, ",".join(constraints + ["~{memory}"] * memory), list(operands), effect)
+    return None if result is None else made
+
+
+def shared_address(builder: Any, array: Any, i: Any) -> Any:
+    """The address of ``array[i]`` in the block's shared memory."""
+    element = builder.gep(array, [i])
+    return builder.ptrtoint(builder.addrspacecast(element, element.type.pointee.as_pointer(3)), I32)
+
+
+def _address(builder: Any, pointer: Any, offset: Any) -> Any:
+    return builder.ptrtoint(builder.gep(pointer, [offset]), I64)
+
+
+def _at(builder: Any, pointer: Any, offset: Any, kind: Any) -> Any:
+    return builder.bitcast(builder.gep(pointer, [offset]), kind.as_pointer())
+
+
+def _registers(builder: Any, row: Any, k: Any, count: int) -> list[Any]:
+    return [builder.gep(row, [builder.add(k, k.type(j))]) for j in range(count)]
+
+
+def _widen(builder: Any, bits: Any, dtype: str) -> Any:
+    """One element as stored, an integer of its size, as the type it is computed in."""
+    if dtype == "bfloat16":
+        return builder.bitcast(builder.shl(builder.zext(bits, I32), I32(16)), F32)
+    if dtype == "float16":
+        return builder.fpext(builder.bitcast(bits, F16), F32)
+    if dtype in ("float32", "float64"):
+        return builder.bitcast(bits, F32 if dtype == "float32" else F64)
+    if dtype in ("bool", "uint8"):
+        return builder.zext(bits, I32)
+    return builder.sext(bits, I32) if bits.type.width < 32 else bits
+
+
+def _narrow(builder: Any, value: Any, dtype: str) -> Any:
+    """The inverse of widen, rounding to nearest even."""
+    if dtype in ("float16", "bfloat16"):
+        return asm(builder, I16, f"cvt.rn.{'f16' if dtype == 'float16' else 'bf16'}.f32 $0, $1;", value)
+    stored = ir.IntType(STORAGE[dtype].bitwidth)
+    if isinstance(value.type, ir.IntType):
+        return builder.trunc(value, stored) if value.type.width > stored.width else value
+    return builder.bitcast(value, stored)
+
+
+# --- Elements and vectors in global memory ---------------------------------------------------------------------------
+
+
+@cache
+def element_functions(dtype: str) -> tuple[Any, Any]:
+    """``load(pointer, i)`` and ``store(pointer, i, value)`` of one element."""
+    bits, wide = ir.IntType(STORAGE[dtype].bitwidth), WIDE[dtype]
+
+    def load(builder: Any, pointer: Any, i: Any) -> Any:
+        return _widen(builder, builder.load(_at(builder, pointer, i, bits)), dtype)
+
+    def store(builder: Any, pointer: Any, i: Any, value: Any) -> None:
+        builder.store(_narrow(builder, value, dtype), _at(builder, pointer, i, bits))
+
+    loads, stores = lambda p, i: wide(p, types.int64), lambda p, i, value: types.void(p, types.int64, wide)
+    return made_of(loads, load), made_of(stores, store)
+
+
+@cache
+def guarded_load(dtype: str) -> Any:
+    """``load_if(pointer, i, inside, otherwise)``: one element, or else ``otherwise``. Without a branch: in one, a
+    thread would wait for the element at once, and not where it is used."""
+    width, wide = STORAGE[dtype].bitwidth, WIDE[dtype]
+    register = ir.IntType(max(width, 16))
+    code = f"{{ .reg .pred inside; setp.ne.b32 inside, $2, 0; @inside ld.global.b{width} $0, [$1]; }}"
+
+    def load_if(builder: Any, pointer: Any, i: Any, inside: Any, otherwise: Any) -> Any:
+        address = _address(builder, pointer, i)
+        bits = asm(builder, register, code, address, builder.zext(inside, I32), register(0), tied=1)
+        if width < register.width:
+            bits = builder.trunc(bits, ir.IntType(width))
+        return builder.select(inside, _widen(builder, bits, dtype), otherwise)
+
+    return made_of(lambda p, i, inside, otherwise: wide(p, types.int64, types.boolean, wide), load_if)
+
+
+@cache
+def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tuple[Any, Any]:
+    """``load_vector(pointer, i, row, k, inside)`` and ``store_vector(...)``: ``width`` elements in one instruction,
+    between memory at i, aligned to the vector's size, and the registers from ``row[k]`` on; nothing if not ``inside``.
+
+    Packed halves (:func:`is_packed`) are words, two elements each; anything else is one element each, widened. Whole
+    vectors of 16 bytes are read past the L1 cache, and written to be the first to leave the L2 cache; or with
+    ``keep_in_l2``, what is read stays there longer than what is written, which then leaves for memory steadily.
+    """
+    bits, packed = STORAGE[dtype].bitwidth, is_packed(dtype, width)
+    # In words of 32 bits, since the compiler would split a vector of eight 16-bit elements into two of 8 bytes.
+    word = I64 if bits == 64 else ir.IntType(min(width * bits, 32))
+    words, per_word, align = width * bits // word.width, word.width // bits, width * bits // 8
+    vector = word if words == 1 else ir.VectorType(word, words)
+    count = words if packed else width
+    whole = align == 16 and count == words
+
+    def load_vector(builder: Any, pointer: Any, i: Any, row: Any, k: Any, inside: Any) -> None:
+        targets = _registers(builder, row, k, count)
+        if whole:
+            _load_whole(builder, _address(builder, pointer, i), targets, inside, keep_in_l2)
+            return
+        with builder.if_then(inside):
+            loaded = builder.load(_at(builder, pointer, i, vector), align=align)
+            for j, target in enumerate(targets):
+                value = loaded if words == 1 else builder.extract_element(loaded, I32(j if packed else j // per_word))
+                if not packed:
+                    if per_word > 1:
+                        value = builder.trunc(builder.lshr(value, word(j % per_word * bits)), ir.IntType(bits))
+                    value = _widen(builder, value, dtype)
+                builder.store(value, target)
+
+    def store_vector(builder: Any, pointer: Any, i: Any, row: Any, k: Any, inside: Any) -> None:
+        values = [builder.load(source) for source in _registers(builder, row, k, count)]
+        if whole:
+            _store_whole(builder, _address(builder, pointer, i), values, inside, keep_in_l2)
+            return
+        with builder.if_then(inside):
+            elements = values if packed else [_narrow(builder, value, dtype) for value in values]
+            together = elements[0]
+            if words > 1:
+                together = ir.Constant(vector, ir.Undefined)
+                for j, element in enumerate(elements):
+                    together = builder.insert_element(together, element, I32(j))
+            builder.store(together, _at(builder, pointer, i, vector), align=align)
+
+    def typed(p: Any, i: Any, row: Any, k: Any, inside: Any) -> Any:
+        return types.void(p, types.int64, row, types.int64, types.boolean)
+
+    return made_of(typed, load_vector), made_of(typed, store_vector)
+
+
+def _load_whole(builder: Any, address: Any, targets: list[Any], inside: Any, keep_in_l2: bool) -> None:
+    """16 bytes from an address into registers, which keep what they hold where not ``inside``: no branch."""
+    kind, count = targets[0].type.pointee, len(targets)
+    names = ", ".join(f"${j}" for j in range(count))
+    how, policy, hint = "L1::no_allocate", "", ""
+    if keep_in_l2:
+        how, hint = "L2::cache_hint", ", policy"
+        policy = ".reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0; "
+    code = (
+        f"{{ {policy}.reg .pred inside; setp.ne.b32 inside, ${count + 1}, 0; "
+        f"@inside ld.global.{how}.v{count}.{SUFFIXES[kind]} {{{names}}}, [${count}]{hint}; }}"
+    )
+    before = [builder.load(target) for target in targets]
+    result = ir.LiteralStructType([kind] * count)
+    loaded = asm(builder, result, code, address, builder.zext(inside, I32), *before, tied=count)
+    for j, target in enumerate(targets):
+        builder.store(builder.extract_value(loaded, j), target)
+
+
+def _store_whole(builder: Any, address: Any, values: list[Any], inside: Any, keep_in_l2: bool) -> None:
+    names = ", ".join(f"${j + 2}" for j in range(len(values)))
+    store = f"st.global{'' if keep_in_l2 else '.cs'}.v{len(values)}.{SUFFIXES[values[0].type]} [$0], {{{names}}};"
+    code = f"{{ .reg .pred inside; setp.ne.b32 inside, $1, 0; @inside {store} }}"
+    asm(builder, None, code, address, builder.zext(inside, I32), *values)
+
+
+# --- Shared memory ---------------------------------------------------------------------------------------------------
+
+
+@cache
+def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
+    """``copy_vector(pointer, i, shared, j)`` starts to copy 16 bytes from global memory, as they are; ``wait_copies()``
+    waits for all that this thread started. ``load_shared(shared, j, row, k)`` is 16 bytes from element j on, to
+    registers from ``row[k]`` on; ``store_shared(shared, j, value)`` is one element."""
+    bits, wide = ir.IntType(STORAGE[dtype].bitwidth), WIDE[dtype]
+
+    def copy_vector(builder: Any, pointer: Any, i: Any, shared: Any, j: Any) -> None:
+        target, source = shared_address(builder, shared, j), _address(builder, pointer, i)
+        asm(builder, None, "cp.async.cg.shared.global [$0], [$1], 16;", target, source, memory=True)
+
+    def load_shared(builder: Any, shared: Any, j: Any, row: Any, k: Any) -> None:
+        kind = row.type.pointee
+        count = 2 if kind in (I64, F64) else 4
+        names = ", ".join(f"${j}" for j in range(count))
+        code, result = f"ld.shared.v{count}.{SUFFIXES[kind]} {{{names}}}, [${count}];", [kind] * count
+        loaded = asm(builder, ir.LiteralStructType(result), code, shared_address(builder, shared, j), memory=True)
+        for number, target in enumerate(_registers(builder, row, k, count)):
+            builder.store(builder.extract_value(loaded, number), target)
+
+    def store_shared(builder: Any, shared: Any, j: Any, value: Any) -> None:
+        builder.store(_narrow(builder, value, dtype), _at(builder, shared, j, bits))
+
+    return (
+        made_of(lambda p, i, shared, j: types.void(p, types.int64, shared, types.int64), copy_vector),
+        made_of(lambda: types.void(), lambda builder: asm(builder, None, "cp.async.wait_all;", memory=True)),
+        made_of(lambda shared, j, row, k: types.void(shared, types.int64, row, types.int64), load_shared),
+        made_of(lambda shared, j, value: types.void(shared, types.int64, wide), store_shared),
+    )
+
+
+# --- Numbers ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def packed_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
+    """``low(word)``, ``high(word)``, ``pack(low, high)``, ``packed_max(a, b)``, ``packed_min(a, b)``: two halves in 32
+    bits.
+
+    ``low`` and ``high`` widen to float32, ``pack`` rounds to nearest even; the maximum drops a NaN, the minimum keeps
+    it.
+    """
+    kind = "f16x2" if dtype == "float16" else "bf16x2"
+
+    def low(builder: Any, word: Any) -> Any:
+        if dtype == "bfloat16":
+            return builder.bitcast(builder.shl(word, I32(16)), F32)
+        return _widen(builder, builder.trunc(word, I16), dtype)
+
+    def high(builder: Any, word: Any) -> Any:
+        if dtype == "bfloat16":
+            return builder.bitcast(builder.and_(word, I32(0xFFFF0000)), F32)
+        return _widen(builder, builder.trunc(builder.lshr(word, I32(16)), I16), dtype)
+
+    def of_both(instruction: str) -> Any:
+        code = f"{instruction}.{kind} $0, $1, $2;"
+        typed = types.uint32(types.uint32, types.uint32)
+        return made_of(lambda a, b: typed, lambda builder, a, b: asm(builder, I32, code, a, b))
+
+    half, word = types.float32(types.uint32), types.uint32(types.float32, types.float32)
+    pack = f"cvt.rn.{kind}.f32 $0, $1, $2;"
+    return (
+        made_of(lambda word: half, low),
+        made_of(lambda word: half, high),
+        made_of(lambda low, high: word, lambda builder, low, high: asm(builder, I32, pack, high, low)),
+        of_both("max"),
+        of_both("min.NaN"),
+    )
+
+
+opaque = made_of(
+    lambda value: value(value), lambda builder, value: asm(builder, value.type, "", value, effect=True, tied=1)
+)
+"""The same value, as if it were new: the compiler, left to itself, would keep widened values from one pass over packed
+halves to the next, and run out of registers; and it would divide anew for each element that gets a quotient."""
+
+maximum = made_of(
+    lambda a, b: a(a, a), lambda builder, a, b: asm(builder, a.type, f"max.{SUFFIXES[a.type]} $0, $1, $2;", a, b)
+)
+"""The larger of two floats; a NaN is dropped, as softmax may: it comes back through the exponential."""
+
+
+def _minimum(builder: Any, a: Any, b: Any) -> Any:
+    if a.type == F32:
+        return asm(builder, F32, "min.NaN.f32 $0, $1, $2;", a, b)  # sm_80 and later
+    if a.type == F64:
+        smaller = builder.fcmp_ordered("<", b, a)
+        return builder.select(builder.or_(smaller, builder.fcmp_unordered("uno", b, b)), b, a)
+    return builder.select(builder.icmp_signed("<", b, a), b, a)
+
+
+minimum = made_of(lambda a, b: a(a, a), _minimum)
+"""The smaller of two numbers, NaN if one of them is."""
+
+
+def _exponential(builder: Any, x: Any) -> Any:
+    if x.type == F32:
+        return asm(builder, F32, "ex2.approx.ftz.f32 $0, $1;", builder.fmul(x, F32(1.4426950408889634)))
+    return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(F64, [F64]), "__nv_exp"), [x])
+
+
+exponential = made_of(lambda x: x(x), _exponential)
+"""e^x. In float32 as 2^(x log2 e) by the hardware's approximation, two units in the last place, subnormals flushed; in
+float64 by libdevice. NaN stays NaN, -inf gives 0. Numba's fastmath would assume that neither occurs."""
+
+
+# --- Numbers and counters that blocks share --------------------------------------------------------------------------
+
+
+def _atomic_min(builder: Any, pointer: Any, i: Any, value: Any) -> None:
+    address = _address(builder, pointer, i)
+    is_integer = isinstance(value.type, ir.IntType)
+    integer = value.type if is_integer else {F32: I32, F64: I64}[value.type]
+    signed, unsigned = (f"red.relaxed.gpu.global.{kind}{integer.width} [$0], $1;" for kind in ("min.s", "max.u"))
+    if is_integer:
+        asm(builder, None, signed, address, value)
+        return
+    nan = builder.fcmp_unordered("uno", value, value)
+    key = builder.select(nan, integer(-1), builder.bitcast(value, integer))
+    with builder.if_else(builder.icmp_signed(">=", key, integer(0))) as (positive, negative):
+        with positive:
+            asm(builder, None, signed, address, key)
+        with negative:
+            asm(builder, None, unsigned, address, key)
+
+
+atomic_min = made_of(lambda pointer, i, value: types.void(pointer, types.int64, value), _atomic_min)
+"""``atomic_min(pointer, i, value)``: lower ``pointer[i]``, a 32- or 64-bit number, to ``value``, NaN winning.
+
+Floats go by their bits: read as signed integers, non-negative ones stand in their own order and above all negative
+ones; read as unsigned, negative ones stand in reverse order and above all others. So a non-negative value is a signed
+minimum, a negative one an unsigned maximum, and a NaN is all ones, the greatest of those.
+"""
+
+
+def _arrive(builder: Any, counters: Any, i: Any, last: Any) -> Any:
+    address, limit = _address(builder, counters, i), builder.trunc(last, I32)
+    return builder.zext(
+        asm(builder, I32, "atom.acq_rel.gpu.global.inc.u32 $0, [$1], $2;", address, limit, memory=True), I64
+    )
+
+
+arrive = made_of(lambda counters, i, last: types.int64(counters, types.int64, types.int64), _arrive)
+"""``arrive(counters, i, last)``: count one more arrival and return how many came before; after ``last`` it starts again
+at 0. What this thread wrote before is seen by whoever arrives later (acquire and release, device-wide)."""
+
+
+def _of_counter(code: str) -> Any:
+    return made_of(
+        lambda counters, i: types.int64(counters, types.int64),
+        lambda builder, counters, i: asm(builder, I64, code, _address(builder, counters, i), memory=True),
+    )
+
+
+count_up = _of_counter("atom.acq_rel.gpu.global.add.u64 $0, [$1], 1;")
+"""``count_up(counters, i)``: count an arrival at 64 bits and return how many came before it, ever; so ordered, too."""
+load_counter = _of_counter("ld.acquire.gpu.global.u64 $0, [$1];")
+"""``load_counter(counters, i)``: as it is now; what was written before those arrivals may be read after it."""

@@ -1,0 +1,123 @@
+"""A row on chip in several blocks: what forms that do so have in common."""
+
+from functools import cache
+from typing import Any
+
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.kernels.numba.device_functions import WARP, exponential, machine, maximum
+from kernelzoo.kernels.numba.dtypes import word_type
+from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
+from kernelzoo.kernels.numba.tiling import Tiling, View
+from kernelzoo.layout import cdiv
+
+HELD = 8
+"""Vectors that a thread of a block of 512 has in registers, beside a batch of as many more."""
+MOST_WARPS = 32
+"""In a block."""
+
+
+@cache
+def on_chip(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[Any, Any, Any, Any]:
+    """``copy_share``, ``online_update``, ``merge``, ``store_share``: a block's share of a row, on chip once it is read.
+
+    Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, which is shared memory that
+    it alone reads back.
+    ``copy_share(x, source, t, threads, first, last, memory, kept)`` has the latter copied;
+    ``online_update(memory, t, threads, first, last, kept, m, s)`` takes them into the running (max, sum) state.
+    ``merge(maxima, sums, count)`` is the state of so many in memory, by each warp alike; ``store_share(...)`` writes
+    the results of what was kept, of a thread whose update gave the maximum ``own``. In float64, whose exponential
+    is long, the update finds the maximum first, and leaves the exponentials in place of the elements.
+    """
+    _, ZERO, _, LOWEST = constants(dtype)
+    VEC, TILES, ONCE = tiling.vec, tiling.tiles, dtype == "float64"
+    WORD, WORDS = word_type(dtype, VEC), tiling.words(dtype) // TILES
+    finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, VEC, WORDS)
+    _, grow, warp_merge = state_functions(dtype)
+    _, store_vector = machine.vector_functions(dtype, VEC, keep_in_l2=keep_in_l2)
+    copy_vector, wait_copies, load_shared, store_shared = machine.shared_functions(dtype)
+
+    @cuda.jit(device=True, inline="always")
+    def copy_share(x, source, t, threads, first, last, memory, kept):
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                copy_vector(x, source + i, memory, (k * threads + t) * VEC)
+            i += threads * VEC
+
+    @cuda.jit(device=True, inline="always")
+    def online_update(memory, t, threads, first, last, kept, m, s):
+        vector = cuda.local.array(WORDS, WORD)
+        wait_copies()
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                load_shared(memory, (k * threads + t) * VEC, vector, 0)
+                more = maximum(m, thread_max(vector, 0))
+                s = grow(m, s, more) + thread_sum(vector, 0, finite(more))
+                m = more
+            i += threads * VEC
+        return m, s
+
+    @cuda.jit(device=True, inline="always")
+    def update_once(memory, t, threads, first, last, kept, m, s):
+        vector = cuda.local.array(WORDS, WORD)
+        wait_copies()
+        more = m
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                load_shared(memory, (k * threads + t) * VEC, vector, 0)
+                more = maximum(more, thread_max(vector, 0))
+            i += threads * VEC
+        s = grow(m, s, more)
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                load_shared(memory, (k * threads + t) * VEC, vector, 0)
+                s += thread_sum(vector, 0, finite(more))
+                for j in range(VEC):
+                    store_shared(memory, (k * threads + t) * VEC + j, vector[j])
+            i += threads * VEC
+        return more, s
+
+    @cuda.jit(device=True, inline="always")
+    def merge(maxima, sums, count):
+        lane = types.int64(cuda.threadIdx.x % WARP)
+        m = LOWEST
+        i = lane
+        while i < count:
+            m = maximum(m, maxima[i])
+            i += WARP
+        shift = finite(m)
+        s = ZERO
+        i = lane
+        while i < count:
+            s += sums[i] * exponential(maxima[i] - shift)
+            i += WARP
+        return warp_merge(m, s)
+
+    @cuda.jit(device=True, inline="always")
+    def store_share(memory, out, target, t, threads, first, last, kept, own, shift, scale):
+        vector = cuda.local.array(WORDS, WORD)
+        if ONCE:
+            scale = rescale(own, shift, scale)
+        i = first + (TILES * threads + t) * VEC
+        for k in range(kept):
+            if i < last:
+                load_shared(memory, (k * threads + t) * VEC, vector, 0)
+                if not ONCE:
+                    thread_sum(vector, 0, shift)
+                normalize(vector, 0, shift, scale)
+                store_vector(out, target + i, vector, 0, True)
+            i += threads * VEC
+
+    return copy_share, update_once if ONCE else online_update, merge, store_share
+
+
+def share_of(v: View, blocks: int, threads: int, tiles: int) -> tuple[int, int]:
+    """``(share, kept)``: elements of a row for each block, in whole lines of 128 bytes; and how many vectors a thread
+    keeps in shared memory, past the ``tiles`` in its registers."""
+    vectors = cdiv(v.vectors, blocks * 8) * 8
+    return vectors * v.vec, max(0, cdiv(vectors, threads) - tiles)

@@ -1,0 +1,208 @@
+"""Who reads what: the layout of a problem's rows, and how blocks of threads cover them.
+
+A *row* is the n elements to be reduced. ``Tiling`` cuts a block into ``rows`` groups of ``lanes`` threads, one group to
+a row, and gives each thread ``tiles`` vectors of ``vec`` elements at a time. Neighbouring threads take neighbouring
+elements of one row, or, with ``across``, the same element of neighbouring rows, which is what memory wants when the
+reduced axis is not the innermost one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+
+from kernelzoo.kernels.numba.device_functions import WARP
+from kernelzoo.kernels.numba.dtypes import is_packed
+from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, Strides, cdiv, power_of_two, rows_with
+
+
+@dataclass(frozen=True)
+class View(Rows):
+    """The rows of a problem, and how widely they can be read along memory."""
+
+    vec: int
+    """Elements that can be moved at once along a row, a power of two."""
+    edges: bool
+    """Whether some row begins or ends off a boundary of ``vec`` elements."""
+    companions: tuple[Strides, ...] = ()  # of the tensors between x and out
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """What every kernel takes after its pointers; of the tensors between x and out, the strides come last."""
+        return (
+            *(self.total, self.inner, self.n),
+            *(self.x_outer, self.x_n, self.x_inner),
+            *(self.out_outer, self.out_n, self.out_inner),
+            self.x_phase,
+            *(stride for companion in self.companions for stride in companion[:3]),
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether rows are read in vectors of 16 bytes."""
+        return self.vec == self.whole_vector
+
+    @property
+    def vectors(self) -> int:
+        """Of a row, at least 1."""
+        return max(1, self.n // self.vec)
+
+
+def view(x: torch.Tensor, out: torch.Tensor, *companions: torch.Tensor) -> View:
+    """The rows of canonical ``(x, out)``, with the tensors between them; all are read as widely as each can be."""
+    rows, strides = rows_with(x, out, *companions)
+    others = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim == 3]
+    vec, edges = 1, False
+    if rows.n > 1 and rows.contiguous and all(other.n == 1 for other in others):
+        vec = rows.whole_vector
+        apart = rows.apart
+        for y in others:
+            apart |= (rows.x_phase - y.phase) | (rows.x_outer - y.outer) | (rows.x_inner - y.inner)
+        while apart % vec:
+            vec //= 2
+        edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
+    return View(**rows.fields, vec=vec, edges=edges, companions=strides)
+
+
+def columns_of(rows: Rows) -> Columns | None:
+    """The problem by columns, or None if rows don't lie side by side without a gap."""
+    c = rows.columns
+    return c if c is not None and c.side_by_side else None
+
+
+def vector_columns(rows: Rows) -> Columns | None:
+    """The problem by columns that whole aligned vectors cover, or None."""
+    c = columns_of(rows)
+    return c if c is not None and c.vector > 1 else None
+
+
+def column_offsets(c: Columns) -> tuple[int, ...]:
+    """What a kernel by columns takes after its pointers: groups of rows, neighbours in one, elements of a row; in x and
+    in out the steps between groups and between a row's elements, or between rows where each has one."""
+    return c.outer, c.inner, c.n, c.x_outer, c.x_n, c.out_outer, c.out_n or c.out_inner
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How one block covers rows. ``lanes``, ``rows`` and ``vec`` are powers of two."""
+
+    lanes: int
+    """Threads to a row."""
+    rows: int
+    """Rows that a block holds side by side; with lanes over a warp, 1, and across, a warp at most."""
+    tiles: int
+    """Vectors of ``vec`` elements that a thread reads of a row at once: this many loads are in flight."""
+    vec: int
+    edges: bool = False  # rows may begin or end off a vector's boundary
+    across: bool = False  # neighbouring threads belong to neighbouring rows
+    stack: int = 1  # rows that a thread takes one above the other, their loads all in flight at once
+    flexible: bool = False  # each launch says how many threads take the row, ``lanes`` being the most
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.rows
+
+    @property
+    def size(self) -> int:
+        """Elements of a row that a thread reads at once."""
+        return self.tiles * self.vec
+
+    def words(self, dtype: str) -> int:
+        """Registers that those elements take; two packed halves share one."""
+        return self.size // 2 if is_packed(dtype, self.vec) else self.size
+
+    @property
+    def scratch(self) -> int:
+        """Elements of shared memory that a reduction needs."""
+        return max(self.threads // WARP, 1) * (self.rows if self.across else 1)
+
+    def spread_over(self, rows: int, blocks: int) -> Tiling:
+        """With fewer rows one above the other, where so many would not make that many blocks."""
+        stack = self.stack
+        while stack > 1 and rows < self.rows * stack * blocks:
+            stack //= 2
+        return replace(self, stack=stack)
+
+    def lanes_for(self, n: int) -> int:
+        """Threads for a row of n elements; in whole warps, which take the edges along, if the launch says it."""
+        return min(self.lanes, cdiv(max(1, n // self.vec), self.tiles * WARP) * WARP) if self.flexible else self.lanes
+
+
+def flexible_tiling(v: View, lanes: int, tiles: int) -> Tiling:
+    """A block of up to ``lanes`` threads to a row."""
+    return Tiling(lanes, 1, tiles, v.vec, v.edges, flexible=True)
+
+
+def across_tiling(v: View, threads: int, tiles: int) -> Tiling:
+    """Rows that lie across memory, up to a warp of neighbours to a block."""
+    rows = min(WARP, power_of_two(v.neighbours))
+    return Tiling(threads // rows, rows, tiles, 1, across=True)
+
+
+def column_tiling(v: View, size: int) -> Tiling | None:
+    """Up to 512 threads hold as many rows side by side as fill a warp; down to 32 bytes of them, for longer rows."""
+    size = size * 4 // max(v.itemsize, 4)
+    rows = min(WARP, power_of_two(v.neighbours))
+    while rows * v.itemsize > 32 and cdiv(v.n, 512 // rows) > size:
+        rows //= 2
+    lanes = min(max(power_of_two(cdiv(v.n, size)), 128 // rows), 512 // rows)
+    tiles = cdiv(v.n, lanes)
+    return Tiling(lanes, rows, tiles, 1, across=True) if tiles <= 2 * size else None
+
+
+def streaming_tiling(v: View, size: int, tiles: int) -> Tiling:
+    """Up to 512 threads go along a row of any length, ``tiles`` vectors each in flight, or ``size`` elements of
+    narrower ones; half of that across rows, where each load has an address of its own."""
+    if v.across:
+        rows = min(WARP, power_of_two(v.neighbours))
+        return across_tiling(v, 512, min(size // 2, power_of_two(cdiv(v.n * rows, 512))))
+    return flexible_tiling(v, 512, tiles if v.whole else max(1, size // v.vec))
+
+
+def warp_lanes(v: View, *, deep: bool = False) -> tuple[int, int, int]:
+    """``(vec, lanes, tiles)`` of a row that a warp takes, or half of one up to 64 vectors, as fewer lanes shuffle less;
+    ``deep``, four vectors to a lane at least."""
+    vec = 1 if v.edges and v.n < 4 * v.vec else v.vec  # too short for aligned vectors: lane by lane
+    vectors = max(1, v.n // vec)
+    lanes = min(power_of_two(vectors), 16 if vectors <= 64 and vec > 1 else WARP)
+    if deep and vec > 1:
+        lanes = min(power_of_two(cdiv(vectors, 4)), WARP)
+    if v.edges and vec > 1:
+        lanes = max(lanes, min(2 * vec, WARP))  # an edge element each
+    return vec, lanes, power_of_two(cdiv(vectors, lanes))
+
+
+def short_tiling(v: View, inputs: int = 1) -> Tiling | None:
+    """A warp or a part of one to a row, in blocks of 128 threads; None for longer rows. About four vectors a thread in
+    flight, of all inputs and its rows together, up to eight where a warp's row needs them."""
+    size = 16 // inputs * 4 // max(v.itemsize, 4)
+    if v.across:  # one thread to a row: neighbours in a warp are neighbours in memory already
+        stack = max(1, size // inputs // power_of_two(v.n))
+        return Tiling(1, 256, v.n, 1, across=True, stack=stack) if v.n <= 2 * size // inputs else None
+    double = v.dtype == "float64" and inputs == 1
+    vec, lanes, tiles = warp_lanes(v, deep=double)
+    deep, most = 4 // inputs if vec * v.itemsize == VECTOR_BYTES else max(1, size // vec), 2
+    if double and vec > 1:
+        deep, most = 8, 1
+    elif v.dtype != "float64":
+        most = 2 * inputs
+    if tiles > most * deep:
+        return None
+    return Tiling(lanes, 128 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, deep // tiles))
+
+
+def most_tiles(v: View) -> int:
+    """Vectors that a thread of a gradient may have of each input: eight, or as many bytes in narrower ones; of elements
+    one by one, which need an address each, half of that."""
+    return 8 if v.whole else max(1, (16 if v.vec == 1 else 32) // v.vec // (2 if v.itemsize == 8 else 1))
+
+
+def whole_row_tiling(v: View, *blocks: tuple[int, int]) -> Tiling | None:
+    """A block to a row of a gradient, which its registers hold; None for a longer one. ``blocks`` are threads, and what
+    part of ``most_tiles`` each has, 2 for a half; ascending."""
+    if v.across:
+        return column_tiling(v, 8)
+    shapes = [(64, 1), (64, 2), *((threads, max(1, most_tiles(v) // part)) for threads, part in blocks)]
+    return next((flexible_tiling(v, *shape) for shape in shapes if v.vectors <= math.prod(shape)), None)
