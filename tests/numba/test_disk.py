@@ -11,7 +11,7 @@ pytest.importorskip("numba.cuda", reason="the numba backend is written in numba-
 from numba.cuda import types  # needs numba-cuda
 
 from kernelzoo.kernels.numba import disk
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, compiled
 from kernelzoo.kernels.shared import code_cache
 
 
@@ -52,7 +52,9 @@ def test_every_file_that_a_kernel_is_made_of_is_part_of_the_key(tmp_path: Path) 
     assert disk.text_of(package) != before
 
 
-@pytest.mark.parametrize("damage", [lambda c: c[:20], lambda c: c[:-1], lambda c: c[:-1] + bytes([c[-1] ^ 1])])
+@pytest.mark.parametrize(
+    "damage", [lambda c: b"", lambda c: c[:20], lambda c: c[:-1], lambda c: c[:-1] + bytes([c[-1] ^ 1])]
+)
 def test_damaged_it_is_compiled_anew(damage) -> None:
     disk.store(source(1), (9, 0), "entry", b"code")
     (path,) = disk.folder().iterdir()
@@ -60,8 +62,9 @@ def test_damaged_it_is_compiled_anew(damage) -> None:
     assert disk.stored(source(1), (9, 0)) is None
 
 
-def test_planted_it_is_not_taken() -> None:
+def test_the_folder_is_private_and_what_is_planted_is_not_taken() -> None:
     disk.store(source(1), (9, 0), "entry", b"code")
+    assert os.stat(disk.folder()).st_mode & 0o777 == 0o700
     disk.folder().chmod(0o777)
     with pytest.warns(RuntimeWarning, match="others may write to it"):
         assert disk.stored(source(1), (9, 0)) is None
@@ -74,6 +77,16 @@ def test_a_user_without_a_home_has_none(monkeypatch: pytest.MonkeyPatch) -> None
     assert disk.stored(source(1), (9, 0)) is None
 
 
-def test_the_folder_is_private() -> None:
-    disk.store(source(1), (9, 0), "entry", b"code")
-    assert os.stat(disk.folder()).st_mode & 0o777 == 0o700
+def test_no_folder_to_keep_machine_code_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.warns(RuntimeWarning, match="no machine code is kept in"):
+        disk.store(source(1), (9, 0), "name", b"cubin")
+    assert disk.stored(source(1), (9, 0)) is None
+
+
+def test_second_load_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Source(kernel, (types.float32,), 128, ())
+    name, binary = compiled(made, (9, 0))
+    monkeypatch.setattr("kernelzoo.kernels.numba.source.to_ptx", None)
+    assert compiled(made, (9, 0)) == (name, binary)

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,12 +23,10 @@ for package in ("numba.cuda", "cuda.core", "cuda.bindings"):
 
 from kernelzoo import registry
 from kernelzoo.device import ARCHITECTURES
-from kernelzoo.errors import CacheWarning
 from kernelzoo.kernels.numba import min as minima
 from kernelzoo.kernels.numba import min_backward, softmax, softmax_backward
-from kernelzoo.kernels.numba.disk import folder, store, stored
-from kernelzoo.kernels.numba.source import Source, compiled, inspected, to_ptx
-from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns, view, whole_row_tiling
+from kernelzoo.kernels.numba.source import Source, inspected, to_ptx
+from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns, view
 from kernelzoo.kernels.shared import cubin
 
 registry.import_kernels("numba", "kernelzoo.kernels.numba")  # every form is then a name of its operation's package
@@ -102,13 +99,9 @@ def min_kernels(v: View) -> dict[str, Source]:
 
 def gradient_kernels(forms: Any, v: View) -> dict[str, Source]:
     """Those of the gradient of a softmax, or of a minimum, which have the same forms."""
-    found = {}
-    minimum = forms is min_backward
-    whole = whole_row_tiling(v, *(((512, 2), (512, 1), (1024, 2)) if minimum else ((256, 2), (512, 1))))
-    for name, tiling in (("fused", whole), ("multi_row", short_tiling(v, 1 if minimum else 2))):
-        if tiling is not None:
-            found[name] = forms.fused.fused_kernel(v.dtype, tiling)
-    found["online"] = forms.online.online_kernel(v.dtype, forms.online.online_tiling(v))
+    found = {"online": forms.online.online_kernel(v.dtype, forms.online.online_tiling(v))}
+    if (tiling := forms.fused.fused_tiling(v)) is not None:
+        found["fused"] = forms.fused.fused_kernel(v.dtype, tiling)
     if v.n > 1000 and forms is min_backward:
         found["grid"] = forms.split_grid.grid_kernel(v.dtype, forms.split_grid.grid_tiling(v))
     if v.n > 1000 and forms is softmax_backward:
@@ -117,16 +110,13 @@ def gradient_kernels(forms: Any, v: View) -> dict[str, Source]:
     return found
 
 
+FLOATS = ("float32", "bfloat16", "float16", "float64")
 ALL = {
     (op, dtype, shape, name): source
     for op, dtypes, kernels in (
-        (
-            "softmax_backward",
-            ("float32", "bfloat16", "float16", "float64"),
-            partial(gradient_kernels, softmax_backward),
-        ),
-        ("min_backward", ("float32", "bfloat16", "float16", "float64"), partial(gradient_kernels, min_backward)),
-        ("softmax", ("float32", "bfloat16", "float16", "float64"), softmax_kernels),
+        ("softmax_backward", FLOATS, partial(gradient_kernels, softmax_backward)),
+        ("min_backward", FLOATS, partial(gradient_kernels, min_backward)),
+        ("softmax", FLOATS, softmax_kernels),
         ("min", ("float32", "bfloat16", "float64", "int8", "int64"), min_kernels),
     )
     for dtype in dtypes
@@ -144,8 +134,8 @@ def fullest() -> set[tuple[str, str, str, str]]:
     found = {}
     for op, dtype, shape, name in KERNELS:
         v = look(SHAPES[shape], dtype, op)
-        stacked = shape == "short" and name in ("multi_row", "rows_deferred")  # several rows to a thread
-        found[op, dtype, name, v.edges, v.across, stacked] = (op, dtype, shape, name)
+        several = name in ("multi_row", "rows_deferred") or (name == "fused" and op != "softmax")  # rows to a thread
+        found[op, dtype, name, v.edges, v.across, several and shape == "short"] = (op, dtype, shape, name)
     return set(found.values())
 
 
@@ -323,35 +313,3 @@ def test_clusters_send_64_bits() -> None:
     made = inspected(softmax_kernels(look(SHAPES["cluster"], "float64", "softmax"))["cluster"], (9, 0))
     assert count(r"st\.async\S*::bytes\.v2\.b64 \[", made.ptx) == 1
     assert made.registers > 0
-
-
-def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was stored comes back whole, for the same kernel, constants and architecture alone; damage is not loaded."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    first, second = (minima.atomics.fill_kernel(dtype).identity for dtype in ("float32", "float64"))
-    assert stored(first, (9, 0)) is None
-    store(first, (9, 0), "name", b"cubin\0more")
-    assert stored(first, (9, 0)) == ("name", b"cubin\0more")
-    assert stored(second, (9, 0)) is None and stored(first, (8, 0)) is None
-    (file,) = folder().iterdir()
-    file.write_bytes(file.read_bytes()[:-1] + b"?")
-    assert stored(first, (9, 0)) is None
-    file.write_bytes(b"")
-    assert stored(first, (9, 0)) is None
-
-
-def test_no_folder_to_keep_machine_code_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    source = minima.atomics.fill_kernel("float32").identity
-    with pytest.warns(CacheWarning, match="no machine code is kept in"):
-        store(source, (9, 0), "name", b"cubin")
-    assert stored(source, (9, 0)) is None
-
-
-def test_second_load_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    source = minima.atomics.fill_kernel("int64")
-    name, cubin = compiled(source, (9, 0))
-    monkeypatch.setattr("kernelzoo.kernels.numba.source.to_ptx", None)
-    assert compiled(source, (9, 0)) == (name, cubin)

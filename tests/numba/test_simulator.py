@@ -50,8 +50,7 @@ CHOOSERS = [i for i in SOFTMAX + MIN if i.chooses]  # which only hand on to the 
 # Of clusters, or of more shared memory than the simulator has: tested one by one, with ``one_block``.
 ALONE = ("numba/softmax/split_cluster",)
 FORMS = [i for i in SOFTMAX + MIN if i not in CHOOSERS and i.id not in ALONE]
-COLUMNS = [i for i in FORMS if i.variant.startswith("columns")]
-NAMED = [i for i in FORMS if i not in COLUMNS]
+NAMED = [i for i in FORMS if i.variant != "columns"]
 SOFTMAX_NAMED = [i for i in NAMED if i in SOFTMAX]
 SHORT = ("multi_row_tile",)  # of rows up to some length
 FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
@@ -105,26 +104,6 @@ CASES = [
 def test_dtypes(implementation: kernelzoo.Implementation, dtype: torch.dtype) -> None:
     width = 29 if implementation.variant in SHORT else 67
     run(implementation, values((3, width), dtype), launches=2 if dtype == torch.float32 else 1)
-
-
-@pytest.mark.sampled(2, "implementation")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
-@pytest.mark.parametrize("implementation", COLUMNS, ids=[i.id for i in COLUMNS])
-def test_columns(implementation: kernelzoo.Implementation, dtype: torch.dtype) -> None:
-    """Of whole vectors, and off their boundaries: float32 of one kind at least is taken."""
-    if dtype == torch.int8 and implementation in SOFTMAX:
-        pytest.skip("softmax takes no integers")
-    taken = 0
-    for width in (33, 48):
-        x = values((67, width), dtype)
-        if dtype.is_floating_point:
-            x = columns_with_special_values(tuple(x.shape), dtype)
-        try:
-            run(implementation, x, 0)
-            taken += 1
-        except UnsupportedProblemError:
-            continue
-    assert taken or dtype != torch.float32
 
 
 @pytest.mark.parametrize("implementation", CHOOSERS, ids=[i.id for i in CHOOSERS])
@@ -424,6 +403,8 @@ def test_columns_in_registers(dtype: torch.dtype, blocks: int, one_block: Callab
 
     x = columns_with_special_values((61, 40), dtype)
     out = torch.empty_like(x)
+    if blocks == 1:
+        run(kernelzoo.implementation("numba/softmax/columns"), x, 0)
     c = vector_columns(view(x[None], out[None]))
     assert c is not None
     source = columns_kernel(c.dtype, 4, 4, blocks > 1)
@@ -459,7 +440,7 @@ def test_minimum_of_columns_by_strips(
     for column, place in ((0, 0), (-1, -1), (4, -1), (-4, 0)):
         x[..., place, column] = lowest
     memory[:start] = 2 * lowest if dtype.is_floating_point else -128  # a neighbour that is no row's
-    run(kernelzoo.implementation("numba/min/rows_deferred"), x, -2)
+    run(kernelzoo.implementation("numba/min/columns"), x, -2)
     columns.columns_kernel.cache_clear()
 
 
