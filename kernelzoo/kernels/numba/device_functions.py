@@ -16,6 +16,13 @@ ALIGNED = None if config.ENABLE_CUDASIM else 16
 exponential, maximum, minimum, opaque = machine.exponential, machine.maximum, machine.minimum, machine.opaque
 
 
+def cluster_functions() -> tuple[Any, Any, Any, Any]:
+    """``cluster_arrive``, ``cluster_wait``, ``send``, ``wait_for``, which the simulator does not have."""
+    from kernelzoo.kernels.numba import cluster
+
+    return cluster.cluster_arrive, cluster.cluster_wait, cluster.send, cluster.wait_for
+
+
 @cuda.jit(device=True, inline="always")
 def add(a, b):
     return a + b

@@ -33,13 +33,10 @@ def _narrow(value: Any, dtype: str, storage: Any) -> Any:
 
 
 def element_functions(dtype: str) -> tuple[Any, Any]:
-    def load(pointer: Any, i: int) -> Any:
-        return _widen(pointer[i], dtype)[()]
-
     def store(pointer: Any, i: int, value: Any) -> None:
         pointer[i] = _narrow(value, dtype, pointer.dtype)
 
-    return load, store
+    return lambda pointer, i: _widen(pointer[i], dtype)[()], store
 
 
 def guarded_load(dtype: str) -> Any:
@@ -75,10 +72,7 @@ def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
         held = bits.copy().view(np.uint32) if is_packed(dtype, width) else _widen(bits, dtype)
         row[k : k + len(held)] = held
 
-    def store_shared(shared: Any, j: int, value: Any) -> None:
-        shared[j] = _narrow(value, dtype, shared.dtype)
-
-    return copy_vector, lambda: None, load_shared, store_shared
+    return copy_vector, lambda: None, load_shared, element_functions(dtype)[1]
 
 
 def packed_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
@@ -97,11 +91,7 @@ def packed_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
     )
 
 
-def opaque(value: Any) -> Any:
-    return value
-
-
-maximum, minimum, exponential = np.fmax, np.minimum, np.exp
+maximum, minimum, exponential, opaque = np.fmax, np.minimum, np.exp, lambda value: value
 
 
 def atomic_min(pointer: Any, i: int, value: Any) -> None:

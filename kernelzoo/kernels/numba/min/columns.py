@@ -31,9 +31,8 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
     """Each thread goes down ``tiles`` whole aligned vectors at a time, wherever the rows begin.
 
     A block takes a strip of ``wide`` neighbouring rows, ``across`` to a group. ``lanes`` threads read the vectors that
-    their elements of one place lie in, neighbours' along with them; ``depths`` places that far down, a period after
-    which rows begin at the same places in vectors, come the next. So each lane of a thread's vectors stays with one
-    row, all the way, and they meet at the end, without the neighbours'.
+    cover one element of each row. The next are ``depths`` elements on, a period after which rows begin at the same
+    places in vectors: so each lane of a thread's vectors stays with one row.
     """
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
@@ -152,9 +151,8 @@ def strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
 
 
 def cut(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
-    """Columns and their strips: narrow ones, 128 bytes, so that blocks meet little; wider where that alone makes more
-    blocks than run at once, so that each has more to read. A block has twice the threads where an SM gets but one, and
-    half the width where two thirds of the SMs would be idle all the same."""
+    """Columns and their strips: of 128 bytes; wider where those make more blocks than run at once. A block has twice
+    the threads where an SM gets but one, and half the width where two thirds of the SMs would be idle all the same."""
     found = None
     for lanes in (8, 16, 32, 64):
         found = strips(v, lanes, MOST_THREADS // 2)

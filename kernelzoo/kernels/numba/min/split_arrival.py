@@ -30,10 +30,7 @@ class Numbers:
 
 @cache
 def split_kernel(dtype: str, tiling: Tiling) -> Source:
-    """Each block leaves the minimum of its chunk in a workspace; the last to arrive reduces those of all chunks.
-
-    Who is last is told by a counter per row (or group of rows), which that arrival sets back to 0 for the next launch.
-    """
+    """A counter per row (or group of rows) says who is the last to arrive, which sets it to 0 for the next launch."""
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST, early=True)
     _, store = machine.element_functions(dtype)
@@ -94,8 +91,7 @@ def split_tiling(v: View) -> Tiling:
 
 
 def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tuple[int, int]:
-    """``(chunks, span)``: one wave of blocks, two to an SM, each with a batch of loads at least. Four would be as many
-    as run at once, but each adds an arrival to the end; across rows, with narrower loads, four are better."""
+    """``(chunks, span)``: one wave of blocks, each with a batch of loads at least; across rows, four to an SM."""
     blocks = (4 if tiling.across else numbers.split_blocks) * processors
     groups = cdiv(v.total, tiling.rows)
     tile = tiling.lanes * tiling.size

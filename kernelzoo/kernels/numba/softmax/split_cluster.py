@@ -7,7 +7,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum, quotient
+from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, cluster_functions, exponential, maximum, quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE, word_type
 from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, shared_bytes, within_grid
 from kernelzoo.kernels.numba.row import access, row_offsets
@@ -45,13 +45,9 @@ class Numbers:
 
 @cache
 def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
-    """A row on chip in a cluster of ``blocks`` blocks, ``share`` elements each: read once, and written once.
-
-    Each warp sends its (max, sum) pair to the shared memory of every block of its cluster; once all have come, each
-    block merges the same pairs in the same order. The same way as Quack's softmax (Dao-AILab/quack).
-    """
-    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
-
+    """A cluster of ``blocks`` blocks, ``share`` elements each. As in Quack's softmax (Dao-AILab/quack), each warp sends
+    its (max, sum) state to every block; once all have come, each block merges the same states in the same order."""
+    cluster_arrive, cluster_wait, send, wait_for = cluster_functions()
     kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS, NUMBERS = word_type(dtype, tiling.vec), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
     PAIR_BYTES, storage = 2 * kind.bitwidth // 8, STORAGE[dtype]
@@ -134,17 +130,12 @@ def large_blocks(v: View, device: Device, numbers: Numbers) -> int:
 
 def small_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)``: as few blocks of moderate size as hold the row in registers alone, 8 vectors a
-    thread: an SM has several, of which some read while others meet or write.
-
-    None for what those don't hold; for many rows of float32 that two large blocks hold, and so are faster; and for
-    float64, whose exponential takes the registers.
-    """
+    thread. None for longer rows, for many of float32 that two large blocks hold, and for float64."""
     many = v.total >= numbers.kept_rows * device.multiprocessors
     if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks(v, device, numbers) <= 2):
         return None
-    vectors = v.vectors
-    blocks = next((c for c in (2, 4, 8) if vectors <= c * numbers.cluster_threads * HELD), MOST_BLOCKS)
-    threads = cdiv(vectors, blocks * HELD * WARP) * WARP
+    blocks = next((c for c in (2, 4, 8) if v.vectors <= c * numbers.cluster_threads * HELD), MOST_BLOCKS)
+    threads = cdiv(v.vectors, blocks * HELD * WARP) * WARP
     return (blocks, threads, HELD) if threads <= 512 else None
 
 
@@ -158,14 +149,12 @@ def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, 
     """``(blocks, threads, tiles)`` of a cluster for a row, or None where the device has none that holds it."""
     found = small_shape(v, device, numbers)
     if found is None:
-        vectors = v.vectors
-        blocks = large_blocks(v, device, numbers)
-        if leaves_idle(v, device, numbers):
-            blocks = max(4, blocks)
-        blocks = max(2 if vectors > 2048 and v.total <= 2 * device.multiprocessors else 1, blocks)
-        if blocks > MOST_BLOCKS and cdiv(vectors, LARGE * MOST_BLOCKS) > LARGE_TILES + fit(device):
-            return None
-        if blocks > MOST_BLOCKS + 1:
+        least = 4 if leaves_idle(v, device, numbers) else 1
+        if v.vectors > 2048 and v.total <= 2 * device.multiprocessors:
+            least = max(2, least)
+        blocks = max(least, large_blocks(v, device, numbers))
+        held = cdiv(v.vectors, LARGE * MOST_BLOCKS) <= LARGE_TILES + fit(device)
+        if blocks > MOST_BLOCKS + held:
             return None
         found = min(blocks, MOST_BLOCKS), LARGE, LARGE_TILES
     return found if found[0] <= device.cluster_blocks else None
