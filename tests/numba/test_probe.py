@@ -16,6 +16,12 @@ from kernelzoo.errors import BackendUnavailableError  # noqa: E402
 from kernelzoo.kernels.numba import probe  # noqa: E402
 
 
+def one_device(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
+    for name, value in (("is_available", True), ("device_count", 1), ("get_device_capability", capability)):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+
+
 @pytest.mark.skipif(bool(cuda.config.ENABLE_CUDASIM), reason="a simulator compiles nothing")
 @pytest.mark.parametrize(
     ("module", "name", "says"),
@@ -24,13 +30,18 @@ from kernelzoo.kernels.numba import probe  # noqa: E402
 def test_a_part_of_the_compiler_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, module: Any, name: str, says: str
 ) -> None:
-    for about, value in (("is_available", True), ("device_count", 1), ("get_device_capability", (9, 0))):
-        monkeypatch.setattr(torch.cuda, about, lambda *_, value=value: value)
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    one_device(monkeypatch, (9, 0))
 
     def missing() -> None:
         raise RuntimeError("there is no such file")
 
     monkeypatch.setattr(module, name, missing)
     with pytest.raises(BackendUnavailableError, match=rf"{says}.* can't be loaded: there is no such file; install it"):
+        probe()
+
+
+@pytest.mark.skipif(bool(cuda.config.ENABLE_CUDASIM), reason="a simulator is no device")
+def test_a_device_below_8_0_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_device(monkeypatch, (7, 5))
+    with pytest.raises(BackendUnavailableError, match=r"need compute capability 8\.0, and a device here has 7\.5"):
         probe()

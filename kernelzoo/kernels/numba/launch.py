@@ -57,6 +57,7 @@ BindView = Callable[..., Launch]
 """Takes the canonical tensors, of the looks it was made for, and returns a launch."""
 Plan = Callable[[View, Device, Any], BindView]
 """All that a form decides by the look of a problem, the device and its part of the launch table."""
+KernelOf = Callable[[str, Tiling], Source]
 
 
 def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
@@ -244,12 +245,7 @@ SPREAD_BLOCKS = 4
 
 
 def over_rows(
-    id: str,
-    kernel: Callable[[str, Tiling], Source],
-    tiling: Tiling | None,
-    v: View,
-    device: Device,
-    spread: bool = False,
+    id: str, kernel: KernelOf, tiling: Tiling | None, v: View, device: Device, spread: bool = False
 ) -> BindView:
     """A call of a kernel of that tiling, with as many blocks as it takes to cover the rows.
 

@@ -71,15 +71,9 @@ def to_ptx(source: Source, capability: tuple[int, int]) -> str:
     From 9.0 on it begins by waiting for all that came before on its stream: a launch may be prepared while the one
     before it ends. No kernel lets the next one begin early: that would help two launches of ours in a row alone.
     """
-    ptx, _ = cuda.compile(
-        source.function,
-        types.void(*source.arguments),
-        device=False,
-        abi="numba",
-        cc=capability,
-        output="ptx",
-        launch_bounds=(source.threads, source.blocks),
-    )
+    bounds, signature = (source.threads, source.blocks), types.void(*source.arguments)
+    how = {"device": False, "abi": "numba", "cc": capability, "output": "ptx", "launch_bounds": bounds}
+    ptx, _ = cuda.compile(source.function, signature, **how)
     if capability < (9, 0):
         return str(ptx)
     waiting, entries = re.subn(r"(\.entry [^{]*\{)", r"\1\n\tgriddepcontrol.wait;", str(ptx))

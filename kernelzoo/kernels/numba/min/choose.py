@@ -20,9 +20,7 @@ class Knobs(row_tiles.Numbers, split_arrival.Numbers, atomics.Numbers):
     columns_percent: int = knob(
         30, among=(15, 30, 60, 100), unit="% of the SMs", why="with strips of columns, below which columns are split"
     )
-    columns_long: int = knob(
-        33, among=(33, 64, 128, 512), unit="elements", why="of columns, from which vectors read them"
-    )
+    columns_long: int = knob(33, among=(33, 64, 128, 512), unit="elements", why="of columns, from which by vectors")
 
 
 @chooser("numba", "min", "auto")

@@ -21,15 +21,11 @@ class Numbers:
     """What depends on the card. Shipped values are an H200's."""
 
     # An SM's share of an H200's 132 is one at most, and takes all threads that it can get.
-    few_rows: int = knob(
-        132, among=(16, 32, 64, 132, 264), unit="rows", why="up to which a long row has 512 threads, and not 256"
-    )
+    few_rows: int = knob(132, among=(16, 32, 64, 132, 264), unit="rows", why="up to which a long row has 512 threads")
     wide_vectors: int = knob(
         320, among=(160, 320, 640), unit="vectors", why="for each in flight, up to which a row has 512 threads as well"
     )
-    stacked: int = knob(
-        2, among=(1, 2, 4), unit="vectors", why="in flight to a thread of short rows, over its rows together"
-    )
+    stacked: int = knob(2, among=(1, 2, 4), unit="vectors", why="in flight to a thread, of all its short rows")
 
 
 def deep(dtype: str, vec: int) -> int:

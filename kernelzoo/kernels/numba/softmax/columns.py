@@ -1,6 +1,7 @@
 """Whole columns in the registers of a block, or of the blocks of a cluster: read once, written once."""
 
 from functools import cache
+from typing import Any
 
 from numba import cuda
 from numba.cuda import types
@@ -54,7 +55,8 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     larger, (finite, grow, _) = packed_max if PACKED else maximum, state_functions(dtype)
     team_max, team_sum = warp_reduce(maximum, TEAM), warp_reduce(add, TEAM)
     depth_max, depth_sum = warp_reduce(maximum, WARP, lanes), warp_reduce(add, WARP, lanes)
-    cluster_arrive, cluster_wait, send, wait_for = cluster_functions() if in_clusters else (None,) * 4
+    clusters: tuple[Any, ...] = cluster_functions() if in_clusters else (None,) * 4
+    cluster_arrive, cluster_wait, send, wait_for = clusters
 
     @cuda.jit(device=True, inline="always")
     def merge(maxima, sums, count, row, part):

@@ -82,7 +82,6 @@ def online(v: View, device: Device, _: None) -> BindView:
     """One block per row of any length: a running (max, sum) in one pass, a second pass that writes."""
     id = "numba/softmax/online"
     if is_inaccurate(v):
-        raise UnsupportedProblemError(
-            id, f"a running sum in float32 is accurate up to {ONLINE_COLUMNS} columns; got {v.n}"
-        )
+        why = f"a running sum in float32 is accurate up to {ONLINE_COLUMNS} columns; got {v.n}"
+        raise UnsupportedProblemError(id, why)
     return over_rows(id, online_kernel, online_tiling(v), v, device)
