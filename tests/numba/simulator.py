@@ -1,21 +1,15 @@
-"""Numba's CUDA simulator with warp shuffles and clusters, of which it has none, and with shared arrays that are one for
-all threads of a block: ``install()`` adds what kernelzoo's kernels use.
+"""Numba's CUDA simulator with what it lacks and kernelzoo's kernels use; ``install()`` adds it.
 
-The simulator runs each thread of a block as a Python thread, and most of its time goes into waking them. Here each is a
-greenlet: it runs until it waits for others, and then the next one runs. The order is shuffled, the same way each time,
-so that a kernel that needs a barrier and has none reads what isn't there yet. Where all wait, nobody will come: that is
-an error at once.
+Threads are greenlets: each runs until it waits for others. The order is shuffled, the same way each time, so that a
+missing barrier shows. Where all wait, nobody will come: that is an error at once. Shuffles are of whole warps alone.
 
-A shuffle is an exchange: every lane of the warp puts its value down, waits for the others, takes the one it wants, and
-waits again so that the place is free. Only whole warps are simulated: a mask that leaves lanes out is refused.
-
-Shared arrays are full of ones, which are NaN in every floating-point type, so that what is read before it is written
-shows. The simulator's own are looked up and made without a lock: now and then a thread works in an array of its own.
+Shared arrays are one for all threads of a block, and full of ones: NaN in every floating-point type, so that what is
+read before it is written shows.
 
 Blocks run one after the other, unless one waits for what a later one writes; those of a cluster run at once, where a
-test says how many there are to each (``clusters_of``). :class:`Cluster` has the words of
-:mod:`kernelzoo.kernels.numba.cluster`, and holds kernels to what would hang or be lost on a GPU: a block waits for as
-many bytes as others send it, and is there until they have come.
+test says how many there are to each (``clusters_of``). :class:`Cluster` has the functions of
+:mod:`kernelzoo.kernels.numba.cluster`, and checks that a block waits for as many bytes as others send it, and is there
+until they have come.
 """
 
 from __future__ import annotations
@@ -54,8 +48,7 @@ class _Thread(greenlet.greenlet):
 
 
 class _Scheduler:
-    """The threads that run at once: those of a block, or of a cluster; of the next as well while those that run ask
-    again and again for what blocks that come later write."""
+    """The threads of a block or a cluster, which run at once; and of the next while those poll for what it writes."""
 
     def __init__(self) -> None:
         self.ready: list[_Thread] = []
@@ -140,27 +133,12 @@ class _Warp:
         return taken
 
 
-def _warp_of_this_thread() -> tuple[_Warp, int]:
-    thread: Any = greenlet.getcurrent()
-    index, lane = divmod(thread.thread_id, WARP)
-    return thread._manager._warps[index], lane
-
-
-def _whole(mask: int) -> None:
+def _shfl_xor_sync(self: FakeCUDAModule, mask: int, value: Any, distance: int) -> Any:
     if mask != 0xFFFFFFFF:
         raise NotImplementedError(f"only whole warps are simulated, got the mask {mask:#x}")
-
-
-def _shfl_xor_sync(self: FakeCUDAModule, mask: int, value: Any, distance: int) -> Any:
-    _whole(mask)
-    warp, lane = _warp_of_this_thread()
-    return warp.exchange(lane, value, lane ^ distance)
-
-
-def _syncwarp(self: FakeCUDAModule, mask: int) -> None:
-    _whole(mask)
-    warp, _ = _warp_of_this_thread()
-    warp.barrier.wait()
+    thread: Any = greenlet.getcurrent()
+    warp, lane = divmod(thread.thread_id, WARP)
+    return thread._manager._warps[warp].exchange(lane, value, lane ^ distance)
 
 
 def _shared_array(self: FakeCUDAShared, shape: int, dtype: Any, alignment: int | None = None) -> Any:
@@ -240,7 +218,7 @@ class Cluster:
 
 @contextmanager
 def clusters_of(blocks: int) -> Iterator[None]:
-    """Of as many blocks as the launch itself says, which the simulator isn't told."""
+    """Blocks to a cluster: what the launch says, which the simulator isn't told."""
     Cluster.blocks = blocks
     try:
         yield
@@ -286,9 +264,8 @@ _until_the_end = ExitStack()
 
 
 def _called(self: FakeCUDAKernel, *arguments: Any) -> Any:
-    """Launch a kernel, or call a device function within one. The simulator puts its own ``cuda`` into the module of a
-    device function at each call, and takes it away at its end, which is a third of its time: here it stays there until
-    the launch ends."""
+    """Launch a kernel, or call a device function within one. The simulator puts its own ``cuda`` into the function's
+    module at each call, which is slow: here it stays there until the launch ends."""
     if kernel._kernel_context is None:
         try:
             return _launch(self, *arguments)
@@ -314,11 +291,9 @@ def _polling(load_counter: Callable[[Any, int], int]) -> Callable[[Any, int], in
 
 
 def install() -> None:
-    """Give the simulator's ``cuda`` the shuffles, the barrier of a warp, shared arrays, and threads that are greenlets.
-    Harmless if done twice."""
+    """Change Numba's simulator in this process. Harmless if done twice."""
     FakeCUDAShared.array = _shared_array
     FakeCUDAModule.shfl_xor_sync = _shfl_xor_sync
-    FakeCUDAModule.syncwarp = _syncwarp
     BlockManager.run = _run_grid
     FakeCUDAKernel.__call__ = _called
     from kernelzoo.kernels.numba import simulated  # after the simulator has its shuffles
@@ -326,6 +301,3 @@ def install() -> None:
     if not hasattr(simulated.load_counter, "__wrapped__"):
         simulated.load_counter = functools.wraps(simulated.load_counter)(_polling(simulated.load_counter))
     kernelapi.threading = python_types.SimpleNamespace(current_thread=greenlet.getcurrent)
-
-
-__all__ = ["Cluster", "clusters_of", "install"]
