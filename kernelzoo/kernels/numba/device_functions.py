@@ -18,9 +18,9 @@ exponential, maximum, minimum, opaque = machine.exponential, machine.maximum, ma
 
 def cluster_functions() -> tuple[Any, Any, Any, Any]:
     """``cluster_arrive``, ``cluster_wait``, ``send``, ``wait_for``, which the simulator does not have."""
-    from kernelzoo.kernels.numba import cluster
+    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 
-    return cluster.cluster_arrive, cluster.cluster_wait, cluster.send, cluster.wait_for
+    return cluster_arrive, cluster_wait, send, wait_for
 
 
 @cuda.jit(device=True, inline="always")
