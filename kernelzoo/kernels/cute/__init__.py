@@ -7,6 +7,7 @@ is proprietary.
 from typing import Any
 
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels.shared import nvidia_only
 from kernelzoo.packages import how_to_install
 from kernelzoo.registry import require
 
@@ -31,23 +32,7 @@ def probe() -> tuple[str, ...]:
         return ("cpu",)
     compiler = require("cute", "kernelzoo.kernels.cute.compiler", install)
 
-    def unavailable(reason: str, remedy: str) -> BackendUnavailableError:
-        return BackendUnavailableError("cute", reason, remedy)
-
     if why := compiler.lacking():
-        raise unavailable(why, install)
-    if torch.version.hip is not None:
-        raise unavailable("CuTe compiles for NVIDIA's devices, and this is ROCm", "use kernelzoo.get('triton')")
-    if not torch.cuda.is_available():
-        raise unavailable(
-            "torch sees no CUDA device",
-            "it needs an NVIDIA GPU, its driver (check nvidia-smi) and a torch built for CUDA",
-        )
-    # Not min(): once this package's folder of that name is imported, that is what the name means here.
-    oldest = sorted(torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count()))[0]
-    if oldest < LEAST_CAPABILITY:
-        raise unavailable(
-            f"its kernels are compiled for compute capability 8.0 on, and a device here has {oldest[0]}.{oldest[1]}",
-            "hide that device with CUDA_VISIBLE_DEVICES, or use kernelzoo.get('triton')",
-        )
+        raise BackendUnavailableError("cute", why, install)
+    nvidia_only.check("cute", torch, LEAST_CAPABILITY)
     return ("cuda",)

@@ -4,13 +4,11 @@ A kernel takes the addresses of tensors, where rows lie in numbers, and constant
 it takes and for its constants; its parameters are words in the order in which it names them.
 """
 
-import hashlib
 import inspect
 import re
 import tempfile
 import textwrap
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -22,10 +20,9 @@ from cutlass import cute
 from cutlass._mlir._mlir_libs import _cutlass_ir
 from cutlass.cute.runtime import make_ptr
 
-from kernelzoo import user_cache
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.tiles import Tile
-from kernelzoo.kernels.shared import code_cache, cubin
+from kernelzoo.kernels.shared import cubin, programs
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import unfit
 
@@ -135,26 +132,27 @@ def to_code(program: Program, capability: int) -> Code:
 
 def compiled(program: Program, capability: int) -> Code:
     """Machine code for a compute capability, from the cache on disk if it is there."""
-    name = f"{hashlib.sha256(repr((_compiler(), capability, program.identity)).encode()).hexdigest()}.bin"
-    with suppress(RuntimeError):  # a user without a home
-        if (kept := code_cache.read(user_cache.folder("cute"), name)) is not None:
-            text, _, binary = kept.partition(b"\0")  # PTX is text, and has none
-            return Code(binary, text.decode())
-    made = to_code(program, capability)
-    with suppress(RuntimeError):
-        code_cache.write(user_cache.folder("cute"), name, made.ptx.rstrip("\0").encode() + b"\0" + made.binary)
-    return made
+
+    def make() -> bytes:
+        made = to_code(program, capability)
+        return made.ptx.rstrip("\0").encode() + b"\0" + made.binary  # PTX is text, and has none
+
+    text, _, binary = programs.on_disk("cute", (_compiler(), capability, program.identity), make).partition(b"\0")
+    return Code(binary, text.decode())
+
+
+def entry(program: Program, capability: int) -> tuple[bytes, str]:
+    """Machine code for a compute capability, and its entry."""
+    made = compiled(program, capability)
+    return made.binary, made.symbol
 
 
 @cache
 def _compiler() -> str:
     """What turns a program into machine code: this package's text, and the compiler, of which there is one for drivers
     of CUDA 12 and one for 13."""
-    digest = hashlib.sha256()
-    package = Path(__file__).parent
-    for file in sorted(package.rglob("*.py")):
-        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
-    return repr((digest.hexdigest(), version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))
+    text = programs.text_of(Path(__file__).parent)
+    return repr((text, version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))
 
 
 @cache

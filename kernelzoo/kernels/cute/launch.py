@@ -5,7 +5,6 @@ a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`
 """
 
 import math
-import threading
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -19,9 +18,9 @@ from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.cute import compiler
 from kernelzoo.kernels.cute.compiler import Pointer, Program
 from kernelzoo.kernels.cute.tiles import Problem, Tile
-from kernelzoo.kernels.shared import driver
+from kernelzoo.kernels.shared import driver, programs
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Launch, RebindableLaunch, Step, WorkspaceLaunch, recording
+from kernelzoo.launch import Launch, Step, recording
 from kernelzoo.layout import VECTOR_BYTES
 
 
@@ -70,10 +69,10 @@ def bound(
         launch: Launch = package.stand_in.launch(program, count, tensors, workspace, words)
         return launch
     shape = Shape(count, tile.threads, cluster=cluster)
-    function = _loaded(program, device)
+    function = programs.loaded(program, device, compiler.entry)
     with attached(device.index):
         driver.allow(function, shape)
-    return _launched(function, shape, Parameters.of_words(*words), tensors, workspace, device)
+    return programs.launch_of(function, shape, Parameters.of_words(*words), tensors, workspace, device)
 
 
 def parameters(
@@ -88,38 +87,3 @@ def parameters(
 def _known(tensor: torch.Tensor) -> Pointer:
     """What a kernel is compiled to know of a tensor's address."""
     return Pointer(str(tensor.dtype).removeprefix("torch."), math.gcd(VECTOR_BYTES, tensor.data_ptr()))
-
-
-def _launched(
-    function: int,
-    shape: Shape,
-    words: Parameters,
-    tensors: Sequence[torch.Tensor],
-    workspace: Sequence[torch.Tensor],
-    device: Device,
-) -> Launch:
-    if len(tensors) == 2:
-        at: Any = driver.movable(function, shape, words, device)
-    else:
-        placed = driver.placed(function, shape, words, device)
-
-        def at(*addresses: int) -> None:
-            placed(addresses)
-
-    return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
-
-
-def _loaded(program: Program, device: Device) -> int:
-    """The driver's handle of a program on a device, compiled on first use and kept. Safe from several threads."""
-    found = _functions.get((program, device.index))
-    if found is None:
-        with _loading:
-            found = _functions.get((program, device.index))
-            if found is None:
-                made = compiler.compiled(program, device.capability)
-                found = _functions[program, device.index] = driver.load(made.binary, made.symbol, device.index)
-    return found
-
-
-_loading = threading.Lock()
-_functions: dict[tuple[Program, int], int] = {}

@@ -6,6 +6,7 @@ Its compiler, tileiras, needs no device: kernels are compiled ahead of their fir
 from typing import Any
 
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels.shared import nvidia_only
 from kernelzoo.packages import how_to_install
 from kernelzoo.registry import require
 
@@ -33,27 +34,13 @@ def probe() -> tuple[str, ...]:
         return ("cpu",)
     compiler = require("cutile", "kernelzoo.kernels.cutile.compiler", install)
 
-    def unavailable(reason: str, remedy: str) -> BackendUnavailableError:
-        return BackendUnavailableError("cutile", reason, remedy)
-
     if why := compiler.lacking():
-        raise unavailable(why, install)
-    if torch.version.hip is not None:
-        raise unavailable("tileiras compiles for NVIDIA's devices, and this is ROCm", "use kernelzoo.get('triton')")
-    if not torch.cuda.is_available():
-        raise unavailable(
-            "torch sees no CUDA device",
-            "it needs an NVIDIA GPU, its driver (check nvidia-smi) and a torch built for CUDA",
-        )
-    # Not min(): once this package's folder of that name is imported, that is what the name means here.
-    oldest = sorted(torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count()))[0]
-    if oldest < LEAST_CAPABILITY:
-        raise unavailable(
-            f"tileiras compiles for compute capability 8.0 on, and a device here has {oldest[0]}.{oldest[1]}",
-            "hide that device with CUDA_VISIBLE_DEVICES, or use kernelzoo.get('triton')",
-        )
+        raise BackendUnavailableError("cutile", why, install)
+    nvidia_only.check("cutile", torch, LEAST_CAPABILITY)
     driver = require("cutile", "kernelzoo.kernels.shared.driver", "update the NVIDIA driver")
     if (found := driver.version()) < LEAST_DRIVER:
         had = f"{found // 1000}.{found % 1000 // 10}"
-        raise unavailable(f"the driver is for CUDA {had}, and tileiras makes code for 13", "update the NVIDIA driver")
+        raise BackendUnavailableError(
+            "cutile", f"the driver is for CUDA {had}, and tileiras makes code for 13", "update the NVIDIA driver"
+        )
     return ("cuda",)

@@ -5,14 +5,12 @@ and by what they can be divided, makes it another kernel: tileiras reads several
 that they lie in one aligned piece of memory.
 """
 
-import hashlib
 import inspect
 import io
 import re
 import subprocess
 import textwrap
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -24,8 +22,7 @@ from cuda.tile import _compile as cutile
 from cuda.tile._cext import default_tile_context
 from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSignature, ScalarConstraint, export_kernel
 
-from kernelzoo import user_cache
-from kernelzoo.kernels.shared import code_cache, cubin
+from kernelzoo.kernels.shared import cubin, programs
 from kernelzoo.kernels.shared.absent import replaced
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import unfit
@@ -150,24 +147,19 @@ def to_cubin(program: Program, capability: int) -> bytes:
 
 def compiled(program: Program, capability: int) -> bytes:
     """Machine code for a compute capability, from the cache on disk if it is there. Its entry is the program's name."""
-    name = f"{hashlib.sha256(repr((_compiler(), capability, program.identity)).encode()).hexdigest()}.bin"
-    with suppress(RuntimeError):  # a user without a home
-        if (kept := code_cache.read(user_cache.folder("cutile"), name)) is not None:
-            return kept
-    made = to_cubin(program, capability)
-    with suppress(RuntimeError):
-        code_cache.write(user_cache.folder("cutile"), name, made)
-    return made
+    what = _compiler(), capability, program.identity
+    return programs.on_disk("cutile", what, lambda: to_cubin(program, capability))
+
+
+def entry(program: Program, capability: int) -> tuple[bytes, str]:
+    """Machine code for a compute capability, and its entry."""
+    return compiled(program, capability), program.name
 
 
 @cache
 def _compiler() -> str:
     """What turns a program into machine code: this package's text, and the versions of its compilers."""
-    digest = hashlib.sha256()
-    package = Path(__file__).parent
-    for file in sorted(package.rglob("*.py")):
-        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
-    return repr((digest.hexdigest(), version("cuda-tile"), _tileiras()))
+    return repr((programs.text_of(Path(__file__).parent), version("cuda-tile"), _tileiras()))
 
 
 def threads(program: Program, capability: int) -> int:

@@ -5,7 +5,6 @@ compiles at the first; here a launch is one ``cuLaunchKernelEx``, see :mod:`kern
 """
 
 import math
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +18,9 @@ from kernelzoo.device import Device
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.cutile import compiler
 from kernelzoo.kernels.cutile.compiler import Array, Program
-from kernelzoo.kernels.shared import driver
+from kernelzoo.kernels.shared import programs
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Launch, RebindableLaunch, Step, WorkspaceLaunch, recording
+from kernelzoo.launch import Launch, Step, recording
 from kernelzoo.layout import VECTOR_BYTES
 
 WARP = 32
@@ -83,7 +82,7 @@ def bound(
     views: Sequence[View],
     integers: Sequence[int],
     constants: Sequence[Any],
-    programs: int,
+    grid: int,
     warps: int,
     occupancy: int | None = None,
 ) -> Launch:
@@ -92,8 +91,8 @@ def bound(
     tensors: the canonical ones, as the bind takes them. views: the kernel's arrays, of these or of a workspace;
     integers and constants follow them. occupancy: programs that must fit on a multiprocessor. Raises GridTooLargeError.
     """
-    if programs > MAX_PROGRAMS:
-        raise GridTooLargeError(id, programs, MAX_PROGRAMS)
+    if grid > MAX_PROGRAMS:
+        raise GridTooLargeError(id, grid, MAX_PROGRAMS)
     index = "int64" if any(view.far for view in views) else "int32"
     known = tuple(view.known(index) for view in views)
     program = Program(kernel, known, len(integers), tuple(constants), warps, occupancy)
@@ -103,7 +102,7 @@ def bound(
         return recorder.launch(
             Step(
                 f"{program.name}, {warps} warps",
-                (programs,),
+                (grid,),
                 threads,
                 arguments=tuple(integers),
                 build=partial(compiler.described, program, device.capability) if recorder.compiles else None,
@@ -111,10 +110,12 @@ def bound(
             )
         )
     if package.stand_in is not None:
-        launch: Launch = package.stand_in.launch(program, programs, views, integers)
+        launch: Launch = package.stand_in.launch(program, grid, views, integers)
         return launch
-    shape = Shape(programs, 1)  # a block's threads are the kernel's own, and a launch says 1
-    return _launched(_loaded(program, device), shape, tensors, views, integers, device)
+    shape = Shape(grid, 1)  # a block's threads are the kernel's own, and a launch says 1
+    function, words = programs.loaded(program, device, compiler.entry), parameters(tensors, views, integers)
+    workspace = [view.tensor for view in views if not any(view.tensor is tensor for tensor in tensors)]
+    return programs.launch_of(function, shape, words, tensors, workspace, device)
 
 
 def parameters(tensors: Sequence[torch.Tensor], views: Sequence[View], integers: Sequence[int]) -> Parameters:
@@ -137,40 +138,3 @@ def parameters(tensors: Sequence[torch.Tensor], views: Sequence[View], integers:
         starts.append(len(words))
         words.append(number)
     return Parameters(tuple(words), tuple(starts))
-
-
-def _launched(
-    function: int,
-    shape: Shape,
-    tensors: Sequence[torch.Tensor],
-    views: Sequence[View],
-    integers: Sequence[int],
-    device: Device,
-) -> Launch:
-    launched = function, shape, parameters(tensors, views, integers), device
-    if len(tensors) == 2:
-        at: Any = driver.movable(*launched)
-    else:
-        placed = driver.placed(*launched)
-
-        def at(*addresses: int) -> None:
-            placed(addresses)
-
-    workspace = [view.tensor for view in views if not any(view.tensor is tensor for tensor in tensors)]
-    return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
-
-
-def _loaded(program: Program, device: Device) -> int:
-    """The driver's handle of a program on a device, compiled on first use and kept. Safe from several threads."""
-    found = _functions.get((program, device.index))
-    if found is None:
-        with _loading:
-            found = _functions.get((program, device.index))
-            if found is None:
-                binary = compiler.compiled(program, device.capability)
-                found = _functions[program, device.index] = driver.load(binary, program.name, device.index)
-    return found
-
-
-_loading = threading.Lock()
-_functions: dict[tuple[Program, int], int] = {}

@@ -6,7 +6,38 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels.shared import code_cache
+
 MEND = "install gcc and Python's headers (python3-dev), or set CC to a C compiler"
+
+
+COMPILES_WITH = {"TRITON_INTERPRET": "0"}
+"""The environment of a process that compiles kernels and runs none: an interpreter compiles nothing."""
+
+
+def devices(backend: str, torch: Any, triton: Any) -> tuple[str, ...]:
+    """Device types that Triton's compiler and interpreter take here. Raises BackendUnavailableError."""
+    found = ("cuda",) if torch.cuda.is_available() else ()
+    if found:
+        check_launches(backend, triton)
+    if triton.knobs.runtime.interpret:
+        return (*found, "cpu")
+    if not found:
+        raise BackendUnavailableError(
+            backend,
+            "torch sees no GPU",
+            "use kernelzoo.get('cpu'), or set TRITON_INTERPRET=1 before Triton is imported to run the kernels in its "
+            "interpreter (for checking, never for timing)",
+        )
+    return found
+
+
+def check_launches(backend: str, triton: Any) -> None:
+    """Set up the cache of compiled kernels. Raises BackendUnavailableError where a launch lacks something."""
+    code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
+    if not triton.knobs.runtime.interpret and (missing := lacking(triton)):
+        raise BackendUnavailableError(backend, *missing)
 
 
 def lacking(triton: Any) -> tuple[str, str] | None:
