@@ -29,6 +29,7 @@ def strips_are_right(dtypes: list[str]) -> int:
 
     from kernelzoo import operations
     from kernelzoo.kernels.triton import strips
+    from kernelzoo.kernels.triton.gradients import columns_launch
     from kernelzoo.kernels.triton.min_backward import columns_kernel as of_minimum
     from kernelzoo.kernels.triton.softmax.pairs import LEAVE, WRITE
     from kernelzoo.kernels.triton.softmax_backward import columns_kernel as of_softmax
@@ -39,21 +40,21 @@ def strips_are_right(dtypes: list[str]) -> int:
     warnings.simplefilter("ignore", RuntimeWarning)  # NumPy remarks on inf * 0, which is meant
     strips.MERGED_WORDS = 32
     generator = torch.Generator().manual_seed(0)
-    launchers = {"softmax_backward": of_softmax.launch_of_columns, "min_backward": of_minimum.launch_of_columns}
+    kernels = {"softmax_backward": (of_softmax.columns_kernel, 2), "min_backward": (of_minimum.columns_kernel, 1)}
     done = 0
 
-    def bind(launch_of_columns: Any, columns: int, elements: int, parts: int, *tensors: torch.Tensor) -> Launch:
+    def bind(kernel: Any, whole: int, columns: int, elements: int, parts: int, *tensors: torch.Tensor) -> Launch:
         across = rows_of(tensors[0], tensors[-1]).columns
         assert across is not None
         span = -(-across.n // parts)
         strip = strips.Strip(columns, elements, 32, 40, 128, -(-across.n // span), span)
         if parts == 1:
-            return launch_of_columns("a test", tensors, strip, WRITE)
+            return columns_launch("a test", kernel, tensors, whole, strip, WRITE)
         words = torch.full((2, across.strips(columns), strip.parts, columns), -1, dtype=torch.int64)
         shared = words, torch.zeros(1, dtype=torch.int64)
-        return sequence(*(launch_of_columns("a test", tensors, strip, p, *shared) for p in (LEAVE, WRITE)))
+        return sequence(*(columns_launch("a test", kernel, tensors, whole, strip, p, *shared) for p in (LEAVE, WRITE)))
 
-    for name, launch_of_columns in launchers.items():
+    for name, (kernel, whole) in kernels.items():
         op = operations.OPERATIONS[name]
         for dtype in dtypes:
             for shape, axis in (((70, 40), 0), ((3, 37, 33), 1)):
@@ -66,7 +67,7 @@ def strips_are_right(dtypes: list[str]) -> int:
 
                 for columns, elements, parts in ((8, 128, 1), (16, 8, 1), (8, 16, 7), (16, 4, 3)):
                     out.fill_(7)
-                    op.launch(partial(bind, launch_of_columns, columns, elements, parts), canonical, (out,))()
+                    op.launch(partial(bind, kernel, whole, columns, elements, parts), canonical, (out,))()
                     op.assert_close(out, tuple(inputs), axis)
                     done += 1
     print(done)

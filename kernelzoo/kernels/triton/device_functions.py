@@ -1,4 +1,4 @@
-"""Words that kernels of several operations share, as device functions: where a row lies, and how its ends are read.
+"""Device functions of several operations: where a row lies, and how its ends are read.
 
 A row that starts or ends inside a 16-byte vector has *edges* there: fewer elements than a vector at either end of the
 whole vectors in between.
@@ -25,6 +25,28 @@ def await_last_launch():
 def row_start(row, inner, stride_outer, stride_inner, MULTIPLE: tl.constexpr):
     """Offset of a row's first element; row in 64 bits, so that no product overflows."""
     return (row // inner * stride_outer + row % inner * stride_inner) * MULTIPLE
+
+
+@triton.jit
+def aligned(start, EDGES: tl.constexpr):
+    """Where a row's first aligned vector begins, at its start or behind it; its start where EDGES is 0."""
+    return (start + EDGES - 1) // EDGES * EDGES if EDGES else start
+
+
+@triton.jit
+def row_parts(start, n, in_rows, EDGES: tl.constexpr):
+    """(inside, longest, edge, known): elements of rows' whole vectors and the most of them; columns of their edges."""
+    if EDGES:
+        before, inside = whole_vectors(start, n, EDGES)
+        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        known = known & in_rows
+        longest = tl.max(inside)
+    else:  # no edges
+        inside = n
+        longest = n
+        edge = start
+        known = in_rows
+    return inside, longest, edge, known
 
 
 @triton.jit

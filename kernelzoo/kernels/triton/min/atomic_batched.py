@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.atomics import by_atomics, send
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
+from kernelzoo.kernels.triton.min.atomics import by_atomics, part_minima, send
+from kernelzoo.kernels.triton.min.lowest import end_of_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -32,16 +32,9 @@ def atomic_batched_kernel(
         if first + tile * BLOCK_M < rows:
             row = first + tile * BLOCK_M + tl.arange(0, BLOCK_M)
             x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
-            in_rows = (row < rows)[:, None]
-            # Of the edges, every block may take them: a minimum doesn't mind to see an element twice.
-            start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, BLOCK_M)
-            least = nothing_yet(n, BLOCK_M, SUB_BLOCK_N, WIDE, IDENTITY)
-            for first_n in range(start_n, end_n, SUB_BLOCK_N):
-                here = first_n + cols[None, :]
-                mask = in_rows & (here < columns)
-                piece = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-                least = lower(least, piece.to(WIDE))
-            result = lower(lowest(folded(least, BLOCK_M, SUB_BLOCK_N, FOLD), 1), lowest(edges, 1))
+            result = part_minima(
+                x, x_start, x_n, n, cols, start_n, end_n, row < rows, WIDE, IDENTITY, EDGES, FOLD, BLOCK_M, SUB_BLOCK_N
+            )
             minima = tl.where(tiles == tile, result[None, :], minima)
     row = first + tiles * BLOCK_M + tl.arange(0, BLOCK_M)[None, :]
     send(out + row_start(row, inner, out_outer, out_inner, 1), minima, row < rows)

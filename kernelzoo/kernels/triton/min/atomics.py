@@ -8,6 +8,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min import tiles
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lower, lowest, running_minima
 from kernelzoo.kernels.triton.min.tiles import fold_of, identity, plain
 from kernelzoo.launch import Launch, keeping_alive
 from kernelzoo.layout import cdiv, rows_of
@@ -44,6 +45,19 @@ def send(out, value, mask):
         tl.atomic_max(unsigned, bits.to(UNSIGNED, bitcast=True), mask & (bits < 0), sem="relaxed")
     else:
         tl.atomic_min(out, value, mask, sem="relaxed")
+
+
+@triton.jit
+def part_minima(
+    x, start, x_n, n, cols, begin, end, in_rows,
+    WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Minima of a tile's rows between two columns, and of their edges, which any block may see again."""
+    in_rows = in_rows[:, None]
+    start, columns, edges = body_and_edges(x, start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
+    least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
+    return lower(lowest(folded(least, ROWS, BLOCK, FOLD), 1), lowest(edges, 1))
 
 
 def by_atomics(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Launch:

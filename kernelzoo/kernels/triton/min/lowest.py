@@ -1,4 +1,4 @@
-"""Words that the forms of the minimum share: what is lower, what is lowest, and how programs join what they found.
+"""Device functions of the minimum: what is lower, what is lowest, and how programs join what they found.
 
 ``tl.min``, ``tl.minimum`` and ``tl.atomic_min`` drop a NaN, so none of them is used on floats as it comes: tiles are
 joined by a minimum that propagates NaN, lanes and memory by integers in which a NaN is the lowest of all.
@@ -7,7 +7,7 @@ joined by a minimum that propagates NaN, lanes and memory by integers in which a
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import edge_columns, whole_vectors
+from kernelzoo.kernels.triton.device_functions import aligned, edge_columns, whole_vectors
 
 
 @triton.jit
@@ -55,7 +55,7 @@ def body_and_edges(
         before, inside = whole_vectors(x_start, n, EDGES)
         edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
         edges = tl.load(x + (x_start + edge), in_rows & known, other=IDENTITY).to(WIDE)
-        start = (x_start + EDGES - 1) // EDGES * EDGES
+        start = aligned(x_start, EDGES)
     else:
         inside = n
         edges = tl.full([ROWS, 1], IDENTITY, WIDE)
@@ -81,3 +81,18 @@ def nothing_yet(n, ROWS: tl.constexpr, COLS: tl.constexpr, WIDE: tl.constexpr, I
     else:
         result = tl.full([ROWS, COLS], IDENTITY, WIDE)
     return result
+
+
+@triton.jit
+def running_minima(
+    x, start, x_n, n, cols, begin, end, columns, in_rows,
+    WIDE: tl.constexpr, IDENTITY: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A tile of each place's minimum over the blocks of rows from begin to end, whose elements are up to columns."""
+    least = nothing_yet(n, ROWS, BLOCK, WIDE, IDENTITY)
+    for first in range(begin, end, BLOCK):
+        here = first + cols[None, :]
+        mask = in_rows & (here < columns)
+        block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
+        least = lower(least, block.to(WIDE))
+    return least

@@ -11,8 +11,8 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, safe, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start, whole_vectors
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start, whole_vectors
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, running_minima
 from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, fold_of, identity, once_tile, plain
 from kernelzoo.kernels.triton.softmax.multi_row_lanes import WARPS, lanes_of
 from kernelzoo.launch import Launch
@@ -40,12 +40,9 @@ def rows_deferred_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
     start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
-    least = nothing_yet(n, ROWS, BLOCK, WIDE, IDENTITY)
-    for first in range(0, end_of_vectors(n, EDGES), BLOCK):
-        here = first + cols[None, :]
-        mask = in_rows & (here < columns)
-        block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, block.to(WIDE))
+    least = running_minima(
+        x, start, x_n, n, cols, 0, end_of_vectors(n, EDGES), columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK
+    )
     least = lower(lowest(folded(least, ROWS, BLOCK, FOLD), 1), lowest(edges, 1))
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
@@ -69,7 +66,7 @@ def rows_ragged_kernel(
     x_start = row_start(at_row, inner, x_outer, x_inner, MULTIPLE)
     before, inside = whole_vectors(x_start, n, EDGES)
     before, inside = before.to(tl.int32), inside.to(tl.int32)
-    body = (x_start + EDGES - 1) // EDGES * EDGES
+    body = aligned(x_start, EDGES)
     after = n - before - inside
     cols = tl.arange(0, LANES * EDGES)[None, None, :]
     first = tl.arange(0, PACKS)[None, :, None] * (LANES * EDGES)

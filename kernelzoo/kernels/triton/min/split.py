@@ -8,7 +8,7 @@ from kernelzoo.device import MIB, Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min import columns, tiles
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, nothing_yet
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, running_minima
 from kernelzoo.kernels.triton.min.tiles import LINE_BYTES, MANY_PARTS, block_tile, fold_of, identity, plain
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, rows_of
@@ -57,13 +57,8 @@ def split_kernel(
         mask = in_rows & (here < columns)
         least = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first").to(WIDE)
     else:
-        least = nothing_yet(n, ROWS, BLOCK, WIDE, IDENTITY)
         end = tl.minimum(begin + tl.cast(span, tl.int64) * VECTOR, end_of_vectors(n, EDGES))
-        for first in range(begin, end, BLOCK):
-            here = first + cols[None, :]
-            mask = in_rows & (here < columns)
-            block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-            least = lower(least, block.to(WIDE))
+        least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
     least = lower(lowest(folded(least, ROWS, BLOCK, FOLD), 1), lowest(edges, 1))
     tl.store(partials + row * parts + part, least, row < rows)
     # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last

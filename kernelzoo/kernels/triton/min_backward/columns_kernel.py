@@ -1,20 +1,12 @@
 """Columns side by side, a strip of them to a program or to several: the kernel of fused and of split where rows lie
 across memory."""
 
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, by_columns, column_arguments, device_of, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch
-from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
 from kernelzoo.kernels.triton.min_backward.device_functions import shares_of
 from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, found_words
-from kernelzoo.kernels.triton.strips import Strip
-from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
 
 
 @triton.jit
@@ -106,25 +98,3 @@ def columns_kernel(
                     tl.store(out + (out_start + first * out_step) + down, tl.where(equal, each, rest), mask)
     if PHASE == EXCHANGE:
         tl.atomic_add(arrivals, 1, sem="relaxed")
-
-
-def launch_of_columns(
-    id: str, tensors: tuple[torch.Tensor, ...], strip: Strip, phase: object, *shared: torch.Tensor
-) -> Launch:
-    """The launch of these strips. shared: counts and arrivals of those that several programs share."""
-    x, y, grad, out = tensors
-    device = device_of(x)
-    rows, others = rows_with(x, out, y, grad)
-    columns = rows.columns
-    assert columns is not None
-    strides = one_a_row(by_columns(rows, other) for other in others)
-    far = strip.elements * max(columns.x_n, columns.out_n) >= 2**31
-    four = strip.lanes * strip.columns >= 4 * strip.threads
-    # Whole columns leave no counts, and a launch of the canonical tensors alone can be moved to others.
-    place = (*tensors, *(shared or (0, 0)), *column_arguments(columns), *strides, strip.parts, strip.span)
-    args = (*place, wide_type(x.dtype), phase, strip.holds, far, four, strip.elements, strip.columns, strip.lanes)
-    options: dict[str, Any] = strip.options(device) if strip.parts > 1 else {}
-    if phase is EXCHANGE:
-        options["launch_cooperative_grid"] = True
-    grid, warps = strip.grid(columns, device), device.warps(strip.threads)
-    return bound(id, x, columns_kernel, grid, args, warps, tensors=4, **options)

@@ -5,29 +5,20 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
-from kernelzoo.kernels.triton.min_backward.columns_kernel import launch_of_columns
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.gradients import fused_launch
+from kernelzoo.kernels.triton.min_backward.columns_kernel import columns_kernel
 from kernelzoo.kernels.triton.min_backward.device_functions import shares_of
-from kernelzoo.kernels.triton.softmax import fused as row
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import READ
-from kernelzoo.kernels.triton.softmax.pairs import WRITE
-from kernelzoo.kernels.triton.strips import whole_strip
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, power_of_two, rows_with
+from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import of
-
-ID = "triton/min_backward/fused"
 
 FEW = 16
 """Rows to a multiprocessor. Of so few, each is spread over as many threads as there is room for, eight elements to one:
 (264, 12288) bfloat16 takes 5.4 us by 1024 threads on an H200, 6.2 by 256; (1823, 781) float32 4.7 by 64, 5.0 by 32."""
-
-WHOLE = 2
-"""Whole columns are held as if there were two inputs: of twice as many an SM has one program."""
 
 
 @triton.jit
@@ -61,12 +52,12 @@ def fused_kernel(
         edge, known = edge_columns(lane[None, :] if AXIS == 1 else lane, before, inside, n, EDGES)
         known = known & in_rows
         edges_equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
-        here = (x_start + EDGES - 1) // EDGES * EDGES + cols
+        here = aligned(x_start, EDGES) + cols
         equal = tl.load(x + here, mask, other=float("nan"), eviction_policy=READ).to(WIDE) == least
         count = tl.sum(equal.to(tl.int32), AXIS, keep_dims=True)
         count += tl.sum(edges_equal.to(tl.int32), AXIS, keep_dims=True)
         each, rest = shares_of(slope, count, DTYPE)
-        here = (out_start + EDGES - 1) // EDGES * EDGES + cols
+        here = aligned(out_start, EDGES) + cols
         tl.store(out + here, tl.where(equal, each, rest), mask)
         tl.store(out + (out_start + edge), tl.where(edges_equal, each, rest), known)
     else:
@@ -78,9 +69,9 @@ def fused_kernel(
         tl.store(out + (out_start + here * out_n), tl.where(equal, each, rest), mask)
 
 
-def warps_of(rows: Rows, device: Device, edges: int) -> int:
+def warps_of(device: Device, rows: Rows, edges: int) -> int:
     """Warps for one row."""
-    warps = row.row_warps(of(row.Numbers, device.index), device, rows, edges)
+    warps = tiles.row_warps(of(tiles.Numbers, device.index), device, rows, edges)
     if rows.total > FEW * device.multiprocessors:
         return warps
     threads = min(device.threads * device.multiprocessors // max(1, rows.total), rows.n // 8)
@@ -90,19 +81,4 @@ def warps_of(rows: Rows, device: Device, edges: int) -> int:
 @register("triton", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """A row, several short ones or a strip of columns to a program, which holds them on chip: one read, one write."""
-    tensors = (x, y, grad, out)
-    rows, others = rows_with(x, out, y, grad)
-    device, edges = device_of(x), edges_of(rows)
-    strip = whole_strip(rows, device, WHOLE)
-    if strip is not None:
-        return launch_of_columns(ID, tensors, strip, WRITE)
-    numbers = of(tiles.Numbers, device.index)
-    tile = tiles.row_tile(numbers, device, rows, edges)
-    side, columns = tile or (1, row.row_columns(rows, edges, ID))
-    if tile is None:
-        warps = warps_of(rows, device, edges)
-    else:
-        warps = tiles.tile_warps(numbers, device, rows, side * columns) if rows.across else 1
-    place = (*row_arguments(rows), *one_a_row(others))
-    args = (*tensors, *place, wide_type(x.dtype), edges, side, columns, tiles.single(rows))
-    return bound(ID, x, fused_kernel, cdiv(rows.total, side), args, warps, tensors=4)
+    return fused_launch("triton/min_backward/fused", fused_kernel, columns_kernel, (x, y, grad, out), 1, warps_of)

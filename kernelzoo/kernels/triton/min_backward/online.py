@@ -4,13 +4,10 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
-from kernelzoo.kernels.triton.min_backward.device_functions import shares_of
-from kernelzoo.kernels.triton.softmax.online import column_tile
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.min_backward.device_functions import count_minima, shares_of
+from kernelzoo.kernels.triton.passes import over_blocks
 from kernelzoo.launch import Launch
-from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
 
 
@@ -30,24 +27,13 @@ def online_kernel(
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1), in_rows, other=0).to(WIDE)
     slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(WIDE)
-    inside = n
-    longest = n
+    inside, longest, edge, known = row_parts(x_start, n, in_rows, EDGES)
     if EDGES:
-        before, inside = whole_vectors(x_start, n, EDGES)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
-        known = known & in_rows
         edges_equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
         out_edges = out + (out_start + edge)
-        x_start = (x_start + EDGES - 1) // EDGES * EDGES
-        out_start = (out_start + EDGES - 1) // EDGES * EDGES
-        longest = tl.max(inside)
-    # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
-    counts = tl.zeros([ROWS, BLOCK], tl.int32)
-    for start in range(0, longest, BLOCK):
-        here = start + cols
-        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < inside), other=float("nan"))
-        counts += (tile.to(WIDE) == least).to(tl.int32)
-    count = tl.sum(counts.to(tl.int64), 1, keep_dims=True)
+    x_start = aligned(x_start, EDGES)
+    out_start = aligned(out_start, EDGES)
+    count = count_minima(x, x_start, x_n, cols, in_rows, inside, longest, least, WIDE, ROWS, BLOCK)
     if EDGES:
         count += tl.sum(edges_equal.to(tl.int64), 1, keep_dims=True)
     each, rest = shares_of(slope, count, DTYPE)
@@ -64,8 +50,4 @@ def online_kernel(
 @register("triton", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over column blocks that keeps a running count in each lane, then a pass that reads again and writes."""
-    rows, others = rows_with(x, out, y, grad)
-    device, edges = device_of(x), edges_of(rows)
-    side, block, warps = column_tile(device, rows)
-    args = (x, y, grad, out, *row_arguments(rows), *one_a_row(others), wide_type(x.dtype), edges, side, block)
-    return bound("triton/min_backward/online", x, online_kernel, cdiv(rows.total, side), args, warps, tensors=4)
+    return over_blocks("triton/min_backward/online", online_kernel, (x, y, grad, out), least=0)

@@ -8,21 +8,15 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
-from kernelzoo.kernels.triton.min_backward.columns_kernel import launch_of_columns
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.gradients import split_launch
+from kernelzoo.kernels.triton.min_backward.columns_kernel import columns_kernel
 from kernelzoo.kernels.triton.min_backward.device_functions import NOTHING_TWICE, shares_of
 from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
-from kernelzoo.kernels.triton.softmax.halves import halves, not_before
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, awaited, phases_on
-from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
-from kernelzoo.kernels.triton.strips import shared_strip
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_with
+from kernelzoo.kernels.triton.softmax.halves import not_before, unpack_halves
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, awaited
+from kernelzoo.launch import Launch
 from kernelzoo.registry import register
-
-ID = "triton/min_backward/split"
 
 
 @triton.jit
@@ -39,7 +33,7 @@ def counted(
         result = counted(one, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
         result += counted(two, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
     else:
-        low, high = halves(share, DTYPE)
+        low, high = unpack_halves(share, DTYPE)
         result = tl.sum(tl.sum((low == least).to(tl.int32) + (high == least).to(tl.int32), 2), 1)
     return result
 
@@ -58,7 +52,7 @@ def store_gradient(
         first: tl.constexpr = FIRST + PACKS // 2
         store_gradient(out, out_n, length, two, least, each, rest, first, WIDE, THREADS, PACKS // 2, VECTOR)
     else:
-        low, high = halves(share, out.dtype.element_ty)
+        low, high = unpack_halves(share, out.dtype.element_ty)
         low, high = tl.where(low == least, each, rest), tl.where(high == least, each, rest)
         store_halves(out, length // 8 * 8, low, high, FIRST, THREADS, PACKS, VECTOR)
 
@@ -98,8 +92,8 @@ def split_kernel(
             known = known & (thread < 2 * EDGES) & (part == 0)
             edges = tl.load(x + x_body + edge, known, other=float("nan"))
             out_edges = out + out_body + edge
-            x_body = (x_body + EDGES - 1) // EDGES * EDGES
-            out_body = (out_body + EDGES - 1) // EDGES * EDGES
+            x_body = aligned(x_body, EDGES)
+            out_body = aligned(out_body, EDGES)
         inside = tl.minimum(inside, end)
         length = columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = counts + (mine * rows + row) * parts
@@ -156,26 +150,4 @@ def split(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     AMD devices and in the interpreter, one launch leaves the counts and a second adds them up and writes. Strips of
     columns likewise.
     """
-    tensors = (x, y, grad, out)
-    rows, others = rows_with(x, out, y, grad)
-    device, columns = device_of(x), rows.columns
-    arrivals = x.new_zeros(1, dtype=torch.int64)
-    if columns is not None:
-        strip = shared_strip(columns, device, 1)
-        counts = x.new_full((2, columns.strips(strip.columns), strip.parts, strip.columns), -1, dtype=torch.int64)
-        return sequence(*(launch_of_columns(ID, tensors, strip, p, counts, arrivals) for p in phases_on(device)))
-    edges, words = edges_of(rows), packed(rows)
-    plan = row_plan(rows, edges, words, device, gradient=True)
-    counts = x.new_full((2, rows.total, plan.parts), -1, dtype=torch.int64)
-    args = (
-        *tensors,
-        counts,
-        arrivals,
-        *row_arguments(rows),
-        *one_a_row(others),
-        *plan.place,
-        wide_type(x.dtype),
-        edges,
-        words,
-    )
-    return launch_in_parts(ID, x, split_kernel, plan, args, tensors=4)
+    return split_launch("triton/min_backward/split", split_kernel, columns_kernel, (x, y, grad, out), 1)

@@ -4,13 +4,10 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.min_backward.device_functions import quotient
-from kernelzoo.kernels.triton.softmax.online import PASS_TILE, column_tile
+from kernelzoo.kernels.triton.passes import over_blocks
 from kernelzoo.launch import Launch
-from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
 
 
@@ -35,15 +32,13 @@ def finish_kernel(
     slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(WIDE)
     number = tl.load(count + row_start(row, inner, count_outer, count_inner, 1), in_rows, other=1)
     each, rest = quotient(slope, number).to(DTYPE), quotient(slope * 0.0, number).to(DTYPE)
-    inside = n
+    inside, _, edge, known = row_parts(x_start, n, in_rows, EDGES)
     if EDGES:
-        before, inside = whole_vectors(x_start, n, EDGES)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
-        known = known & in_rows & (first == 0)
+        known = known & (first == 0)
         equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
         tl.store(out + (out_start + edge), tl.where(equal, each, rest), known)
-        x_start = (x_start + EDGES - 1) // EDGES * EDGES
-        out_start = (out_start + EDGES - 1) // EDGES * EDGES
+    x_start = aligned(x_start, EDGES)
+    out_start = aligned(out_start, EDGES)
     mask = in_rows & (here < inside)
     equal = tl.load(x + (x_start + here * x_n), mask, other=float("nan")).to(WIDE) == least
     tl.store(out + (out_start + here * out_n), tl.where(equal, each, rest), mask)
@@ -52,11 +47,4 @@ def finish_kernel(
 @register("triton", "min_backward_finish", "blocks")
 def blocks(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, count: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program to a block of a row: one read, one write."""
-    rows, others = rows_with(x, out, y, grad, count)
-    device, edges = device_of(x), edges_of(rows)
-    side, block, warps = column_tile(device, rows, PASS_TILE)
-    shares = cdiv(rows.n, block)
-    constants = wide_type(x.dtype), edges, side, block
-    args = (x, y, grad, count, out, *row_arguments(rows), *one_a_row(others), shares, *constants)
-    programs = cdiv(rows.total, side) * shares
-    return bound("triton/min_backward_finish/blocks", x, finish_kernel, programs, args, warps, tensors=5)
+    return over_blocks("triton/min_backward_finish/blocks", finish_kernel, (x, y, grad, count, out), one_block=True)

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import device_of, edges_of
-from kernelzoo.kernels.triton.softmax import fused, multi_row_lanes, multi_row_loop, online, parts, persistent, tiles
+from kernelzoo.kernels.triton.softmax import multi_row_lanes, multi_row_loop, online, parts, persistent, tiles
 from kernelzoo.kernels.triton.softmax.strips import Strips, strips_of
 from kernelzoo.layout import Columns, Rows, rows_of
 from kernelzoo.registry import chooser
@@ -19,7 +19,6 @@ LONE_ROW = 2**14
 
 @launch_table("triton", "softmax")
 class Knobs(
-    fused.Numbers,
     tiles.Numbers,
     multi_row_lanes.Numbers,
     multi_row_loop.Numbers,
@@ -53,7 +52,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return _multi_row(knobs, device, rows)
     if rows.columns is not None:
         return _long_columns(knobs, device, rows, rows.columns)
-    if rows.n > fused.ON_CHIP_BYTES // fused.wide_bytes(rows):
+    if rows.n > tiles.ON_CHIP_BYTES // tiles.wide_bytes(rows):
         many = rows.itemsize == 8 and rows.total >= ONLINE_ROWS * device.multiprocessors
         return "online" if many else "split"
     if rows.itemsize == 2 and rows.n > knobs.packed_limit and rows.total >= knobs.ahead_rows * device.multiprocessors:

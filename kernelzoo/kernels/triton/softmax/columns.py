@@ -10,8 +10,14 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_dtype, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
-from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, found_words
+from kernelzoo.kernels.triton.softmax.halves import (
+    empty_words,
+    larger_bfloat16,
+    larger_float16,
+    not_before,
+    unpack_halves,
+)
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, found_words, pack_pair, unpack_pair
 from kernelzoo.kernels.triton.softmax.strips import Strips, strip_parts, strips_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
@@ -84,12 +90,12 @@ def columns_kernel(
                         largest = tl.reduce(held, 0, larger_bfloat16, keep_dims=True)
                     else:
                         largest = tl.reduce(held, 0, larger_float16, keep_dims=True)
-                    low_top, high_top = halves(largest, DTYPE)
+                    low_top, high_top = unpack_halves(largest, DTYPE)
                 else:
-                    low, high = halves(held, DTYPE)
+                    low, high = unpack_halves(held, DTYPE)
                     low_top, high_top = tl.max(low, 0, keep_dims=True), tl.max(high, 0, keep_dims=True)
                 low_top, high_top = tl.maximum(low_top, LOWEST), tl.maximum(high_top, LOWEST)
-                low, high = halves(held, DTYPE)
+                low, high = unpack_halves(held, DTYPE)
                 low_total = tl.sum(exponential(low - low_top), 0, keep_dims=True)
                 high_total = tl.sum(exponential(high - high_top), 0, keep_dims=True)
                 top = side_by_side(low_top, high_top, COLUMNS)
@@ -107,13 +113,13 @@ def columns_kernel(
             own = words + part * COLUMNS
             if PHASE == EXCHANGE:
                 # All bits set is what no pair is: one that isn't there yet.
-                tl.atomic_xchg(own, as_word(top, total), there, sem="relaxed")
+                tl.atomic_xchg(own, pack_pair(top, total), there, sem="relaxed")
                 tl.store(own + (1 - 2 * mine) * tiles * (COLUMNS * parts), tl.full([1, COLUMNS], -1, tl.int64), there)
             elif PHASE == LEAVE:
-                tl.store(own, as_word(top, total), there)
+                tl.store(own, pack_pair(top, total), there)
             if PHASE != LEAVE:
                 known = (peer < parts) & there
-                tops, totals = as_pair(found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR))
+                tops, totals = unpack_pair(found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR))
                 # Every program merges all pairs of its columns in the same order, so that all agree to the bit.
                 tops = tl.where(known, tops, LOWEST)
                 all_top = tl.max(tops, 0, keep_dims=True)
@@ -129,7 +135,7 @@ def columns_kernel(
             if PACKED:
                 low_top, high_top = of_halves(all_top, COLUMNS)
                 low_inverse, high_inverse = of_halves(inverse, COLUMNS)
-                low, high = halves(not_before(held, low_inverse, parts < 0, True), DTYPE)
+                low, high = unpack_halves(not_before(held, low_inverse, parts < 0, True), DTYPE)
                 low = (exponential(low - low_top) * low_inverse).to(DTYPE)
                 result = side_by_side(low, (exponential(high - high_top) * high_inverse).to(DTYPE), COLUMNS)
             else:

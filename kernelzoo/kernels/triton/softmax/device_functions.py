@@ -1,4 +1,4 @@
-"""Words of softmax that its kernels share: the exponential, and tiles of whole rows.
+"""Device functions of softmax: the exponential, tiles of whole rows, and the running (maximum, sum) state.
 
 All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
 bits on rows with a large offset. ``tl.max`` drops a NaN, and the sum brings it back: exp(NaN - max) is NaN.
@@ -9,6 +9,8 @@ either end an edge of fewer elements than that. Else EDGES is 0.
 
 import triton
 import triton.language as tl
+
+from kernelzoo.kernels.triton.device_functions import aligned, edge_columns, whole_vectors
 
 READ: tl.constexpr = tl.constexpr("evict_last")
 """How long the L2 cache keeps the elements of rows that a program holds: longer than the results. Read lines that stay
@@ -43,3 +45,61 @@ def softmax_with_edges(x, edges, AXIS: tl.constexpr):
     edges = exponential(edges - top)
     inverse = 1.0 / (tl.sum(exponentials, AXIS, keep_dims=True) + tl.sum(edges, AXIS, keep_dims=True))
     return exponentials * inverse, edges * inverse
+
+
+@triton.jit
+def online_state(
+    x, x_start, x_n, cols, in_rows, inside, longest, edges,
+    LOWEST: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """(maximum, sum, exponentials of the edges) of each row, by blocks.
+
+    Every lane keeps a state of its own, and lanes meet once, after the loop. A maximum starts at the lowest finite
+    number, so that no difference of two is -inf - -inf.
+    """
+    top = tl.full([ROWS, BLOCK], LOWEST, WIDE)
+    total = tl.zeros_like(top)
+    for start in range(0, longest, BLOCK):
+        here = start + cols
+        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < inside), other=float("-inf")).to(WIDE)
+        rise = tile - top
+        # Of exp(top - new top) and exp(tile - new top) one is 1, and this is the other.
+        scale = exponential(-tl.abs(rise))
+        total = tl.where(rise > 0, total * scale + 1, total + scale)
+        top = tl.maximum(top, tile)
+    row_top = tl.max(top, 1, keep_dims=True)
+    if EDGES:
+        row_top = tl.maximum(row_top, tl.max(edges, 1, keep_dims=True))
+    row_total = tl.sum(total * exponential(top - row_top), 1, keep_dims=True)
+    if EDGES:
+        edges = exponential(edges - row_top)
+        row_total += tl.sum(edges, 1, keep_dims=True)
+    return row_top, row_total, edges
+
+
+@triton.jit
+def softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE: tl.constexpr, EDGES: tl.constexpr):
+    """Softmax of one row that is held on chip, where it may have edges."""
+    if EDGES:
+        ragged_row(x, x_start, out, out_start, n, cols, WIDE, EDGES)
+    else:
+        mask = cols < n
+        here = cols.to(tl.int64)
+        tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy=READ)
+        tl.store(out + out_start + here * out_n, softmax_of(tile.to(WIDE), 0).to(out.dtype.element_ty), mask)
+
+
+@triton.jit
+def ragged_row(x, x_start, out, out_start, n, cols, WIDE: tl.constexpr, EDGES: tl.constexpr):
+    """Softmax of one row with edges: its whole vectors by cols, and the elements outside of them."""
+    before, inside = whole_vectors(x_start, n, EDGES)
+    before, inside = before.to(tl.int32), inside.to(tl.int32)
+    x_body = x + aligned(x_start, EDGES) + cols
+    out_body = out + aligned(out_start, EDGES) + cols
+    mask = cols < inside
+    edge, known = edge_columns(tl.arange(0, 2 * EDGES), before, inside, n, EDGES)
+    edges = tl.load(x + x_start + edge, known, other=float("-inf"))
+    tile = tl.load(x_body, mask, other=float("-inf"), eviction_policy=READ)
+    result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 0)
+    tl.store(out_body, result.to(out.dtype.element_ty), mask)
+    tl.store(out + out_start + edge, edges.to(out.dtype.element_ty), known)

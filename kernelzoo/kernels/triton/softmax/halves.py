@@ -11,7 +11,7 @@ def empty_words(DTYPE: tl.constexpr):
 
 
 @triton.jit
-def halves(words, DTYPE: tl.constexpr):
+def unpack_halves(words, DTYPE: tl.constexpr):
     """The two half-precision numbers in each int32, in float32."""
     if tl.bfloat16 == DTYPE:  # the upper half of a float32
         low = (words << 16).to(tl.float32, bitcast=True)
@@ -23,7 +23,7 @@ def halves(words, DTYPE: tl.constexpr):
 
 
 @triton.jit
-def words_of(low, high, DTYPE: tl.constexpr):
+def pack_halves(low, high, DTYPE: tl.constexpr):
     """Two numbers rounded to half precision, as the int32 that holds them."""
     upper = high.to(DTYPE).to(tl.int16, bitcast=True).to(tl.int32) << 16
     return upper | (low.to(DTYPE).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF)

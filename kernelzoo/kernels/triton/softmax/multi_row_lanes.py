@@ -15,7 +15,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax.device_functions import READ, exponential, softmax_of, zero_if_empty
-from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, words_of
+from kernelzoo.kernels.triton.softmax.halves import empty_words, pack_halves, unpack_halves
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
@@ -130,7 +130,7 @@ def words_kernel(
     second_top = top
     lows, highs = [], []
     for first in tl.static_range(0, WORDS, LANES):
-        low, high = halves(words[first // LANES], DTYPE)
+        low, high = unpack_halves(words[first // LANES], DTYPE)
         if first <= MIDDLE:
             here = either(low, float("-inf"), lane, first, LANES, MIDDLE)
             top = tl.maximum(top, tl.maximum(here, either(high, float("-inf"), lane, first, LANES, MIDDLE - 1)))
@@ -161,7 +161,7 @@ def words_kernel(
     for first in tl.static_range(0, WORDS, LANES):
         low = low_weights[first // LANES] * either(inverse, second_inverse, lane, first, LANES, MIDDLE)
         high = high_weights[first // LANES] * either(inverse, second_inverse, lane, first, LANES, MIDDLE - 1)
-        results += [words_of(low, high, DTYPE)]
+        results += [pack_halves(low, high, DTYPE)]
     store_words(out, unit[:, None] * WORDS, lane, (unit < units)[:, None], results, WORDS, LANES)
     if rows % EACH > 0 and tl.program_id(0) == tl.num_programs(0) - 1:
         cols = tl.arange(0, COLS)

@@ -6,8 +6,9 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.softmax import fused
-from kernelzoo.kernels.triton.softmax.fused import row_columns, row_warps, softmax_row
+from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.device_functions import softmax_row
+from kernelzoo.kernels.triton.softmax.tiles import row_columns, row_warps
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.registry import register
@@ -46,6 +47,6 @@ def multi_row_loop(x: torch.Tensor, out: torch.Tensor) -> Launch:
     edges = edges_of(rows)
     side = of(Numbers, device.index).rows_per_program
     columns = row_columns(rows, edges, "triton/softmax/multi_row_loop")
-    warps = row_warps(of(fused.Numbers, device.index), device, rows, edges)
+    warps = row_warps(of(tiles.Numbers, device.index), device, rows, edges)
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns, side)
     return bound("triton/softmax/multi_row_loop", x, row_loop_kernel, cdiv(rows.total, side), args, warps)

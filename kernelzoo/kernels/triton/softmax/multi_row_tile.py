@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.softmax.device_functions import READ, softmax_of, softmax_with_edges
 from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile, single, tile_warps
 from kernelzoo.launch import Launch
@@ -38,10 +38,10 @@ def row_tile_kernel(
         edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
         known = known & in_rows
         edges = tl.load(x + (x_start + edge), known, other=float("-inf"))
-        here = (x_start + EDGES - 1) // EDGES * EDGES + cols
+        here = aligned(x_start, EDGES) + cols
         tile = tl.load(x + here, mask, other=float("-inf"), eviction_policy=READ)
         result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 1)
-        here = (out_start + EDGES - 1) // EDGES * EDGES + cols
+        here = aligned(out_start, EDGES) + cols
         tl.store(out + here, result.to(out.dtype.element_ty), mask)
         tl.store(out + (out_start + edge), edges.to(out.dtype.element_ty), known)
     else:

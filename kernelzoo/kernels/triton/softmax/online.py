@@ -6,10 +6,10 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.device_functions import exponential
-from kernelzoo.kernels.triton.softmax.fused import wide_bytes
+from kernelzoo.kernels.triton.softmax.device_functions import exponential, online_state
+from kernelzoo.kernels.triton.softmax.tiles import wide_bytes
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
@@ -21,10 +21,6 @@ class Numbers:
     online_bytes: int = knob(  # 16 float32 elements to each of 256 threads, with a maximum and a sum for each
         16384, among=(8192, 16384, 32768), unit="bytes", why="of a block of the running pair"
     )
-
-
-PASS_TILE = 1024
-"""Elements of a tile of short rows at the least, where a pass is all of an operation."""
 
 
 @triton.jit
@@ -40,38 +36,13 @@ def online_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
-    # Every lane keeps a pair of its own, and lanes meet once, after the loop. A maximum starts at the lowest finite
-    # number, so that no difference of two is -inf - -inf.
-    top = tl.full([ROWS, BLOCK], LOWEST, WIDE)
-    total = tl.zeros_like(top)
-    if EDGES:
-        before, inside = whole_vectors(x_start, n, EDGES)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
-        known = known & in_rows
-        edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(WIDE)
-        x_body = (x_start + EDGES - 1) // EDGES * EDGES
-        out_body = (out_start + EDGES - 1) // EDGES * EDGES
-        longest = tl.max(inside)
-    else:
-        inside = n
-        x_body = x_start
-        out_body = out_start
-        longest = n
-    for start in range(0, longest, BLOCK):
-        here = start + cols
-        tile = tl.load(x + (x_body + here * x_n), in_rows & (here < inside), other=float("-inf")).to(WIDE)
-        rise = tile - top
-        # Of exp(top - new top) and exp(tile - new top) one is 1, and this is the other.
-        scale = exponential(-tl.abs(rise))
-        total = tl.where(rise > 0, total * scale + 1, total + scale)
-        top = tl.maximum(top, tile)
-    row_top = tl.max(top, 1, keep_dims=True)
-    if EDGES:
-        row_top = tl.maximum(row_top, tl.max(edges, 1, keep_dims=True))
-    row_total = tl.sum(total * exponential(top - row_top), 1, keep_dims=True)
-    if EDGES:
-        edges = exponential(edges - row_top)
-        row_total += tl.sum(edges, 1, keep_dims=True)
+    inside, longest, edge, known = row_parts(x_start, n, in_rows, EDGES)
+    edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(WIDE) if EDGES else x_start
+    x_body = aligned(x_start, EDGES)
+    out_body = aligned(out_start, EDGES)
+    row_top, row_total, edges = online_state(
+        x, x_body, x_n, cols, in_rows, inside, longest, edges, LOWEST, WIDE, EDGES, ROWS, BLOCK
+    )
     inverse = 1.0 / row_total
     if EDGES:
         tl.store(out + (out_start + edge), (edges * inverse).to(out.dtype.element_ty), known)

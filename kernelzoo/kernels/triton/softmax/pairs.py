@@ -19,15 +19,15 @@ def phases_on(device: Device) -> tuple[object, ...]:
 
 
 @triton.jit
-def as_word(top, total):
+def pack_pair(top, total):
     """A pair in float32 as one word of 64 bits, which never are all set: top is no NaN."""
     low = top.to(tl.uint32, bitcast=True).to(tl.uint64)
     return (total.to(tl.uint32, bitcast=True).to(tl.uint64) << 32 | low).to(tl.int64, bitcast=True)
 
 
 @triton.jit
-def as_pair(word):
-    """The pair in float32 that ``as_word`` made a word of."""
+def unpack_pair(word):
+    """The pair in float32 that ``pack_pair`` made a word of."""
     return word.to(tl.int32).to(tl.float32, bitcast=True), (word >> 32).to(tl.int32).to(tl.float32, bitcast=True)
 
 
@@ -107,7 +107,7 @@ def found_words(words, there, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
 
 
 @triton.jit
-def number_as_word(number):
+def pack_number(number):
     """A float as one word of 64 bits, which never are all set."""
     if number.dtype == tl.float64:
         word = tl.where(number == number, number, float("nan")).to(tl.int64, bitcast=True)
@@ -117,6 +117,6 @@ def number_as_word(number):
 
 
 @triton.jit
-def word_as_number(word, WIDE: tl.constexpr):
-    """The float that ``number_as_word`` made a word of."""
+def unpack_number(word, WIDE: tl.constexpr):
+    """The float that ``pack_number`` made a word of."""
     return word.to(tl.float64, bitcast=True) if tl.float64 == WIDE else word.to(tl.int32).to(WIDE, bitcast=True)

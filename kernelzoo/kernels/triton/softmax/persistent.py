@@ -7,7 +7,8 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.fused import row_columns, softmax_row
+from kernelzoo.kernels.triton.softmax.device_functions import softmax_row
+from kernelzoo.kernels.triton.softmax.tiles import row_columns
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register

@@ -10,6 +10,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.triton.device_functions import (
     INTERPRETED,
+    aligned,
     await_last_launch,
     edge_columns,
     row_start,
@@ -18,8 +19,8 @@ from kernelzoo.kernels.triton.device_functions import (
 from kernelzoo.kernels.triton.shares import columns_left, store_numbers
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.kernels.triton.softmax.halves import not_before
-from kernelzoo.kernels.triton.softmax.pairs import as_pair, as_word, awaited
-from kernelzoo.kernels.triton.softmax.split import load_logits, store_share, taken_in
+from kernelzoo.kernels.triton.softmax.pairs import awaited, pack_pair, unpack_pair
+from kernelzoo.kernels.triton.softmax.split import load_logits, online_update, store_share
 
 
 @triton.jit
@@ -110,8 +111,8 @@ def ranks_kernel(
             known = known & (thread < 2 * EDGES) & (part == 0)
             edges = tl.load(x + x_body + edge, known, other=float("-inf"))
             out_edges = out + out_body + edge
-            x_body = (x_body + EDGES - 1) // EDGES * EDGES
-            out_body = (out_body + EDGES - 1) // EDGES * EDGES
+            x_body = aligned(x_body, EDGES)
+            out_body = aligned(out_body, EDGES)
         inside = tl.minimum(inside, end)
         length = columns_left(inside, kept, HELD * THREADS * VECTOR)
         if not BLOCK:
@@ -123,9 +124,9 @@ def ranks_kernel(
                 start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
                 left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
                 block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
-                top, total, block = taken_in(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
+                top, total, _ = online_update(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
             held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
-        top, total, held = taken_in(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
+        top, total, held = online_update(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
         all_top, all_total = top, total
         if EDGES:
             all_top = tl.maximum(top, edges.to(WIDE))
@@ -134,14 +135,14 @@ def ranks_kernel(
         part_total = tl.sum(all_total * exponential(all_top - part_top), 0)
         patience = tl.where(tl.load(failed) == 0, limit, 0) + tl.zeros([LANES], tl.int64)
         own = pairs + (mine * rows + row) * parts
-        tl.atomic_xchg(own + part, as_word(part_top, part_total), sem="relaxed")
+        tl.atomic_xchg(own + part, pack_pair(part_top, part_total), sem="relaxed")
         tl.store(own + (1 - 2 * mine) * rows * parts + part, tl.full([], -1, tl.int64))
-        tops, totals = as_pair(awaited(own + lanes, there))
+        tops, totals = unpack_pair(awaited(own + lanes, there))
         tops = tl.where(there, tops, LOWEST)
         shard_top = tl.max(tops, 0)
         shard_total = tl.sum(tl.where(there, totals * exponential(tops - shard_top), 0.0), 0)
         if part == 0:
-            word = as_word(shard_top, shard_total) + tl.zeros([LANES], tl.int64)
+            word = pack_pair(shard_top, shard_total) + tl.zeros([LANES], tl.int64)
             place = theirs + (now * rows + row) * RANKS + rank
             tl.atomic_xchg(place, word, mask=in_ranks, sem="relaxed", scope="sys")
         found = awaited_from_ranks(words + (now * rows + row) * RANKS + rank_lanes, in_ranks, patience)
@@ -150,7 +151,7 @@ def ranks_kernel(
         tl.store(late, 1, missing)
         # Every program of every rank merges all pairs of a row in the same order, so that all agree to the bit. A word
         # that has not come is a NaN.
-        tops, totals = as_pair(found)
+        tops, totals = unpack_pair(found)
         tops = tl.where(in_ranks, tops, LOWEST)
         row_top = tl.max(tops, 0)
         inverse = 1.0 / tl.sum(tl.where(in_ranks, totals * exponential(tops - row_top), 0.0), 0)

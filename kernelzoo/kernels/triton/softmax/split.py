@@ -12,11 +12,17 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
-from kernelzoo.kernels.triton.softmax.halves import empty_words, halves, larger_bfloat16, larger_float16, not_before
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, as_pair, as_word, awaited
+from kernelzoo.kernels.triton.softmax.halves import (
+    empty_words,
+    larger_bfloat16,
+    larger_float16,
+    not_before,
+    unpack_halves,
+)
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, awaited, pack_pair, unpack_pair
 from kernelzoo.kernels.triton.softmax.parts import Numbers, RowPlan, launch_in_parts, row_plan
 from kernelzoo.kernels.triton.softmax.split_columns import split_columns
 from kernelzoo.launch import Launch
@@ -42,7 +48,7 @@ def sum_of_words(words, top, DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: 
         result = sum_of_words(one, top, DTYPE, THREADS, PACKS // 2, VECTOR)
         result += sum_of_words(two, top, DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
-        low, high = halves(words, DTYPE)
+        low, high = unpack_halves(words, DTYPE)
         below = top[:, None, None]
         result = tl.sum(tl.sum(exponential(low - below) + exponential(high - below), 2), 1)
     return result
@@ -59,7 +65,7 @@ def store_words(
         store_words(out, length, one, top, inverse, FIRST, DTYPE, THREADS, PACKS // 2, VECTOR)
         store_words(out, length, two, top, inverse, FIRST + PACKS // 2, DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
-        low, high = halves(words, DTYPE)
+        low, high = unpack_halves(words, DTYPE)
         low = (exponential(low - top) * inverse).to(DTYPE)
         high = (exponential(high - top) * inverse).to(DTYPE)
         store_halves(out, length, low, high, FIRST, THREADS, PACKS, VECTOR)
@@ -78,7 +84,7 @@ def store_share(
 
 
 @triton.jit
-def taken_in(
+def online_update(
     top, total, share, never, DTYPE: tl.constexpr, WIDE: tl.constexpr, PAIRS: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
@@ -93,10 +99,10 @@ def taken_in(
                 largest = tl.reduce(tl.reduce(share, 2, larger_bfloat16), 1, larger_bfloat16)
             else:
                 largest = tl.reduce(tl.reduce(share, 2, larger_float16), 1, larger_float16)
-            low, high = halves(largest, DTYPE)
+            low, high = unpack_halves(largest, DTYPE)
             new = tl.maximum(top, tl.maximum(low, high))
         else:
-            low, high = halves(share, DTYPE)
+            low, high = unpack_halves(share, DTYPE)
             new = tl.maximum(top, tl.max(tl.max(tl.maximum(low, high), 2), 1))
             share = not_before(share, new[:, None, None], never, True)
         terms = sum_of_words(share, new, DTYPE, THREADS, PACKS, VECTOR // 2)
@@ -145,8 +151,8 @@ def split_kernel(
             known = known & (thread < 2 * EDGES) & (part == 0)
             edges = tl.load(x + x_body + edge, known, other=float("-inf"))
             out_edges = out + out_body + edge
-            x_body = (x_body + EDGES - 1) // EDGES * EDGES
-            out_body = (out_body + EDGES - 1) // EDGES * EDGES
+            x_body = aligned(x_body, EDGES)
+            out_body = aligned(out_body, EDGES)
         inside = tl.minimum(inside, end)
         length = columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = pairs + (mine * rows + row) * (WORDS * parts)
@@ -160,9 +166,9 @@ def split_kernel(
                     start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
                     left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
                     block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
-                    top, total, block = taken_in(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
+                    top, total, _ = online_update(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
                 held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
-            top, total, held = taken_in(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
+            top, total, held = online_update(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
             all_top, all_total = top, total
             if EDGES:
                 all_top = tl.maximum(top, edges.to(WIDE))
@@ -174,7 +180,7 @@ def split_kernel(
                 one = part_top.to(tl.int64, bitcast=True)
                 two = tl.where(part_total == part_total, part_total, float("nan")).to(tl.int64, bitcast=True)
             else:
-                one = as_word(part_top, part_total)
+                one = pack_pair(part_top, part_total)
             if PHASE == EXCHANGE:
                 other = words + (1 - 2 * mine) * rows * (WORDS * parts) + part
                 tl.atomic_xchg(words + part, one, sem="relaxed")
@@ -195,7 +201,7 @@ def split_kernel(
                 else:
                     totals = tl.load(words + parts + lanes, there, other=0).to(tl.float64, bitcast=True)
             else:
-                tops, totals = as_pair(found)
+                tops, totals = unpack_pair(found)
             # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
             tops = tl.where(there, tops, LOWEST)
             row_top = tl.max(tops, 0)

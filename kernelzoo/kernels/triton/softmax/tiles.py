@@ -1,9 +1,13 @@
-"""Launch numbers of tiles of several rows that programs hold on chip: what several forms ask."""
+"""Launch numbers of rows, and of tiles of them, that programs hold on chip: what several forms ask."""
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.softmax.fused import ON_CHIP_BYTES, tile_columns, wide_bytes
-from kernelzoo.layout import Rows, power_of_two
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers
+
+ON_CHIP_BYTES = 32768 * 4
+"""The widest tile one program holds in registers: 1024 threads (the most a program may have) times 32 elements of
+float32, or 16 of float64, which leaves half of the 64 registers a thread has then for everything else."""
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Rows across which memory is contiguous are taken by the cache line, at the least by the sector of a line."""
@@ -32,6 +36,68 @@ class Numbers:
     tile_bytes: int = knob(  # 16 elements to each of 256 threads in float32; about four such programs share an SM
         16384, among=(8192, 16384, 32768), unit="bytes", why="of a tile across rows"
     )
+    row_elements: int = knob(
+        16, among=(8, 16, 32), unit="elements", why="to a thread of a program that holds one row of wide elements"
+    )
+    double_elements: int = knob(
+        8, among=(4, 8, 16), unit="elements", why="to a thread of a program that holds one row of float64, at the most"
+    )
+    half_elements: int = knob(
+        32, among=(16, 32, 64), unit="elements", why="to a thread of a program that holds one row of half precision"
+    )
+    full_row: int = knob(
+        16384,
+        among=(4096, 8192, 16384),
+        unit="elements",
+        why="rows of wide elements from here on, without edges, take the most threads that a program may have",
+    )
+    packed_limit: int = knob(  # 32 words to each of 256 threads
+        16384,
+        among=(8192, 16384, 32768),
+        unit="elements",
+        why="of the longest row of half precision for few threads; longer ones, if many, go to persistent",
+    )
+
+
+def wide_bytes(rows: Rows) -> int:
+    """Bytes of an element as it is computed."""
+    return max(4, rows.itemsize)
+
+
+def tile_columns(n: int, edges: int) -> int:
+    """The power of two that holds the whole vectors of a row of n elements, or all of it if it has no edges."""
+    return power_of_two(n // edges * edges if edges else n)
+
+
+def row_columns(rows: Rows, edges: int, implementation: str) -> int:
+    """Columns of a tile that holds a whole row, its edges aside. Raises UnsupportedProblemError if none can."""
+    capacity = ON_CHIP_BYTES // wide_bytes(rows)
+    if rows.n > capacity:
+        raise UnsupportedProblemError(
+            implementation, f"a row must fit on chip, {capacity} of {rows.dtype}; got {rows.n}"
+        )
+    return tile_columns(rows.n, edges)
+
+
+def row_warps(knobs: Numbers, device: Device, rows: Rows, edges: int) -> int:
+    """Warps for one row: no more than the row itself can feed, however wide its tile is."""
+    n = rows.n
+    if rows.itemsize == 2 and n <= knobs.packed_limit:
+        threads = max(32, min(256, n // knobs.half_elements))
+    elif rows.itemsize == 8:  # at least so many: of its exponentials' registers, too, each thread has a part
+        threads = max(32, min(1024, power_of_two(cdiv(n, knobs.double_elements))))
+    else:
+        threads = 1024 if n >= knobs.full_row and not edges else max(32, n // knobs.row_elements)
+    return device.warps(power_of_two(threads + 1) // 2)
+
+
+def row_options(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[int, dict[str, int]]:
+    """Warps for one row, and what the compiler is told of their registers."""
+    if rows.dtype == "float64" and edges and tile_columns(rows.n, edges) == 8192 and device.arch in ("sm_80", "sm_90"):
+        # With its edges such a row takes 44 registers of 1024 threads, one program to a multiprocessor; so it has two,
+        # where no register is spilled for that.
+        return device.warps(512), {"maxnreg": 64}
+    return row_warps(knobs, device, rows, edges), {}
 
 
 def tile_warps(knobs: Numbers, device: Device, rows: Rows, elements: int) -> int:

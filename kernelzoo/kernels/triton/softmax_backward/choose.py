@@ -2,13 +2,8 @@
 
 import torch
 
-from kernelzoo.kernels.shared.jit import device_of, edges_of
-from kernelzoo.kernels.triton.softmax.tiles import FEW_ROWS, LINE_BYTES, Numbers, row_tile
-from kernelzoo.kernels.triton.softmax_backward.fused import capacity
-from kernelzoo.kernels.triton.strips import whole_strip
-from kernelzoo.layout import rows_with
+from kernelzoo.kernels.triton.gradients import form
 from kernelzoo.registry import chooser
-from kernelzoo.tables import of
 
 
 @chooser("triton", "softmax_backward", "auto")
@@ -17,14 +12,4 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
 
     Across rows, tiles of short columns, and strips of longer ones; several programs to each that none holds.
     """
-    rows, (weights,) = rows_with(grad, out, y)
-    device, edges = device_of(grad), edges_of(rows, weights)
-    if rows.across and rows.n > FEW_ROWS:
-        held, programs = whole_strip(rows, device, 2) is not None, rows.total * rows.itemsize // LINE_BYTES
-    else:
-        tile = row_tile(of(Numbers, device.index), device, rows, edges)
-        held, programs = tile is not None or rows.n <= capacity(rows), rows.total
-    if held:
-        return "fused"
-    # Where several programs to a row would read it twice, so may one.
-    return "online" if not device.is_nvidia and programs >= device.multiprocessors else "split"
+    return form((grad, y, out), 2)

@@ -1,25 +1,18 @@
 """Columns side by side, a strip of them to a program or to several: the kernel of fused and of split where rows lie
 across memory."""
 
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, by_columns, column_arguments, device_of, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.kernels.triton.softmax.pairs import (
     EXCHANGE,
     LEAVE,
     WRITE,
     found_words,
-    number_as_word,
-    word_as_number,
+    pack_number,
+    unpack_number,
 )
-from kernelzoo.kernels.triton.strips import Strip
-from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
 
 
 @triton.jit
@@ -87,17 +80,17 @@ def columns_kernel(
             own = words + part * COLUMNS
             if PHASE == EXCHANGE:
                 # All bits set is what no sum is: one that isn't there yet.
-                tl.atomic_xchg(own, number_as_word(total), there, sem="relaxed")
+                tl.atomic_xchg(own, pack_number(total), there, sem="relaxed")
                 tl.store(own + (1 - 2 * mine) * tiles * (COLUMNS * parts), tl.full([1, COLUMNS], -1, tl.int64), there)
             elif PHASE == LEAVE:
-                tl.store(own, number_as_word(total), there)
+                tl.store(own, pack_number(total), there)
             if PHASE != LEAVE:
                 # Every program adds up all sums of its columns in the same order, so that all agree to the bit.
                 total = tl.zeros([1, COLUMNS], WIDE)
                 for group in range(0, parts, PARTS):
                     peer = group + tl.arange(0, PARTS)[:, None]
                     known = (peer < parts) & there
-                    found = word_as_number(found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR), WIDE)
+                    found = unpack_number(found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR), WIDE)
                     total += tl.sum(tl.where(known, found, 0.0), 0, keep_dims=True)
         if PHASE != LEAVE:
             if HOLDS:
@@ -118,25 +111,3 @@ def columns_kernel(
                     tl.store(out + (out_start + first * out_step) + down, (two * (one - total)).to(DTYPE), mask)
     if PHASE == EXCHANGE:
         tl.atomic_add(arrivals, 1, sem="relaxed")
-
-
-def launch_of_columns(
-    id: str, tensors: tuple[torch.Tensor, ...], strip: Strip, phase: object, *shared: torch.Tensor
-) -> Launch:
-    """The launch of these strips. shared: sums and arrivals of those that several programs share."""
-    grad, y, out = tensors
-    device = device_of(grad)
-    rows, (weights,) = rows_with(grad, out, y)
-    columns = rows.columns
-    assert columns is not None
-    weights = by_columns(rows, weights)
-    far = strip.elements * max(columns.x_n, columns.out_n, weights.n) >= 2**31
-    four = strip.lanes * strip.columns >= 4 * strip.threads
-    # Whole columns leave no sums, and a launch of the canonical tensors alone can be moved to others.
-    place = (*tensors, *(shared or (0, 0)), *column_arguments(columns, weights), strip.parts, strip.span)
-    args = (*place, wide_type(grad.dtype), phase, strip.holds, far, four, strip.elements, strip.columns, strip.lanes)
-    options: dict[str, Any] = strip.options(device) if strip.parts > 1 else {}
-    if phase is EXCHANGE:
-        options["launch_cooperative_grid"] = True
-    grid, warps = strip.grid(columns, device), device.warps(strip.threads)
-    return bound(id, grad, columns_kernel, grid, args, warps, tensors=3, **options)

@@ -5,21 +5,14 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.gradients import fused_launch
 from kernelzoo.kernels.triton.softmax.device_functions import READ
-from kernelzoo.kernels.triton.softmax.fused import ON_CHIP_BYTES, tile_columns, wide_bytes
-from kernelzoo.kernels.triton.softmax.pairs import WRITE
-from kernelzoo.kernels.triton.softmax_backward.columns_kernel import launch_of_columns
-from kernelzoo.kernels.triton.strips import whole_strip
+from kernelzoo.kernels.triton.softmax.tiles import wide_bytes
+from kernelzoo.kernels.triton.softmax_backward.columns_kernel import columns_kernel
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, power_of_two, rows_with
+from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.registry import register
-from kernelzoo.tables import of
-
-ID = "triton/softmax_backward/fused"
 
 ROW_ELEMENTS, DOUBLE_ELEMENTS = 16, 8
 """Of each input, to a thread of a program that holds one row, and of float64: half of what a softmax's threads hold of
@@ -62,12 +55,12 @@ def fused_kernel(
         known = known & in_rows
         grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(WIDE)
         y_edges = tl.load(y + (y_start + edge), known, other=0).to(WIDE)
-        here = (grad_start + EDGES - 1) // EDGES * EDGES + cols
+        here = aligned(grad_start, EDGES) + cols
         grad_tile = tl.load(grad + here, mask, other=0, eviction_policy=READ).to(WIDE)
-        here = (y_start + EDGES - 1) // EDGES * EDGES + cols
+        here = aligned(y_start, EDGES) + cols
         y_tile = tl.load(y + here, mask, other=0, eviction_policy=READ).to(WIDE)
         total = tl.sum(grad_tile * y_tile, AXIS, keep_dims=True) + tl.sum(grad_edges * y_edges, AXIS, keep_dims=True)
-        here = (out_start + EDGES - 1) // EDGES * EDGES + cols
+        here = aligned(out_start, EDGES) + cols
         tl.store(out + here, (y_tile * (grad_tile - total)).to(DTYPE), mask)
         tl.store(out + (out_start + edge), (y_edges * (grad_edges - total)).to(DTYPE), known)
     else:
@@ -77,11 +70,6 @@ def fused_kernel(
         y_tile = tl.load(y + (y_start + here * y_n), mask, other=0, eviction_policy=READ).to(WIDE)
         result = y_tile * (grad_tile - tl.sum(grad_tile * y_tile, AXIS, keep_dims=True))
         tl.store(out + (out_start + here * out_n), result.to(DTYPE), mask)
-
-
-def capacity(rows: Rows) -> int:
-    """Elements of the longest row of which one program holds both inputs."""
-    return ON_CHIP_BYTES // 2 // wide_bytes(rows)
 
 
 def row_warps(device: Device, rows: Rows, edges: int) -> int:
@@ -95,22 +83,4 @@ def row_warps(device: Device, rows: Rows, edges: int) -> int:
 @register("triton", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """A row, several short ones or a strip of columns to a program, which holds both inputs: two reads, one write."""
-    tensors = (grad, y, out)
-    rows, (weights,) = rows_with(grad, out, y)
-    device, edges = device_of(grad), edges_of(rows, weights)
-    strip = whole_strip(rows, device, 2)
-    if strip is not None:
-        return launch_of_columns(ID, tensors, strip, WRITE)
-    numbers = of(tiles.Numbers, device.index)
-    tile = tiles.row_tile(numbers, device, rows, edges)
-    if tile is not None:
-        side, columns = tile
-        warps = tiles.tile_warps(numbers, device, rows, 2 * side * columns) if rows.across else 1  # of both inputs
-    elif rows.n <= capacity(rows):
-        side, columns = 1, tile_columns(rows.n, edges)
-        warps = row_warps(device, rows, edges)
-    else:
-        words = f"a row of both inputs must fit on chip, {capacity(rows)} of {rows.dtype} each; got {rows.n}"
-        raise UnsupportedProblemError(ID, words)
-    args = (*tensors, *row_arguments(rows, weights), wide_type(grad.dtype), edges, side, columns, tiles.single(rows))
-    return bound(ID, grad, fused_kernel, cdiv(rows.total, side), args, warps, tensors=3)
+    return fused_launch("triton/softmax_backward/fused", fused_kernel, columns_kernel, (grad, y, out), 2, row_warps)

@@ -4,11 +4,10 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.kernels.triton.softmax.online import column_tile
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.passes import over_blocks
+from kernelzoo.kernels.triton.softmax_backward.device_functions import sum_of_products
 from kernelzoo.launch import Launch
-from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
 
 
@@ -27,27 +26,17 @@ def online_kernel(
     y_start = row_start(row, inner, y_outer, y_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     in_rows = row < rows
-    inside = n
-    longest = n
+    inside, longest, edge, known = row_parts(grad_start, n, in_rows, EDGES)
     if EDGES:
-        before, inside = whole_vectors(grad_start, n, EDGES)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
-        known = known & in_rows
         grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(WIDE)
         y_edges = tl.load(y + (y_start + edge), known, other=0).to(WIDE)
         out_edges = out + (out_start + edge)
-        grad_start = (grad_start + EDGES - 1) // EDGES * EDGES
-        y_start = (y_start + EDGES - 1) // EDGES * EDGES
-        out_start = (out_start + EDGES - 1) // EDGES * EDGES
-        longest = tl.max(inside)
-    # Every lane keeps a sum of its own, and lanes meet once, after the loop.
-    sums = tl.zeros([ROWS, BLOCK], WIDE)
-    for start in range(0, longest, BLOCK):
-        here = start + cols
-        mask = in_rows & (here < inside)
-        grad_tile = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
-        sums += grad_tile * tl.load(y + (y_start + here * y_n), mask, other=0).to(WIDE)
-    total = tl.sum(sums, 1, keep_dims=True)
+    grad_start = aligned(grad_start, EDGES)
+    y_start = aligned(y_start, EDGES)
+    out_start = aligned(out_start, EDGES)
+    total = sum_of_products(
+        grad, grad_start, grad_n, y, y_start, y_n, cols, in_rows, inside, longest, WIDE, ROWS, BLOCK
+    )
     if EDGES:
         total += tl.sum(grad_edges * y_edges, 1, keep_dims=True)
         tl.store(out_edges, (y_edges * (grad_edges - total)).to(DTYPE), known)
@@ -63,9 +52,4 @@ def online_kernel(
 @register("triton", "softmax_backward", "online")
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over column blocks that keeps a running sum in each lane, then a pass that reads again and writes."""
-    rows, (weights,) = rows_with(grad, out, y)
-    device, edges = device_of(grad), edges_of(rows, weights)
-    side, block, warps = column_tile(device, rows)
-    args = (grad, y, out, *row_arguments(rows, weights), wide_type(grad.dtype), edges, side, block)
-    programs = cdiv(rows.total, side)
-    return bound("triton/softmax_backward/online", grad, online_kernel, programs, args, warps, tensors=3)
+    return over_blocks("triton/softmax_backward/online", online_kernel, (grad, y, out), whole=2, least=0)

@@ -8,27 +8,21 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.gradients import split_launch
 from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
-from kernelzoo.kernels.triton.softmax.halves import halves, not_before
+from kernelzoo.kernels.triton.softmax.halves import not_before, unpack_halves
 from kernelzoo.kernels.triton.softmax.pairs import (
     EXCHANGE,
     LEAVE,
     WRITE,
     awaited,
-    number_as_word,
-    phases_on,
-    word_as_number,
+    pack_number,
+    unpack_number,
 )
-from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
-from kernelzoo.kernels.triton.softmax_backward.columns_kernel import launch_of_columns
-from kernelzoo.kernels.triton.strips import shared_strip
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_with
+from kernelzoo.kernels.triton.softmax_backward.columns_kernel import columns_kernel
+from kernelzoo.launch import Launch
 from kernelzoo.registry import register
-
-ID = "triton/softmax_backward/split"
 
 
 @triton.jit
@@ -44,8 +38,8 @@ def product_sums(
         result = product_sums(grad_one, y_one, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
         result += product_sums(grad_two, y_two, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
     else:
-        grad_low, grad_high = halves(grad, DTYPE)
-        y_low, y_high = halves(y, DTYPE)
+        grad_low, grad_high = unpack_halves(grad, DTYPE)
+        y_low, y_high = unpack_halves(y, DTYPE)
         result = tl.sum(tl.sum(grad_low * y_low + grad_high * y_high, 2), 1)
     return result
 
@@ -65,8 +59,8 @@ def store_gradient(
         rest: tl.constexpr = FIRST + PACKS // 2
         store_gradient(out, out_n, length, grad_two, y_two, total, rest, WIDE, THREADS, PACKS // 2, VECTOR)
     else:
-        grad_low, grad_high = halves(grad, out.dtype.element_ty)
-        y_low, y_high = halves(y, out.dtype.element_ty)
+        grad_low, grad_high = unpack_halves(grad, out.dtype.element_ty)
+        y_low, y_high = unpack_halves(y, out.dtype.element_ty)
         low, high = y_low * (grad_low - total), y_high * (grad_high - total)
         store_halves(out, length // 8 * 8, low, high, FIRST, THREADS, PACKS, VECTOR)
 
@@ -107,9 +101,9 @@ def split_kernel(
             grad_edges = tl.load(grad + grad_body + edge, known, other=0)
             y_edges = tl.load(y + y_body + edge, known, other=0)
             out_edges = out + out_body + edge
-            grad_body = (grad_body + EDGES - 1) // EDGES * EDGES
-            y_body = (y_body + EDGES - 1) // EDGES * EDGES
-            out_body = (out_body + EDGES - 1) // EDGES * EDGES
+            grad_body = aligned(grad_body, EDGES)
+            y_body = aligned(y_body, EDGES)
+            out_body = aligned(out_body, EDGES)
         inside = tl.minimum(inside, end)
         length = columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = sums + (mine * rows + row) * parts
@@ -127,7 +121,7 @@ def split_kernel(
             thread_sums += product_sums(held, weights, DTYPE, WIDE, THREADS, HELD, VECTOR)
             if EDGES:
                 thread_sums += grad_edges.to(WIDE) * y_edges.to(WIDE)
-            word = number_as_word(tl.sum(thread_sums, 0))
+            word = pack_number(tl.sum(thread_sums, 0))
             if PHASE == EXCHANGE:
                 # All bits set is what no sum is: one that isn't there yet.
                 tl.atomic_xchg(words + part, word, sem="relaxed")
@@ -137,7 +131,7 @@ def split_kernel(
         if PHASE != LEAVE:
             found = awaited(words + lanes, there) if PHASE == EXCHANGE else tl.load(words + lanes, there, other=0)
             # Every program adds up all sums of its rows in the same order, so that all agree to the bit.
-            total = tl.sum(tl.where(there, word_as_number(found, WIDE), 0.0), 0)
+            total = tl.sum(tl.where(there, unpack_number(found, WIDE), 0.0), 0)
             if PACKED:
                 held = not_before(held, total, parts < 0, True)
                 weights = not_before(weights, total, parts < 0, True)
@@ -168,16 +162,4 @@ def split(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     AMD devices and in the interpreter, one launch leaves the sums and a second adds them up and writes. Strips of
     columns likewise.
     """
-    tensors = (grad, y, out)
-    rows, (weights,) = rows_with(grad, out, y)
-    device, columns = device_of(grad), rows.columns
-    arrivals = grad.new_zeros(1, dtype=torch.int64)
-    if columns is not None:
-        strip = shared_strip(columns, device, 2)
-        sums = grad.new_full((2, columns.strips(strip.columns), strip.parts, strip.columns), -1, dtype=torch.int64)
-        return sequence(*(launch_of_columns(ID, tensors, strip, p, sums, arrivals) for p in phases_on(device)))
-    edges, words = edges_of(rows, weights), packed(rows, weights)
-    plan = row_plan(rows, edges, words, device, 2, gradient=True)
-    sums = grad.new_full((2, rows.total, plan.parts), -1, dtype=torch.int64)
-    args = (*tensors, sums, arrivals, *row_arguments(rows, weights), *plan.place, wide_type(grad.dtype), edges, words)
-    return launch_in_parts(ID, grad, split_kernel, plan, args, tensors=3)
+    return split_launch("triton/softmax_backward/split", split_kernel, columns_kernel, (grad, y, out), 2)

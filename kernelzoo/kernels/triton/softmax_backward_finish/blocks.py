@@ -4,12 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
-from kernelzoo.kernels.triton.softmax.online import PASS_TILE, column_tile
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.passes import over_blocks
 from kernelzoo.launch import Launch
-from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
 
 
@@ -32,17 +29,15 @@ def finish_kernel(
     y_start = row_start(row, inner, y_outer, y_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     sums = tl.load(total + row_start(row, inner, total_outer, total_inner, 1), in_rows, other=0.0)
-    inside = n
+    inside, _, edge, known = row_parts(grad_start, n, in_rows, EDGES)
     if EDGES:
-        before, inside = whole_vectors(grad_start, n, EDGES)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
-        known = known & in_rows & (first == 0)
+        known = known & (first == 0)
         grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(WIDE)
         y_edges = tl.load(y + (y_start + edge), known, other=0).to(WIDE)
         tl.store(out + (out_start + edge), (y_edges * (grad_edges - sums)).to(DTYPE), known)
-        grad_start = (grad_start + EDGES - 1) // EDGES * EDGES
-        y_start = (y_start + EDGES - 1) // EDGES * EDGES
-        out_start = (out_start + EDGES - 1) // EDGES * EDGES
+    grad_start = aligned(grad_start, EDGES)
+    y_start = aligned(y_start, EDGES)
+    out_start = aligned(out_start, EDGES)
     mask = in_rows & (here < inside)
     grad_tile = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
     y_tile = tl.load(y + (y_start + here * y_n), mask, other=0).to(WIDE)
@@ -52,11 +47,6 @@ def finish_kernel(
 @register("triton", "softmax_backward_finish", "blocks")
 def blocks(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program to a block of a row: one read of both inputs, one write."""
-    rows, (weights, *others) = rows_with(grad, out, y, total)
-    device, edges = device_of(grad), edges_of(rows, weights)
-    side, block, warps = column_tile(device, rows, PASS_TILE)
-    count = cdiv(rows.n, block)
-    constants = wide_type(grad.dtype), edges, side, block
-    args = (grad, y, total, out, *row_arguments(rows, weights), *one_a_row(others), count, *constants)
-    programs = cdiv(rows.total, side) * count
-    return bound("triton/softmax_backward_finish/blocks", grad, finish_kernel, programs, args, warps, tensors=4)
+    return over_blocks(
+        "triton/softmax_backward_finish/blocks", finish_kernel, (grad, y, total, out), whole=2, one_block=True
+    )

@@ -4,14 +4,11 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.kernels.triton.min_backward.arguments import one_a_row
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.min_backward.device_functions import quotient
+from kernelzoo.kernels.triton.passes import over_blocks
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
-from kernelzoo.kernels.triton.softmax.online import PASS_TILE, column_tile
 from kernelzoo.launch import Launch
-from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
 
 
@@ -41,15 +38,13 @@ def finish_kernel(
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     top = tl.load(maximum + row_start(row, inner, m_outer, m_inner, 1), in_rows, other=0.0)
     sums = tl.load(total + row_start(row, inner, t_outer, t_inner, 1), in_rows, other=1.0)
-    inside = n
+    inside, _, edge, known = row_parts(x_start, n, in_rows, EDGES)
     if EDGES:
-        before, inside = whole_vectors(x_start, n, EDGES)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
-        known = known & in_rows & (first == 0)
+        known = known & (first == 0)
         edges = tl.load(x + (x_start + edge), known, other=0.0).to(WIDE)
         tl.store(out + (out_start + edge), result(edges, top, sums).to(DTYPE), known)
-        x_start = (x_start + EDGES - 1) // EDGES * EDGES
-        out_start = (out_start + EDGES - 1) // EDGES * EDGES
+    x_start = aligned(x_start, EDGES)
+    out_start = aligned(out_start, EDGES)
     mask = in_rows & (here < inside)
     tile = tl.load(x + (x_start + here * x_n), mask, other=0.0).to(WIDE)
     tl.store(out + (out_start + here * out_n), result(tile, top, sums).to(DTYPE), mask)
@@ -58,11 +53,4 @@ def finish_kernel(
 @register("triton", "softmax_finish", "blocks")
 def blocks(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program to a block of a row: one read, one write."""
-    rows, others = rows_with(x, out, maximum, total)
-    device, edges = device_of(x), edges_of(rows)
-    side, block, warps = column_tile(device, rows, PASS_TILE)
-    count = cdiv(rows.n, block)
-    constants = wide_type(x.dtype), edges, side, block
-    args = (x, maximum, total, out, *row_arguments(rows), *one_a_row(others), count, *constants)
-    programs = cdiv(rows.total, side) * count
-    return bound("triton/softmax_finish/blocks", x, finish_kernel, programs, args, warps, tensors=4)
+    return over_blocks("triton/softmax_finish/blocks", finish_kernel, (x, maximum, total, out), one_block=True)

@@ -1,0 +1,128 @@
+"""Launches of gradients, which both operations bind alike: rows held on chip, shared rows, and columns.
+
+Of a gradient's canonical tensors the first ``whole`` have n elements a row, the other inputs one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.jit import (
+    bound,
+    by_columns,
+    column_arguments,
+    device_of,
+    edges_of,
+    packed,
+    row_arguments,
+    wide_type,
+)
+from kernelzoo.kernels.triton.passes import one_a_row
+from kernelzoo.kernels.triton.softmax import tiles
+from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, WRITE, phases_on
+from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
+from kernelzoo.kernels.triton.softmax.tiles import ON_CHIP_BYTES, tile_columns, wide_bytes
+from kernelzoo.kernels.triton.strips import Strip, shared_strip, whole_strip
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import Rows, Strides, cdiv, rows_with
+from kernelzoo.tables import of
+
+HELD_COLUMNS = 2
+"""Inputs as which whole columns are held, one too: of twice as many columns an SM has one program."""
+
+Lies = tuple[Rows, tuple[Strides, ...], tuple[Strides, ...]]
+
+
+def lies(tensors: Sequence[torch.Tensor], whole: int) -> Lies:
+    """The rows of the first tensor and the last, and the strides of other inputs: of whole rows, and of one a row."""
+    x, *others, out = tensors
+    rows, strides = rows_with(x, out, *others)
+    return rows, strides[: whole - 1], strides[whole - 1 :]
+
+
+def longest(rows: Rows, whole: int) -> int:
+    """Elements of the longest row of which one program holds all such inputs."""
+    return ON_CHIP_BYTES // whole // wide_bytes(rows)
+
+
+def form(tensors: Sequence[torch.Tensor], whole: int) -> str:
+    """Which form takes a gradient: fused where a program holds rows or columns, else split, or online."""
+    (rows, full, _), device = lies(tensors, whole), device_of(tensors[0])
+    if rows.across and rows.n > tiles.FEW_ROWS:
+        held = whole_strip(rows, device, HELD_COLUMNS) is not None
+        programs = rows.total * rows.itemsize // tiles.LINE_BYTES
+    else:
+        tile = tiles.row_tile(of(tiles.Numbers, device.index), device, rows, edges_of(rows, *full))
+        held, programs = tile is not None or rows.n <= longest(rows, whole), rows.total
+    if held:
+        return "fused"
+    # Where several programs to a row would read it twice, so may one.
+    return "online" if not device.is_nvidia and programs >= device.multiprocessors else "split"
+
+
+def fused_launch(
+    id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[torch.Tensor], whole: int,
+    row_warps: Callable[[Device, Rows, int], int],
+) -> Launch:  # fmt: skip
+    """The launch over rows that programs hold: one each, tiles of short ones, or strips of columns.
+
+    row_warps: warps for one row, of a device, rows and their edges. Raises UnsupportedProblemError.
+    """
+    (rows, full, single), device = lies(tensors, whole), device_of(tensors[0])
+    edges, numbers = edges_of(rows, *full), of(tiles.Numbers, device.index)
+    if (strip := whole_strip(rows, device, HELD_COLUMNS)) is not None:
+        return columns_launch(id, columns_kernel, tensors, whole, strip, WRITE)
+    if (tile := tiles.row_tile(numbers, device, rows, edges)) is not None:
+        side, columns = tile
+        warps = tiles.tile_warps(numbers, device, rows, whole * side * columns) if rows.across else 1
+    elif rows.n <= longest(rows, whole):
+        side, columns, warps = 1, tile_columns(rows.n, edges), row_warps(device, rows, edges)
+    else:
+        words = f"a row must fit on chip, {longest(rows, whole)} of {rows.dtype} of each input; got {rows.n}"
+        raise UnsupportedProblemError(id, words)
+    place = (*tensors, *row_arguments(rows, *full), *one_a_row(single))
+    args = (*place, wide_type(tensors[0].dtype), edges, side, columns, tiles.single(rows))
+    return bound(id, tensors[0], kernel, cdiv(rows.total, side), args, warps, tensors=len(tensors))
+
+
+def split_launch(id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[torch.Tensor], whole: int) -> Launch:
+    """The launch, or the two, of programs that share rows or strips of columns, and exchange numbers."""
+    x = tensors[0]
+    (rows, full, single), device = lies(tensors, whole), device_of(x)
+    arrivals = x.new_zeros(1, dtype=torch.int64)
+    if rows.columns is not None:
+        strip = shared_strip(rows.columns, device, whole)
+        left = (2, rows.columns.strips(strip.columns), strip.parts, strip.columns)
+        shared = x.new_full(left, -1, dtype=torch.int64), arrivals
+        phases = phases_on(device)
+        return sequence(*(columns_launch(id, columns_kernel, tensors, whole, strip, p, *shared) for p in phases))
+    edges, words = edges_of(rows, *full), packed(rows, *full)
+    plan = row_plan(rows, edges, words, device, whole, gradient=True)
+    shared = x.new_full((2, rows.total, plan.parts), -1, dtype=torch.int64), arrivals
+    place = (*tensors, *shared, *row_arguments(rows, *full), *one_a_row(single), *plan.place)
+    return launch_in_parts(id, x, kernel, plan, (*place, wide_type(x.dtype), edges, words), tensors=len(tensors))
+
+
+def columns_launch(
+    id: str, kernel: Any, tensors: Sequence[torch.Tensor], whole: int, strip: Strip, phase: object,
+    *shared: torch.Tensor,
+) -> Launch:  # fmt: skip
+    """The launch of these strips. shared: numbers and arrivals of those that several programs share."""
+    (rows, full, single), device = lies(tensors, whole), device_of(tensors[0])
+    columns = rows.columns
+    assert columns is not None
+    full, single = (tuple(by_columns(rows, other) for other in others) for others in (full, single))
+    far = strip.elements * max(columns.x_n, columns.out_n, *(other.n for other in full)) >= 2**31
+    four = strip.lanes * strip.columns >= 4 * strip.threads
+    # Whole columns leave no numbers, and a launch of the canonical tensors alone can be moved to others.
+    place = (*tensors, *(shared or (0, 0)), *column_arguments(columns, *full), *one_a_row(single))
+    kinds = (wide_type(tensors[0].dtype), phase, strip.holds, far, four)
+    args = (*place, strip.parts, strip.span, *kinds, strip.elements, strip.columns, strip.lanes)
+    options: dict[str, Any] = strip.options(device) if strip.parts > 1 else {}
+    if phase is EXCHANGE:
+        options["launch_cooperative_grid"] = True
+    grid, warps = strip.grid(columns, device), device.warps(strip.threads)
+    return bound(id, tensors[0], kernel, grid, args, warps, tensors=len(tensors), **options)

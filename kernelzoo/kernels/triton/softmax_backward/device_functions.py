@@ -1,0 +1,19 @@
+"""Device functions that kernels of a softmax's gradient share."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sum_of_products(
+    x, x_start, x_n, y, y_start, y_n, cols, in_rows, inside, longest,
+    WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Each row's sum of products, by blocks: every lane keeps a sum of its own, and lanes meet after the loop."""
+    sums = tl.zeros([ROWS, BLOCK], WIDE)
+    for start in range(0, longest, BLOCK):
+        here = start + cols
+        mask = in_rows & (here < inside)
+        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+        sums += tile * tl.load(y + (y_start + here * y_n), mask, other=0).to(WIDE)
+    return tl.sum(sums, 1, keep_dims=True)
