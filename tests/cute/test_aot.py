@@ -165,7 +165,7 @@ def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
         (definition,) = ast.parse(inspect.getsource(kernel)).body
         assert isinstance(definition, ast.FunctionDef)
         first = next(s for s in definition.body if not isinstance(getattr(s, "value", None), ast.Constant))
-        assert ast.unparse(first).endswith(" = words.begin(EARLY)"), kernel
+        assert ast.unparse(first).endswith(" = dev.block_index(EARLY)"), kernel
 
 
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))

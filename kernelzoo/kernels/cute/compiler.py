@@ -149,7 +149,7 @@ def entry(program: Program, capability: int) -> tuple[bytes, str]:
 
 @cache
 def _compiler() -> str:
-    """What turns a program into machine code: this package's text, and the compiler, of which there is one for drivers
+    """What turns a program into machine code. This package's text, and the compiler, of which there is one for drivers
     of CUDA 12 and one for 13."""
     text = programs.text_of(Path(__file__).parent)
     return repr((text, version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))

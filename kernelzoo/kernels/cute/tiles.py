@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows as kernels number them: row r is number r % inner of group r // inner, of total in all."""
+    """Rows as kernels number them. Row r is number r % inner of group r // inner, of total in all."""
 
     rows: Layout
     across: bool
@@ -88,7 +88,7 @@ class Problem:
 
     @property
     def shifted(self) -> bool:
-        """Whether rows along memory start and end anywhere, but all tensors' at the same place of a vector: whole
+        """Whether rows along memory start and end anywhere, but in all tensors at the same place of a vector. Whole
         vectors lie inside of each then, and parts of vectors at its ends."""
         whole = self.rows.whole_vector
         if self.across or self.rows.n < SHIFTED_VECTORS * whole or self._aligned() == whole:
@@ -268,13 +268,13 @@ STRIPS = (
 
 
 def _across(given: Problem, vector: int, bytes: int, threads: int) -> int:
-    """Lanes along a row of a strip: what so many bytes side by side leave, and no more than there are elements."""
+    """Lanes along a row of a strip. What so many bytes side by side leave, and no more than there are elements."""
     beside = min(max(1, bytes // (vector * given.rows.itemsize)), power_of_two(cdiv(given.total, vector)))
     return min(threads // min(beside, WARP), power_of_two(given.n))
 
 
 def longest_row(given: Problem, inputs: int) -> int:
-    """Elements of the longest row that a block holds, of so many inputs; across memory at least a sector of them."""
+    """Elements of the longest row that a block holds, of so many inputs. Across memory at least a sector of them."""
     vector = given.vector()
     most = most_each(given, vector, inputs)
     if given.across:
@@ -283,7 +283,7 @@ def longest_row(given: Problem, inputs: int) -> int:
 
 
 def held(id: str, given: Problem, inputs: int) -> Tile:
-    """A tile that a block holds: short rows side by side, one row, or of rows that lie across memory a strip. inputs:
+    """A tile that a block holds. Short rows side by side, one row, or of rows that lie across memory a strip. inputs:
     how many tensors of n elements a row are held. Raises UnsupportedProblemError if no block holds a row."""
     if given.n > (longest := longest_row(given, inputs)):
         words = f"a row must fit on chip, {longest} of {given.rows.dtype} laid out so; got {given.n}"
@@ -357,8 +357,7 @@ def cut(given: Problem, made: Tile, device: Device) -> Cut:
 
 
 def streamed(device: Device, given: Problem, inputs: int) -> str:
-    """The form of a gradient for rows that no block holds, which are read twice: by one block if they are many, by
-    several if they are few."""
+    """The form of a gradient for rows that no block holds: online if they are many, else split_two_launches."""
     many = block(given, inputs).count(given.total) >= CROWD * device.multiprocessors
     return "online" if many else "split_two_launches"
 

@@ -1,20 +1,8 @@
-"""Words of the minimum that its kernels share. Elements are compared as they are computed, which loses nothing."""
+"""Device functions of the minimum. Elements are compared as they are computed, which loses nothing."""
 
 from cutlass import Boolean, Int32, cute
 
-from kernelzoo.kernels.cute.device_functions import (
-    by_row,
-    leave_rows,
-    loaded,
-    lower,
-    one_each,
-    scalars,
-    seen,
-    start_of,
-    thread_of,
-    tree,
-    wide,
-)  # fmt: skip
+from kernelzoo.kernels.cute import device_functions as dev
 
 
 def identity(TILE):
@@ -24,27 +12,28 @@ def identity(TILE):
     return 255 if TILE.dtype == "uint8" else 2 ** (int(TILE.dtype[3:]) - 1) - 1
 
 
-def absent(TILE):
+def element_identity(TILE):
     """The same as an element: CuTe's bytes have signs."""
     return -1 if TILE.dtype == "uint8" else identity(TILE)
 
 
-def taken_in(kept, values, TILE):
+def online_update(kept, values, TILE):
     """The running minimum of each of a thread's rows with more elements."""
-    for r, (row, least) in enumerate(zip(by_row(values, TILE), scalars(kept), strict=True)):
-        kept[r] = tree([least, *row], lower)
+    for r, (row, least) in enumerate(zip(dev.split_rows(values, TILE), dev.registers(kept), strict=True)):
+        kept[r] = dev.tree_reduce([least, *row], dev.minimum)
 
 
-def block_of(x, start, element, rows, strides, here, TILE):
+def load_block(x, start, element, rows, strides, here, TILE):
     """A thread's elements of a block of its rows, as they are computed."""
-    return wide(loaded(seen(x, start, element, strides, TILE), here, element, rows.n, absent(TILE), TILE), TILE)
+    source = dev.make_thread_tensor(x, start, element, strides, TILE)
+    return dev.load_tile(source, here, element, rows.n, element_identity(TILE), TILE)
 
 
 def write_rows(mine, out, row, rows, strides, here, TILE):
     """The results of a tile's rows."""
-    _, along = thread_of(TILE)
-    start = start_of(row, rows, strides, TILE)
-    leave_rows(one_each(mine, out.dtype), out, start, strides.row, here & (along == 0), TILE)
+    _, along = dev.thread_coords(TILE)
+    start = dev.row_offset(row, rows, strides, TILE)
+    dev.store_rows(dev.make_fragment(mine, out.dtype), out, start, strides.row, here & (along == 0), TILE)
 
 
 @cute.jit

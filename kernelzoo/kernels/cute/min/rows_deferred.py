@@ -1,4 +1,4 @@
-"""Blocks of rows, or of columns side by side, of which each thread keeps a running minimum until they have ended."""
+"""Blocks of rows, or of columns side by side. Each thread keeps a running minimum until they have ended."""
 
 import cutlass
 import torch
@@ -7,9 +7,10 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.min.device_functions import block_of, identity, taken_in, write_rows
-from kernelzoo.kernels.cute.min.tiles import plain, row_tile
+from kernelzoo.kernels.cute.min.device_functions import identity, load_block, online_update, write_rows
+from kernelzoo.kernels.cute.min.tiles import row_tile
 from kernelzoo.kernels.cute.tiles import block, problem
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -19,13 +20,13 @@ def rows_deferred_kernel(
     x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    tile = dev.begin(EARLY)
-    row, first, here = dev.place_of(tile, rows, x_at, TILE)
-    start = dev.start_of(row, rows, x_at, TILE)
-    kept = dev.running(identity(TILE), TILE)
-    for i in cutlass.range(dev.blocks_of(rows, TILE)):
-        taken_in(kept, block_of(x, start, first + i * TILE.block, rows, x_at, here, TILE), TILE)
-    write_rows(dev.met(dev.scalars(kept), dev.lower, TILE), out, row, rows, out_at, here, TILE)
+    tile = dev.block_index(EARLY)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    kept = dev.make_accumulator(identity(TILE), TILE)
+    for i in cutlass.range(dev.num_blocks(rows, TILE)):
+        online_update(kept, load_block(x, start, first + i * TILE.block, rows, x_at, here, TILE), TILE)
+    write_rows(dev.block_reduce(dev.registers(kept), dev.minimum, TILE), out, row, rows, out_at, here, TILE)
 
 
 @register("cute", "min", "rows_deferred")

@@ -1,4 +1,4 @@
-"""Several blocks take a row, or a strip of columns, in parts; the last to arrive joins their minima: one launch."""
+"""Several blocks take a row, or a strip of columns, in parts. The last to arrive joins their minima: one launch."""
 
 import cutlass
 import torch
@@ -8,8 +8,8 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.min.device_functions import block_of, identity, last_to_arrive, taken_in, write_rows
-from kernelzoo.kernels.cute.min.tiles import plain
+from kernelzoo.kernels.cute.min.device_functions import identity, last_to_arrive, load_block, online_update, write_rows
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -20,29 +20,29 @@ def split_kernel(
     out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has span blocks of a tile's rows."""
-    number = dev.begin(EARLY)
-    tile, part = dev.share_of(number, parts)
-    row, first, here = dev.place_of(tile, rows, x_at, TILE)
-    start = dev.start_of(row, rows, x_at, TILE)
-    _, along = dev.thread_of(TILE)
-    kept = dev.running(identity(TILE), TILE)
-    begin, end = dev.stretch_of(part, span, rows, TILE)
+    number = dev.block_index(EARLY)
+    tile, part = dev.tile_and_part(number, parts)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    _, along = dev.thread_coords(TILE)
+    kept = dev.make_accumulator(identity(TILE), TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
-        taken_in(kept, block_of(x, start, first + i * TILE.block, rows, x_at, here, TILE), TILE)
-    least = dev.met(dev.scalars(kept), dev.lower, TILE)
-    dev.leave_part(least, partials, row, part, parts, rows, here, TILE)
+        online_update(kept, load_block(x, start, first + i * TILE.block, rows, x_at, here, TILE), TILE)
+    least = dev.block_reduce(dev.registers(kept), dev.minimum, TILE)
+    dev.store_partial(least, partials, row, part, parts, rows, here, TILE)
     if last_to_arrive(arrivals, tile, parts):
-        every = dev.running(identity(TILE), TILE)
+        every = dev.make_accumulator(identity(TILE), TILE)
         for other in cutlass.range(along, parts, TILE.lanes):
-            joined(every, partials, *dev.left_at(row, other, parts, rows, TILE), here, TILE)
-        write_rows(dev.met(dev.scalars(every), dev.lower, TILE), out, row, rows, out_at, here, TILE)
+            merge_minima(every, partials, *dev.partial_offset(row, other, parts, rows, TILE), here, TILE)
+        write_rows(dev.block_reduce(dev.registers(every), dev.minimum, TILE), out, row, rows, out_at, here, TILE)
         thread, _, _ = cute.arch.thread_idx()
         if thread == 0:
             cute.make_tensor(arrivals + tile, cute.make_layout((1,)))[0] = 0  # for the next launch
 
 
 @cute.jit
-def joined(
+def merge_minima(
     kept: cute.Tensor, partials: cute.Pointer, start: Int64, stride: Int64, here: cutlass.Boolean,
     TILE: cutlass.Constexpr,
 ):  # fmt: skip
@@ -50,7 +50,7 @@ def joined(
     if here:
         left = cute.make_tensor(partials + start, cute.make_layout((TILE.rows_each,), stride=(stride,)))
         for r in cutlass.range_constexpr(TILE.rows_each):
-            kept[r] = dev.lower(kept[r], dev.widened(left[r], TILE))
+            kept[r] = dev.minimum(kept[r], dev.to_acc(left[r], TILE))
 
 
 @register("cute", "min", "split")

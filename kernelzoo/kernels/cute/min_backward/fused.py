@@ -8,7 +8,13 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.min_backward.device_functions import counted, equal_to, given_to, of_each, shares_of
+from kernelzoo.kernels.cute.min_backward.device_functions import (
+    as_counts,
+    equal_tile,
+    gradient_of,
+    load_each,
+    shares_of,
+)
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -18,14 +24,14 @@ def tile_kernel(
     x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, y_at: Strides,
     grad_at: Strides, out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    tile = dev.begin(EARLY)
-    row, element, here = dev.place_of(tile, rows, x_at, TILE)
-    least = of_each(y, y_at, row, rows, here, TILE)
-    equal = equal_to(least, x, x_at, dev.start_of(row, rows, x_at, TILE), rows.n, element, here, TILE)
-    counts = dev.reduced(counted(equal), dev.add, TILE)
-    results = given_to(equal, shares_of(of_each(grad, grad_at, row, rows, here, TILE), counts), TILE)
-    target = dev.seen(out, dev.start_of(row, rows, out_at, TILE), element, out_at, TILE, 3)
-    dev.write(results, target, here, element, rows.n, TILE)
+    tile = dev.block_index(EARLY)
+    row, element, here = dev.row_coords(tile, rows, x_at, TILE)
+    least = load_each(y, y_at, row, rows, here, TILE)
+    equal = equal_tile(least, x, x_at, dev.row_offset(row, rows, x_at, TILE), rows.n, element, here, TILE)
+    counts = dev.row_reduce(as_counts(equal), dev.add, TILE)
+    results = gradient_of(equal, shares_of(load_each(grad, grad_at, row, rows, here, TILE), counts), TILE)
+    tXgO = dev.make_thread_tensor(out, dev.row_offset(row, rows, out_at, TILE), element, out_at, TILE, 3)
+    dev.store_tile(results, tXgO, here, element, rows.n, TILE)
 
 
 @register("cute", "min_backward", "fused")

@@ -8,7 +8,14 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.min_backward.device_functions import counted, equal_to, given_to, long, of_each, shares_of
+from kernelzoo.kernels.cute.min_backward.device_functions import (
+    as_counts,
+    equal_tile,
+    gradient_of,
+    load_each,
+    long,
+    shares_of,
+)
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -18,23 +25,23 @@ def online_kernel(
     x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, y_at: Strides,
     grad_at: Strides, out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    tile = dev.begin(EARLY)
-    row, first, here = dev.place_of(tile, rows, x_at, TILE)
-    x_start, out_start = dev.start_of(row, rows, x_at, TILE), dev.start_of(row, rows, out_at, TILE)
-    least = of_each(y, y_at, row, rows, here, TILE)
-    blocks = dev.blocks_of(rows, TILE)
-    mine = dev.running(0, TILE, Int32)
+    tile = dev.block_index(EARLY)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
+    least = load_each(y, y_at, row, rows, here, TILE)
+    blocks = dev.num_blocks(rows, TILE)
+    mine = dev.make_accumulator(0, TILE, Int32)
     for i in cutlass.range(blocks):
-        equal = equal_to(least, x, x_at, x_start, rows.n, first + i * TILE.block, here, TILE)
-        dev.more(mine, dev.within(counted(equal), dev.add, TILE), dev.add)
-    counts = dev.met(long(dev.scalars(mine)), dev.add, TILE)
-    shares = shares_of(of_each(grad, grad_at, row, rows, here, TILE), counts)
+        equal = equal_tile(least, x, x_at, x_start, rows.n, first + i * TILE.block, here, TILE)
+        dev.accumulate(mine, dev.thread_reduce(as_counts(equal), dev.add, TILE), dev.add)
+    counts = dev.block_reduce(long(dev.registers(mine)), dev.add, TILE)
+    shares = shares_of(load_each(grad, grad_at, row, rows, here, TILE), counts)
     for i in cutlass.range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
         element = first + (blocks - 1 - i) * TILE.block
-        equal = equal_to(least, x, x_at, x_start, rows.n, element, here, TILE)
-        target = dev.seen(out, out_start, element, out_at, TILE, 3)
-        dev.write(given_to(equal, shares, TILE), target, here, element, rows.n, TILE)
+        equal = equal_tile(least, x, x_at, x_start, rows.n, element, here, TILE)
+        tXgO = dev.make_thread_tensor(out, out_start, element, out_at, TILE, 3)
+        dev.store_tile(gradient_of(equal, shares, TILE), tXgO, here, element, rows.n, TILE)
 
 
 @register("cute", "min_backward", "online")

@@ -26,8 +26,8 @@ class Knobs:
 
 @chooser("cute", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Rows that a block holds, a cluster to each that is longer, several blocks to each if they are longer still and
-    few. Of rows that lie across memory, those that no block holds are read twice."""
+    """Rows that a block holds; longer ones to a cluster, or if few to several blocks. Of rows that lie across memory,
+    those that no block holds are read twice."""
     given, device = problem(x, out), device_of(x)
     knobs, holds = of(Knobs, device.index), given.n <= longest_row(given, 1)
     if given.across:

@@ -1,4 +1,4 @@
-"""Words of softmax that its kernels share.
+"""Device functions of softmax.
 
 All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
 bits on rows with a large offset. A maximum may drop a NaN, and the sum brings it back: exp(NaN - max) is NaN.
@@ -6,7 +6,7 @@ bits on rows with a large offset. A maximum may drop a NaN, and the sum brings i
 
 from cutlass import Float64, cute
 
-from kernelzoo.kernels.cute.device_functions import add, by_row, higher, select, tree, within
+from kernelzoo.kernels.cute.device_functions import add, maximum, select, split_rows, thread_reduce, tree_reduce
 
 LOG2_E = 1.4426950408889634
 LOWEST = {"float64": -1.7976931348623157e308}
@@ -19,7 +19,8 @@ def exponential(x):
 
 
 def zero_if_empty(top):
-    """What to subtract: of a row of -inf alone 0, so that 0 / 0 makes its NaN, and no lane computes -inf - -inf."""
+    """What to subtract from a row: its maximum, or 0 where all of it is -inf. Then 0 / 0 makes its NaN, and no lane
+    computes -inf - -inf."""
     return select(top == -float("inf"), type(top)(0.0), top)
 
 
@@ -28,29 +29,33 @@ def lowest(TILE):
     return LOWEST.get(TILE.dtype, LOWEST_FLOAT32)
 
 
-def taken_in(tops, totals, values, TILE):
+def online_update(tops, totals, values, TILE):
     """The running (maximum, sum) pair of each of a thread's rows with more elements. Maxima start finite: see
     ``lowest``."""
-    for r, (row, top) in enumerate(zip(by_row(values, TILE), within(values, higher, TILE), strict=True)):
+    for r, (row, top) in enumerate(zip(split_rows(values, TILE), thread_reduce(values, maximum, TILE), strict=True)):
         before = tops[r]
-        risen = higher(before, top)
+        risen = maximum(before, top)
         tops[r] = risen
-        totals[r] = totals[r] * exponential(before - risen) + tree([exponential(value - risen) for value in row], add)
+        totals[r] = totals[r] * exponential(before - risen) + tree_reduce(
+            [exponential(value - risen) for value in row], add
+        )
 
 
-def merged(top, total, row_top):
+def rescale(top, total, row_top):
     """A sum of exponentials less one maximum, as one less another."""
     return total * exponential(top - row_top)
 
 
-def rescaled(tops, totals, row_tops):
+def rescale_all(tops, totals, row_tops):
     """The sums of a thread's pairs, as of exponentials less their row's maximum."""
-    return [merged(*pair) for pair in zip(tops, totals, row_tops, strict=True)]
+    return [rescale(*pair) for pair in zip(tops, totals, row_tops, strict=True)]
 
 
-def scaled(values, tops, scales):
-    """What softmax makes of elements whose row's maximum, and one over whose sum, are known."""
-    return [
-        [exponential(value - top) * scale for value, top, scale in zip(vector, tops, scales, strict=True)]
-        for vector in values
-    ]
+def exponential_below(x, top):
+    """e^(x - top)."""
+    return exponential(x - top)
+
+
+def softmax_of(x, top, scale):
+    """What softmax makes of an element whose row's maximum, and one over whose sum, are known."""
+    return exponential(x - top) * scale

@@ -16,7 +16,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax.device_functions import exponential, merged, zero_if_empty
+from kernelzoo.kernels.cute.softmax.device_functions import exponential, rescale, zero_if_empty
 from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, most_each, problem
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, power_of_two
@@ -43,30 +43,30 @@ def cluster_kernel(
     BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has one tile of its cluster's row."""
-    number = dev.begin(EARLY)
-    kind = dev.wide_type(TILE)
+    number = dev.block_index(EARLY)
+    kind = dev.acc_type(TILE)
     room = cute.arch.alloc_smem(Int32, BLOCKS * kind.width // 16, 16)  # a pair, in words, of each block
     barrier = cute.arch.alloc_smem(Int64, 1, 8)
     open_barrier(barrier)
     rank = cute.arch.block_idx_in_cluster()
-    row, element, here = dev.place_of(number // BLOCKS, rows, x_at, TILE)
+    row, element, here = dev.row_coords(number // BLOCKS, rows, x_at, TILE)
     element += rank * TILE.block
-    source = dev.seen(x, dev.start_of(row, rows, x_at, TILE), element, x_at, TILE, 0)
-    target = dev.seen(out, dev.start_of(row, rows, out_at, TILE), element, out_at, TILE, 1)
-    values = dev.wide(dev.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
-    (top,) = dev.reduced(values, dev.higher, TILE)
+    tXgX = dev.make_thread_tensor(x, dev.row_offset(row, rows, x_at, TILE), element, x_at, TILE, 0)
+    tXgO = dev.make_thread_tensor(out, dev.row_offset(row, rows, out_at, TILE), element, out_at, TILE, 1)
+    values = dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE)
+    (top,) = dev.row_reduce(values, dev.maximum, TILE)
     less = zero_if_empty(top)
     values = [[exponential(value - less) for value in vector] for vector in values]
-    (total,) = dev.reduced(values, dev.add, TILE)
+    (total,) = dev.row_reduce(values, dev.add, TILE)
     send(top, total, room, barrier, BLOCKS)
     pairs = cute.make_tensor(cute.recast_ptr(room, dtype=kind), cute.make_layout((2, BLOCKS)))
     theirs = cute.arch.lane_idx() % BLOCKS  # lanes have a pair each, in the same order in all warps and blocks
-    row_top = zero_if_empty(over_blocks(pairs[0, theirs], dev.higher, BLOCKS))
+    row_top = zero_if_empty(over_blocks(pairs[0, theirs], dev.maximum, BLOCKS))
     # A block of -inf alone says so: its 0 in the place of -inf could be far above all that the row has.
-    row_total = over_blocks(merged(pairs[0, theirs], pairs[1, theirs], row_top), dev.add, BLOCKS)
+    row_total = over_blocks(rescale(pairs[0, theirs], pairs[1, theirs], row_top), dev.add, BLOCKS)
     scale = exponential(top - row_top) * (1.0 / row_total)
     values = [[value * scale for value in vector] for vector in values]
-    dev.write(values, target, here, element, rows.n, TILE)
+    dev.store_tile(values, tXgO, here, element, rows.n, TILE)
 
 
 def over_blocks(value, join, BLOCKS):
@@ -96,8 +96,9 @@ def open_barrier(barrier: cute.Pointer):
 
 @cute.jit
 def send(top, total, room: cute.Pointer, barrier: cute.Pointer, BLOCKS: cutlass.Constexpr):
-    """A thread for each block of the cluster writes this block's pair into its memory, at this block's place, and tells
-    its barrier. Ends when this block has got all pairs."""
+    """Write this block's state into the memory of every block of the cluster, and tell their barriers.
+
+    A thread for each block does it, at this block's place. Ends when this block has got all pairs."""
     words = tuple(words_of(top) + words_of(total))
     rank, (thread, _, _) = cute.arch.block_idx_in_cluster(), cute.arch.thread_idx()
     cute.arch.cluster_wait()  # by now all blocks have begun, and opened their barriers
@@ -109,7 +110,7 @@ def send(top, total, room: cute.Pointer, barrier: cute.Pointer, BLOCKS: cutlass.
 
 
 def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
-    """The tile of each block of a cluster that holds a row, and blocks of the cluster; None where none does."""
+    """(tile, blocks) of a cluster that holds a row, a tile to each block; None where none does."""
     if given.across or device.cluster_blocks < 2 or given.n < LEAST:
         return None
     vector = given.vector()

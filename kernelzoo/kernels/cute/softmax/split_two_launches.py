@@ -8,31 +8,31 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax.device_functions import lowest, merged, rescaled, scaled, taken_in
+from kernelzoo.kernels.cute.softmax.device_functions import lowest, online_update, rescale, rescale_all, softmax_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.registry import register
 
 
 @cute.kernel
-def leave_kernel(
+def partials_kernel(
     x: cute.Pointer, out: cute.Pointer, tops: cute.Pointer, totals: cute.Pointer, rows: Rows, x_at: Strides,
     out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has span blocks of a tile's rows, of which it leaves one pair to each row."""
-    number = dev.begin(EARLY)
-    tile, part = dev.share_of(number, parts)
-    row, first, here = dev.place_of(tile, rows, x_at, TILE)
-    start = dev.start_of(row, rows, x_at, TILE)
-    top, total = dev.running(lowest(TILE), TILE), dev.running(0, TILE)
-    begin, end = dev.stretch_of(part, span, rows, TILE)
+    number = dev.block_index(EARLY)
+    tile, part = dev.tile_and_part(number, parts)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    top, total = dev.make_accumulator(lowest(TILE), TILE), dev.make_accumulator(0, TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         element = first + i * TILE.block
-        source = dev.seen(x, start, element, x_at, TILE, 0)
-        taken_in(top, total, dev.wide(dev.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE), TILE)
-    row_tops = dev.met(dev.scalars(top), dev.higher, TILE)
-    row_totals = dev.met(rescaled(dev.scalars(top), dev.scalars(total), row_tops), dev.add, TILE)
-    dev.leave_part(row_tops, tops, row, part, parts, rows, here, TILE)
-    dev.leave_part(row_totals, totals, row, part, parts, rows, here, TILE)
+        tXgX = dev.make_thread_tensor(x, start, element, x_at, TILE, 0)
+        online_update(top, total, dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE), TILE)
+    row_tops = dev.block_reduce(dev.registers(top), dev.maximum, TILE)
+    row_totals = dev.block_reduce(rescale_all(dev.registers(top), dev.registers(total), row_tops), dev.add, TILE)
+    dev.store_partial(row_tops, tops, row, part, parts, rows, here, TILE)
+    dev.store_partial(row_totals, totals, row, part, parts, rows, here, TILE)
 
 
 @cute.kernel
@@ -41,26 +41,26 @@ def write_kernel(
     out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """Every block merges all pairs of its rows in the same order, so that all agree to the bit."""
-    number = dev.begin(EARLY)
-    tile, part = dev.share_of(number, parts)
-    row, first, here = dev.place_of(tile, rows, x_at, TILE)
-    top, total = dev.running(lowest(TILE), TILE), dev.running(0, TILE)
-    for other in cutlass.range(dev.thread_of(TILE)[1], parts, TILE.lanes):
-        place, apart = dev.left_at(row, other, parts, rows, TILE)
+    number = dev.block_index(EARLY)
+    tile, part = dev.tile_and_part(number, parts)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    top, total = dev.make_accumulator(lowest(TILE), TILE), dev.make_accumulator(0, TILE)
+    for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
+        place, apart = dev.partial_offset(row, other, parts, rows, TILE)
         merge(top, total, tops, totals, place, apart, here, TILE)
-    row_tops = dev.met(dev.scalars(top), dev.higher, TILE)
-    row_totals = dev.met(rescaled(dev.scalars(top), dev.scalars(total), row_tops), dev.add, TILE)
-    every_top, every_scale = dev.of_rows(row_tops, TILE), dev.of_rows([1.0 / value for value in row_totals], TILE)
-    x_start, out_start = dev.start_of(row, rows, x_at, TILE), dev.start_of(row, rows, out_at, TILE)
-    begin, end = dev.stretch_of(part, span, rows, TILE)
+    row_tops = dev.block_reduce(dev.registers(top), dev.maximum, TILE)
+    row_totals = dev.block_reduce(rescale_all(dev.registers(top), dev.registers(total), row_tops), dev.add, TILE)
+    scales = [1.0 / total for total in row_totals]
+    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         element = first + (begin + end - 1 - i) * TILE.block
-        source = dev.seen(x, x_start, element, x_at, TILE, 0)
-        target = dev.seen(out, out_start, element, out_at, TILE, 1)
-        values = dev.wide(dev.loaded(source, here, element, rows.n, -float("inf"), TILE), TILE)
-        results = scaled(values, every_top, every_scale)
-        dev.write(results, target, here, element, rows.n, TILE)
+        tXgX = dev.make_thread_tensor(x, x_start, element, x_at, TILE, 0)
+        tXgO = dev.make_thread_tensor(out, out_start, element, out_at, TILE, 1)
+        values = dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE)
+        values = dev.map_rows(softmax_of, values, TILE, row_tops, scales)
+        dev.store_tile(values, tXgO, here, element, rows.n, TILE)
 
 
 @cute.jit
@@ -73,8 +73,8 @@ def merge(
         layout = cute.make_layout((TILE.rows_each,), stride=(apart,))
         other_top, other_total = cute.make_tensor(tops + place, layout), cute.make_tensor(totals + place, layout)
         for r in cutlass.range_constexpr(TILE.rows_each):
-            risen = dev.higher(top[r], other_top[r])
-            total[r] = merged(top[r], total[r], risen) + merged(other_top[r], other_total[r], risen)
+            risen = dev.maximum(top[r], other_top[r])
+            total[r] = rescale(top[r], total[r], risen) + rescale(other_top[r], other_total[r], risen)
             top[r] = risen
 
 
@@ -87,6 +87,6 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     pairs = [x.new_empty(given.total * plan.parts, dtype=wide) for _ in range(2)]
     blocks = tile.count(given.total) * plan.parts
     leave, write = (
-        bound(id, kernel, (x, out), given, tile, (), plan, pairs, blocks) for kernel in (leave_kernel, write_kernel)
+        bound(id, kernel, (x, out), given, tile, (), plan, pairs, blocks) for kernel in (partials_kernel, write_kernel)
     )
     return sequence(leave, write)

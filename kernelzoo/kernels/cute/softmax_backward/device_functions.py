@@ -1,11 +1,12 @@
-"""Words of a softmax's gradient that its kernels share."""
+"""Device functions of a softmax's gradient."""
 
-from kernelzoo.kernels.cute.device_functions import loaded, seen, wide
+from kernelzoo.kernels.cute import device_functions as dev
 
 
-def elements_of(tensor, at, start, row_end, element, here, TILE, TENSOR):
+def load_input(tensor, at, start, row_end, element, here, TILE, TENSOR):
     """A thread's elements of an input as they are computed, 0 past the ends of rows."""
-    return wide(loaded(seen(tensor, start, element, at, TILE, TENSOR), here, element, row_end, 0.0, TILE), TILE)
+    source = dev.make_thread_tensor(tensor, start, element, at, TILE, TENSOR)
+    return dev.load_tile(source, here, element, row_end, 0.0, TILE)
 
 
 def products(grads, weights):

@@ -8,7 +8,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.softmax_backward.device_functions import elements_of, gradient, products
+from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_input, products
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -18,14 +18,14 @@ def tile_kernel(
     grad: cute.Pointer, y: cute.Pointer, out: cute.Pointer, rows: Rows, grad_at: Strides, y_at: Strides,
     out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    tile = dev.begin(EARLY)
-    row, element, here = dev.place_of(tile, rows, grad_at, TILE)
-    grads = elements_of(grad, grad_at, dev.start_of(row, rows, grad_at, TILE), rows.n, element, here, TILE, 0)
-    weights = elements_of(y, y_at, dev.start_of(row, rows, y_at, TILE), rows.n, element, here, TILE, 1)
-    totals = dev.reduced(products(grads, weights), dev.add, TILE)
-    results = gradient(grads, weights, dev.of_rows(totals, TILE))
-    target = dev.seen(out, dev.start_of(row, rows, out_at, TILE), element, out_at, TILE, 2)
-    dev.write(results, target, here, element, rows.n, TILE)
+    tile = dev.block_index(EARLY)
+    row, element, here = dev.row_coords(tile, rows, grad_at, TILE)
+    grads = load_input(grad, grad_at, dev.row_offset(row, rows, grad_at, TILE), rows.n, element, here, TILE, 0)
+    weights = load_input(y, y_at, dev.row_offset(row, rows, y_at, TILE), rows.n, element, here, TILE, 1)
+    totals = dev.row_reduce(products(grads, weights), dev.add, TILE)
+    results = gradient(grads, weights, dev.broadcast_rows(totals, TILE))
+    tXgO = dev.make_thread_tensor(out, dev.row_offset(row, rows, out_at, TILE), element, out_at, TILE, 2)
+    dev.store_tile(results, tXgO, here, element, rows.n, TILE)
 
 
 @register("cute", "softmax_backward", "fused")

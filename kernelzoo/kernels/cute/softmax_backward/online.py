@@ -1,4 +1,4 @@
-"""A running sum in each thread over blocks of a row of both inputs, then a pass that reads them again and writes."""
+"""A running sum in each thread over blocks of both inputs, then a pass that reads again and writes."""
 
 import cutlass
 import torch
@@ -8,7 +8,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.softmax_backward.device_functions import elements_of, gradient, products
+from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_input, products
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -18,25 +18,25 @@ def online_kernel(
     grad: cute.Pointer, y: cute.Pointer, out: cute.Pointer, rows: Rows, grad_at: Strides, y_at: Strides,
     out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
-    tile = dev.begin(EARLY)
-    row, first, here = dev.place_of(tile, rows, grad_at, TILE)
-    grad_start, y_start = dev.start_of(row, rows, grad_at, TILE), dev.start_of(row, rows, y_at, TILE)
-    out_start = dev.start_of(row, rows, out_at, TILE)
-    blocks = dev.blocks_of(rows, TILE)
-    sums = dev.running(0, TILE)
+    tile = dev.block_index(EARLY)
+    row, first, here = dev.row_coords(tile, rows, grad_at, TILE)
+    grad_start, y_start = dev.row_offset(row, rows, grad_at, TILE), dev.row_offset(row, rows, y_at, TILE)
+    out_start = dev.row_offset(row, rows, out_at, TILE)
+    blocks = dev.num_blocks(rows, TILE)
+    sums = dev.make_accumulator(0, TILE)
     for i in cutlass.range(blocks):
         element = first + i * TILE.block
-        grads = elements_of(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
-        weights = elements_of(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        dev.more(sums, dev.within(products(grads, weights), dev.add, TILE), dev.add)
-    totals = dev.of_rows(dev.met(dev.scalars(sums), dev.add, TILE), TILE)
+        grads = load_input(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
+        weights = load_input(y, y_at, y_start, rows.n, element, here, TILE, 1)
+        dev.accumulate(sums, dev.thread_reduce(products(grads, weights), dev.add, TILE), dev.add)
+    totals = dev.broadcast_rows(dev.block_reduce(dev.registers(sums), dev.add, TILE), TILE)
     for i in cutlass.range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
         element = first + (blocks - 1 - i) * TILE.block
-        grads = elements_of(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
-        weights = elements_of(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        target = dev.seen(out, out_start, element, out_at, TILE, 2)
-        dev.write(gradient(grads, weights, totals), target, here, element, rows.n, TILE)
+        grads = load_input(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
+        weights = load_input(y, y_at, y_start, rows.n, element, here, TILE, 1)
+        tXgO = dev.make_thread_tensor(out, out_start, element, out_at, TILE, 2)
+        dev.store_tile(gradient(grads, weights, totals), tXgO, here, element, rows.n, TILE)
 
 
 @register("cute", "softmax_backward", "online")

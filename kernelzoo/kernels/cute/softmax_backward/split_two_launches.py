@@ -8,31 +8,31 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax_backward.device_functions import elements_of, gradient, products
+from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_input, products
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.registry import register
 
 
 @cute.kernel
-def leave_kernel(
+def partials_kernel(
     grad: cute.Pointer, y: cute.Pointer, out: cute.Pointer, sums: cute.Pointer, rows: Rows, grad_at: Strides,
     y_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """A block has span blocks of a tile's rows, of which it leaves one sum to each row."""
-    number = dev.begin(EARLY)
-    tile, part = dev.share_of(number, parts)
-    row, first, here = dev.place_of(tile, rows, grad_at, TILE)
-    grad_start, y_start = dev.start_of(row, rows, grad_at, TILE), dev.start_of(row, rows, y_at, TILE)
-    mine = dev.running(0, TILE)
-    begin, end = dev.stretch_of(part, span, rows, TILE)
+    number = dev.block_index(EARLY)
+    tile, part = dev.tile_and_part(number, parts)
+    row, first, here = dev.row_coords(tile, rows, grad_at, TILE)
+    grad_start, y_start = dev.row_offset(row, rows, grad_at, TILE), dev.row_offset(row, rows, y_at, TILE)
+    mine = dev.make_accumulator(0, TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         element = first + i * TILE.block
-        grads = elements_of(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
-        weights = elements_of(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        dev.more(mine, dev.within(products(grads, weights), dev.add, TILE), dev.add)
-    found = dev.met(dev.scalars(mine), dev.add, TILE)
-    dev.leave_part(found, sums, row, part, parts, rows, here, TILE)
+        grads = load_input(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
+        weights = load_input(y, y_at, y_start, rows.n, element, here, TILE, 1)
+        dev.accumulate(mine, dev.thread_reduce(products(grads, weights), dev.add, TILE), dev.add)
+    found = dev.block_reduce(dev.registers(mine), dev.add, TILE)
+    dev.store_partial(found, sums, row, part, parts, rows, here, TILE)
 
 
 @cute.kernel
@@ -42,24 +42,24 @@ def write_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     """Every block adds up all sums of its rows in the same order, so that all agree to the bit."""
-    number = dev.begin(EARLY)
-    tile, part = dev.share_of(number, parts)
-    row, first, here = dev.place_of(tile, rows, grad_at, TILE)
-    every = dev.running(0, TILE)
-    for other in cutlass.range(dev.thread_of(TILE)[1], parts, TILE.lanes):
-        left = dev.one_a_row(sums, *dev.left_at(row, other, parts, rows, TILE), here, TILE)
-        dev.more(every, dev.scalars(left), dev.add)
-    totals = dev.of_rows(dev.met(dev.scalars(every), dev.add, TILE), TILE)
-    grad_start, y_start = dev.start_of(row, rows, grad_at, TILE), dev.start_of(row, rows, y_at, TILE)
-    out_start = dev.start_of(row, rows, out_at, TILE)
-    begin, end = dev.stretch_of(part, span, rows, TILE)
+    number = dev.block_index(EARLY)
+    tile, part = dev.tile_and_part(number, parts)
+    row, first, here = dev.row_coords(tile, rows, grad_at, TILE)
+    every = dev.make_accumulator(0, TILE)
+    for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
+        left = dev.load_rows(sums, *dev.partial_offset(row, other, parts, rows, TILE), here, TILE)
+        dev.accumulate(every, dev.registers(left), dev.add)
+    totals = dev.broadcast_rows(dev.block_reduce(dev.registers(every), dev.add, TILE), TILE)
+    grad_start, y_start = dev.row_offset(row, rows, grad_at, TILE), dev.row_offset(row, rows, y_at, TILE)
+    out_start = dev.row_offset(row, rows, out_at, TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         element = first + (begin + end - 1 - i) * TILE.block
-        grads = elements_of(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
-        weights = elements_of(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        target = dev.seen(out, out_start, element, out_at, TILE, 2)
-        dev.write(gradient(grads, weights, totals), target, here, element, rows.n, TILE)
+        grads = load_input(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
+        weights = load_input(y, y_at, y_start, rows.n, element, here, TILE, 1)
+        tXgO = dev.make_thread_tensor(out, out_start, element, out_at, TILE, 2)
+        dev.store_tile(gradient(grads, weights, totals), tXgO, here, element, rows.n, TILE)
 
 
 @register("cute", "softmax_backward", "split_two_launches")
@@ -70,5 +70,5 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     plan = tiles.cut(given, tile, device_of(grad))
     sums = grad.new_empty(given.total * plan.parts, dtype=tiles.wide_dtype(grad.dtype))
     blocks = tile.count(given.total) * plan.parts
-    both = leave_kernel, write_kernel
+    both = partials_kernel, write_kernel
     return sequence(*(bound(id, kernel, tensors, given, tile, (), plan, (sums,), blocks) for kernel in both))
