@@ -114,7 +114,7 @@ def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
         (definition,) = ast.parse(kernel.src).body
         assert isinstance(definition, ast.FunctionDef)
         first = next(s for s in definition.body if not isinstance(getattr(s, "value", None), ast.Constant))
-        assert ast.unparse(first) == "words.await_last_launch()", kernel
+        assert ast.unparse(first) == "dev.await_last_launch()", kernel
 
 
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))

@@ -1,4 +1,4 @@
-"""Words that kernels of several operations share, as device functions: where the rows of a tile lie, and their ends.
+"""Device functions of several operations: where the rows of a tile lie, and their ends.
 
 A tile is [ROWS, COLS]: rows of the problem by elements of each. Which thread holds what of it says its LAYOUT. Where
 rows lie ALONG memory, a thread's elements are neighbours in a row; where they lie ACROSS it, they are of neighbouring
@@ -41,20 +41,20 @@ def scaled(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, FAR: gl.constexpr, ACRO
 
 
 @gluon.jit
-def share_of(parts):
+def tile_and_part(parts):
     """(tile, part): a program's tile, and which part of its rows, where so many programs share each."""
     return gl.program_id(0) // parts, gl.program_id(0) % parts
 
 
 @gluon.jit
-def span_of(part, span, UNIT: gl.constexpr):
+def part_range(part, span, UNIT: gl.constexpr):
     """(begin, end): the elements of each row in a part of span units."""
     begin = part.to(gl.int64) * span * UNIT
     return begin, begin + gl.cast(span, gl.int64) * UNIT
 
 
 @gluon.jit
-def rows_of_tile(tile, rows, inner, ACROSS: gl.constexpr, ROWS: gl.constexpr, LAYOUT: gl.constexpr):
+def row_coords(tile, rows, inner, ACROSS: gl.constexpr, ROWS: gl.constexpr, LAYOUT: gl.constexpr):
     """(group, place, there): of each row of a tile, and whether there is such a row.
 
     Rows along memory are counted through: row is ``group * inner + place``. Of those across it a tile has neighbours of
@@ -86,7 +86,7 @@ def row_start(group, place, stride_outer, stride_inner, MULTIPLE: gl.constexpr, 
 
 
 @gluon.jit
-def elements(COLS: gl.constexpr, FAR: gl.constexpr, LAYOUT: gl.constexpr):
+def column_offsets(COLS: gl.constexpr, FAR: gl.constexpr, LAYOUT: gl.constexpr):
     """(cols, here): the elements of a tile's rows, [1, COLS], and the same as offsets are counted."""
     cols = gl.arange(0, COLS, gl.SliceLayout(0, LAYOUT))[None, :]
     return cols, cols.to(gl.int64 if FAR else gl.int32)

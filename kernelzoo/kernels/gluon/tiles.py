@@ -26,8 +26,8 @@ CROWD = 4
 
 
 class Tile(NamedTuple):
-    """A program's tile: rows, elements of each, warps, whether it lies across memory, neighbours there that a thread
-    has, and the layouts of the tile and of its rows' edges."""
+    """A program's tile and its layouts. Its fields are rows, elements of each, warps, whether it
+    lies across memory, neighbours there that a thread has, and the layouts of the tile and of its rows' edges."""
 
     rows: int
     cols: int
@@ -70,7 +70,7 @@ def across(rows: Rows, columns: Columns, many: int, depth: int, warps: int, *oth
 
 
 def vector_of(rows: Rows, *others: Strides) -> int:
-    """Neighbours in a row that every tensor has in one aligned piece of memory, at most a vector of 16 bytes."""
+    """Elements of the longest aligned vectors that rows of every tensor have, at most of 16 bytes."""
     if edges_of(rows, *others):
         return rows.whole_vector
     if rows.x_n != 1 or rows.x_phase or (rows.out_n and (rows.out_n != 1 or rows.out_phase)):
@@ -140,7 +140,7 @@ class Numbers:
 
 
 def longest(rows: Rows, inputs: int) -> int:
-    """Elements of the longest rows that a program holds, of so many inputs; across memory at least a sector of them."""
+    """Elements of the longest rows that a program holds, of so many inputs. Across memory at least a sector of them."""
     if rows.columns is None:
         return ON_CHIP_BYTES // wide_bytes(rows) // inputs
     least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
@@ -154,8 +154,8 @@ def check_held(id: str, rows: Rows, inputs: int) -> None:
 
 
 def held(id: str, device: Device, rows: Rows, inputs: int, *others: Strides) -> Tile:
-    """Short rows side by side, which one warp holds; one row; or of rows that lie across memory a strip, a line wide if
-    it fits. inputs: how many tensors of n elements a row are held. Raises UnsupportedProblemError if none fits."""
+    """Short rows side by side, which one warp holds; one row; or a strip of columns. A strip is a line wide if it fits.
+    inputs: how many tensors of n elements a row are held. Raises UnsupportedProblemError if none fits."""
     check_held(id, rows, inputs)
     if rows.columns is not None:
         depth, wide = power_of_two(rows.n), min(LINE_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
@@ -196,7 +196,7 @@ def held_options(device: Device, tile: Tile) -> dict[str, Any]:
 # --- Blocks and parts of longer rows ---------------------------------------------------------------------------------
 
 BLOCK_BYTES = 16384
-"""Of a block of a running pair: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
+"""Of a block of a running state: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
 
 LEAST_PART = 4096
 """Elements of a tile's rows together that are worth a program of their own."""
@@ -206,8 +206,8 @@ MOST_PARTS = 256
 
 
 def block(rows: Rows, bytes: int, *others: Strides) -> Tile:
-    """A tile of so many bytes as computed, for kernels that go through rows in blocks: a part of one row, or of each of
-    a line's worth of columns."""
+    """A tile of so many bytes as computed, for kernels that go through rows in blocks. It is a part of one row, or of
+    each of a line's worth of columns."""
     elements, columns = bytes // wide_bytes(rows), rows.columns
     if columns is not None:
         wide = min(LINE_BYTES // rows.itemsize, power_of_two(columns.inner))
@@ -223,8 +223,8 @@ def _warps(rows: Rows, elements: int) -> int:
 
 
 class Cut(NamedTuple):
-    """Programs to a tile of rows, elements of each row that one takes, in units that its vectors divide, and the tile
-    of words that all of them have left."""
+    """How rows are cut: programs to a tile, units of each row that one takes, and elements of a unit. merged: the power
+    of two that holds what all have left."""
 
     parts: int
     span: int
@@ -233,7 +233,7 @@ class Cut(NamedTuple):
 
 
 def cut(rows: Rows, tile: Tile, device: Device, *others: Strides) -> Cut:
-    """Parts of rows, at least two where a row has so many vectors, for as many programs as fill the device."""
+    """Parts of rows for as many programs as fill the device, at least two where vectors suffice."""
     unit = 1 if tile.across else vector_of(rows, *others)
     elements = rows.n if tile.across else inside(rows, *others)
     wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows))
@@ -245,7 +245,6 @@ def cut(rows: Rows, tile: Tile, device: Device, *others: Strides) -> Cut:
 
 
 def streamed(device: Device, rows: Rows, *others: Strides) -> str:
-    """The form of a gradient for rows that no program holds, which are read twice: by one program if they are many, by
-    several if they are few."""
+    """The form of a gradient for rows that no program holds: online if they are many, else split_two_launches."""
     many = block(rows, ON_CHIP_BYTES, *others).count(rows) >= CROWD * device.multiprocessors
     return "online" if many else "split_two_launches"

@@ -1,4 +1,4 @@
-"""A program takes whole rows, several short ones or one, and reduces each block of a row to a scalar at once."""
+"""A program takes whole rows, several short ones or one. Each block of a row is reduced to a scalar at once."""
 
 import torch
 from triton.experimental import gluon
@@ -6,8 +6,9 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.min.tiles import kinds, plain, row_tile
+from kernelzoo.kernels.gluon.min.tiles import kinds, row_tile
 from kernelzoo.kernels.shared.jit import bound, device_of
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -21,10 +22,10 @@ def rows_kernel(
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
-    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
+    group, place, there = dev.row_coords(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
     in_rows = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, False)[:, None]
-    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
+    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     length = n
     if EDGES:
         length = dev.inside_vectors(x_start, n, EDGES)

@@ -1,4 +1,4 @@
-"""Several programs take a row, or a strip of columns, in parts; the last to arrive joins their minima: one launch."""
+"""Several programs take a row, or a strip of columns, in parts. The last to arrive joins their minima: one launch."""
 
 import torch
 from triton.experimental import gluon
@@ -6,8 +6,9 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.min.tiles import block_tile, kinds, plain
+from kernelzoo.kernels.gluon.min.tiles import block_tile, kinds
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -24,12 +25,12 @@ def split_kernel(
     the minima of all."""
     dev.await_last_launch()
     n, inner, x_n, _ = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
-    number, part = dev.share_of(parts)
-    group, place, there = dev.rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
+    number, part = dev.tile_and_part(parts)
+    group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     in_rows = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
-    begin, end = dev.span_of(part, span, UNIT)
+    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
+    begin, end = dev.part_range(part, span, UNIT)
     length = n
     if EDGES:
         length = dev.inside_vectors(x_start, n, EDGES)

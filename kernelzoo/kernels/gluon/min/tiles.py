@@ -1,10 +1,11 @@
-"""Tiles of rows by blocks of columns, and what the forms of the minimum hand to their kernels beside the layout."""
+"""Tiles of rows by blocks of columns, and what forms hand to their kernels beside the layout."""
 
 import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.gluon.tiles import Tile, along, block, inside
 from kernelzoo.kernels.shared.jit import wide_type
+from kernelzoo.kernels.shared.minimum import identity
 from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
@@ -22,18 +23,8 @@ class Numbers:
     )
 
 
-def identity(dtype: torch.dtype) -> float | int:
-    """What a minimum over nothing would be: no element is above it."""
-    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
-
-
-def plain(x: torch.Tensor) -> torch.Tensor:
-    """The tensor as it can be loaded and compared: bool as the byte it is."""
-    return x.view(torch.uint8) if x.dtype == torch.bool else x
-
-
 def row_tile(device: Device, rows: Rows) -> Tile:
-    """Several short rows to a warp, or a block of one row: 64 bytes to a thread, more to those of a single warp."""
+    """Several short rows to a warp, or a block of one row. 64 bytes to a thread, more to those of a single warp."""
     knobs, cols = of(Numbers, device.index), power_of_two(inside(rows))
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
@@ -44,7 +35,7 @@ def row_tile(device: Device, rows: Rows) -> Tile:
 
 
 def block_tile(device: Device, rows: Rows) -> Tile:
-    """``row_tile``, or a block of columns side by side: 32 elements to a thread, 16 if they are read one by one."""
+    """``row_tile``, or a block of columns side by side. 32 elements to a thread, 16 if they are read one by one."""
     if not rows.across:
         return row_tile(device, rows)
     tile = block(rows, 32768)

@@ -1,4 +1,4 @@
-"""Words of the gradient of a minimum that its kernels share: what each element that is equal to its row's minimum gets.
+"""Device functions of a minimum's gradient: what each element that is equal to its row's minimum gets.
 
 Elements are compared as they are computed, half precision in float32; a masked one is NaN, which equals nothing.
 """
@@ -10,7 +10,7 @@ from kernelzoo.kernels.gluon.device_functions import row_start
 
 
 @gluon.jit
-def of_each(x, group, place, outer, inner, there, WIDE: gl.constexpr, ACROSS: gl.constexpr):
+def load_rows(x, group, place, outer, inner, there, WIDE: gl.constexpr, ACROSS: gl.constexpr):
     """What there is one of to each row, as it is computed."""
     return gl.load(x + row_start(group, place, outer, inner, 1, ACROSS), there, other=0).to(WIDE)
 

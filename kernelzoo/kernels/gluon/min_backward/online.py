@@ -1,4 +1,4 @@
-"""A running count in each lane over blocks of a row, then a pass that reads the row again and writes."""
+"""A running count in each lane over blocks of a row, then a pass that reads again and writes."""
 
 import torch
 from triton.experimental import gluon
@@ -6,7 +6,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.min_backward.device_functions import of_each, shares_of
+from kernelzoo.kernels.gluon.min_backward.device_functions import load_rows, shares_of
 from kernelzoo.kernels.shared.jit import bound, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -24,13 +24,13 @@ def online_kernel(
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
     n, inner, x_n, out_n = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
-    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    least = of_each(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
-    slope = of_each(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
+    least = load_rows(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
+    slope = load_rows(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
-    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
+    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     length = n
     if EDGES:
         length = dev.inside_vectors(x_start, n, EDGES)

@@ -45,7 +45,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("gluon", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several programs to one row, which they hold on chip while they exchange (max, sum) pairs: one launch.
+    """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch.
 
     Of rows that lie across memory, one launch leaves the pairs and a second merges them and writes.
     """

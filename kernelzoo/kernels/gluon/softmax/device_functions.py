@@ -1,4 +1,4 @@
-"""Words of softmax that its kernels share.
+"""Device functions of softmax.
 
 All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
 bits on rows with a large offset. ``gl.max`` drops a NaN, and the sum brings it back: exp(NaN - max) is NaN.
@@ -16,7 +16,8 @@ def exponential(x):
 
 @gluon.jit
 def zero_if_empty(top):
-    """What to subtract: of a row of -inf alone 0, so that 0 / 0 makes its NaN, and no lane computes -inf - -inf."""
+    """What to subtract from a row: its maximum, or 0 where all of it is -inf. Then 0 / 0 makes its NaN, and no lane
+    computes -inf - -inf."""
     return gl.where(top == float("-inf"), 0.0, top)
 
 
@@ -41,8 +42,8 @@ def softmax_with_edges(x, edges, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 
 
 @gluon.jit
-def taken_in(top, total, x):
-    """The running (maximum, sum) pair of each lane with one more element. Maxima start finite: see online_kernel."""
+def online_update(top, total, x):
+    """The running (maximum, sum) state of each lane with one more element. Maxima start finite: see online_kernel."""
     rise = x - top
     # Of exp(top - new top) and exp(x - new top) one is 1, and this is the other.
     scale = exponential(-gl.abs(rise))

@@ -26,11 +26,11 @@ def tile_kernel(
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
     n, inner, x_n, out_n = dev.scaled(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
-    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.elements(COLS, FAR, LAYOUT)
+    cols, here = dev.column_offsets(COLS, FAR, LAYOUT)
     length = n
     if EDGES:
         length = dev.inside_vectors(x_start, n, EDGES).to(gl.int32)

@@ -1,4 +1,4 @@
-"""A running (maximum, sum) pair in each lane over blocks of a row, then a pass that writes.
+"""A running (maximum, sum) state in each lane over blocks of a row, then a pass that writes.
 
 After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
 """
@@ -9,7 +9,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.softmax.device_functions import exponential, taken_in
+from kernelzoo.kernels.gluon.softmax.device_functions import exponential, online_update
 from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -25,11 +25,11 @@ def online_kernel(
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
     n, inner, x_n, out_n = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
-    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
+    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     # Every lane keeps a pair of its own, and lanes meet once, after the loop. A maximum starts at the lowest finite
     # number, so that no difference of two is -inf - -inf.
     top = gl.full([ROWS, BLOCK], LOWEST, WIDE, LAYOUT)
@@ -46,7 +46,7 @@ def online_kernel(
     for start in range(0, longest, BLOCK):
         block = x + (x_start + start * x_n) + here * x_n
         tile = gl.load(block, there & (cols < length - start), other=float("-inf"))
-        top, total = taken_in(top, total, tile.to(WIDE))
+        top, total = online_update(top, total, tile.to(WIDE))
     row_top = gl.max(top, 1, keep_dims=True)
     if EDGES:
         row_top = gl.maximum(row_top, gl.convert_layout(gl.max(edges, 1, keep_dims=True), LAYOUT))
@@ -68,7 +68,7 @@ def online_kernel(
 
 @register("gluon", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) pair in each lane, then a pass that writes."""
+    """One pass over blocks that keeps a running (max, sum) state in each lane, then a pass that writes."""
     rows = rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
     kinds = (wide_type(x.dtype), tiles.lowest(wide_dtype(x.dtype)), *tile.constants(rows))

@@ -1,4 +1,4 @@
-"""A grid that fills the device once and strides over the rows, the next rows under way to a ring in shared memory.
+"""A grid that fills the device once and strides over rows, the next ones under way to shared memory.
 
 After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form, whose pipeline is here written out.
 """
@@ -32,7 +32,7 @@ REDUCTION_BYTES = 4096
 
 @gluon.jit
 def ask(x, ring, slot, row, rows, n, inner, x_outer, x_inner, cols, MULTIPLE: gl.constexpr):
-    """Start to copy a row into a slot of the ring; past the last row nothing, as a group all the same."""
+    """Start to copy a row into a slot of the ring. Past the last row nothing, as a group all the same."""
     row = row.to(gl.int64)
     start = (row // inner * x_outer + row % inner * x_inner) * MULTIPLE
     copy(ring.index(slot), x + start + cols, (cols < n) & (row < rows))
@@ -70,7 +70,7 @@ def persistent_kernel(
 
 @register("gluon", "softmax", "persistent")
 def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A grid that fills the device once and strides over the rows, the next rows on their way to shared memory.
+    """A grid that fills the device once and strides over rows, the next ones under way to shared memory.
 
     Copies are of 16 bytes: it takes rows of whole vectors.
     """

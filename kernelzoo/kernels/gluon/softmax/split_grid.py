@@ -10,7 +10,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.softmax.device_functions import exponential, taken_in
+from kernelzoo.kernels.gluon.softmax.device_functions import exponential, online_update
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch
@@ -38,21 +38,21 @@ EXCHANGE_ELEMENTS = 2048
 
 
 @gluon.jit
-def as_word(top, total):
+def pack_pair(top, total):
     """A pair in float32 as one word of 64 bits, which never are all set: top is no NaN."""
     low = top.to(gl.uint32, bitcast=True).to(gl.uint64)
     return (total.to(gl.uint32, bitcast=True).to(gl.uint64) << 32 | low).to(gl.int64, bitcast=True)
 
 
 @gluon.jit
-def as_pair(word):
-    """The pair in float32 that ``as_word`` made a word of."""
+def unpack_pair(word):
+    """The pair in float32 that ``pack_pair`` made a word of."""
     return word.to(gl.int32).to(gl.float32, bitcast=True), (word >> 32).to(gl.int32).to(gl.float32, bitcast=True)
 
 
 @gluon.jit
 def awaited(slots, there):
-    """The 64-bit words in memory there, each as soon as not all of its bits are set any more; 0 where there is none."""
+    """The 64-bit words in memory, each once not all of its bits are set; 0 where there is none."""
     return gl.inline_asm_elementwise(
         """
         {
@@ -159,7 +159,7 @@ def split_kernel(
                 start = begin + gl.cast(k, gl.int64) * BLOCK
                 block_here = x + (x_body + start * x_n) + block_cols.to(gl.int64) * x_n
                 block = gl.load(block_here, block_cols < inside - start, other=float("-inf"))
-                tops, totals = taken_in(tops, totals, block.to(WIDE))
+                tops, totals = online_update(tops, totals, block.to(WIDE))
             streamed_top = gl.max(tops, 0)
             streamed_total = gl.sum(totals * exponential(tops - streamed_top), 0)
         length = inside - kept
@@ -207,9 +207,9 @@ def split_kernel(
             row_tops = awaited(slots + lane, peer).to(gl.float64, bitcast=True)
             row_totals = awaited(slots + parts + lane, peer).to(gl.float64, bitcast=True)
         else:
-            gl.atomic_xchg(slots + part, as_word(top, total), sem="relaxed")
+            gl.atomic_xchg(slots + part, pack_pair(top, total), sem="relaxed")
             gl.store(others + part, gl.to_tensor(-1).to(gl.int64))
-            row_tops, row_totals = as_pair(awaited(slots + lane, peer))
+            row_tops, row_totals = unpack_pair(awaited(slots + lane, peer))
         # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
         row_tops = gl.where(peer, row_tops, LOWEST)
         row_top = gl.max(row_tops, 0)
@@ -254,7 +254,7 @@ def programs_to_a_row(rows: int, n: int, held: int, most: int, resident: int) ->
 
 @register("gluon", "softmax", "split_grid")
 def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, which they hold on chip while they exchange (max, sum) pairs: one launch.
+    """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch.
 
     All programs run at once (a co-operative launch), so that they may wait for each other.
     """

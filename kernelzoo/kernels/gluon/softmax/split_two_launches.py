@@ -1,4 +1,4 @@
-"""Several programs to one row: a launch that leaves (maximum, sum) pairs, and one that merges them and writes."""
+"""Several programs to one row: a launch that leaves (maximum, sum) states, and one that merges them and writes."""
 
 import torch
 from triton.experimental import gluon
@@ -6,7 +6,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.softmax.device_functions import exponential, taken_in
+from kernelzoo.kernels.gluon.softmax.device_functions import exponential, online_update
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype, wide_type
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
@@ -25,13 +25,13 @@ def parts_kernel(
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
     n, inner, x_n, out_n = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
-    number, part = dev.share_of(parts)
-    group, place, there = dev.rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
+    number, part = dev.tile_and_part(parts)
+    group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
-    begin, end = dev.span_of(part, span, UNIT)
+    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
+    begin, end = dev.part_range(part, span, UNIT)
     length = n
     if EDGES:
         length = dev.inside_vectors(x_start, n, EDGES)
@@ -50,7 +50,7 @@ def parts_kernel(
         for start in range(begin, end, BLOCK):
             block = x + (x_start + start * x_n) + here * x_n
             tile = gl.load(block, there & (cols < length - start), other=float("-inf"))
-            top, total = taken_in(top, total, tile.to(WIDE))
+            top, total = online_update(top, total, tile.to(WIDE))
         row_top = gl.max(top, 1, keep_dims=True)
         if EDGES:
             row_top = gl.maximum(row_top, gl.convert_layout(gl.max(edges, 1, keep_dims=True), LAYOUT))
@@ -81,7 +81,7 @@ def parts_kernel(
 
 @register("gluon", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave pairs (max, sum); a second launch merges and writes."""
+    """Several programs to one row, or strip of columns, leave (max, sum) states; a second launch merges and writes."""
     id, rows, wide = "gluon/softmax/split_two_launches", rows_of(x, out), wide_dtype(x.dtype)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
     plan, count = tiles.cut(rows, tile, device_of(x)), tile.count(rows)

@@ -1,4 +1,4 @@
-"""A tile of whole rows of both inputs to a program, which it holds on chip: each is read once, and the result written.
+"""A tile of whole rows of both inputs to a program, which holds them on chip: each is read once.
 
 A masked element counts as 0 in both inputs, and so adds nothing.
 """
@@ -26,12 +26,12 @@ def tile_kernel(
     DTYPE: gl.constexpr = out.dtype.element_ty
     n, inner, grad_n, y_n = dev.scaled(n, inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
     _, _, out_n, _ = dev.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
-    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
     y_start = dev.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.elements(COLS, FAR, LAYOUT)
+    cols, here = dev.column_offsets(COLS, FAR, LAYOUT)
     length = n
     if EDGES:
         length = dev.inside_vectors(grad_start, n, EDGES).to(gl.int32)

@@ -1,4 +1,4 @@
-"""A running sum in each lane over blocks of a row of both inputs, then a pass that reads them again and writes."""
+"""A running sum in each lane over blocks of both inputs, then a pass that reads again and writes."""
 
 import torch
 from triton.experimental import gluon
@@ -22,12 +22,12 @@ def online_kernel(
     DTYPE: gl.constexpr = out.dtype.element_ty
     n, inner, grad_n, y_n = dev.scaled(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
     _, _, out_n, _ = dev.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
-    group, place, there = dev.rows_of_tile(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
+    group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
     y_start = dev.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
+    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     length = n
     if EDGES:
         length = dev.inside_vectors(grad_start, n, EDGES)

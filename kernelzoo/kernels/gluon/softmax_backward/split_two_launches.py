@@ -25,14 +25,14 @@ def parts_kernel(
     DTYPE: gl.constexpr = out.dtype.element_ty
     n, inner, grad_n, y_n = dev.scaled(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
     _, _, out_n, _ = dev.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
-    number, part = dev.share_of(parts)
-    group, place, there = dev.rows_of_tile(number, rows, inner, ACROSS, ROWS, LAYOUT)
+    number, part = dev.tile_and_part(parts)
+    group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
     y_start = dev.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.elements(BLOCK, FAR, LAYOUT)
-    begin, end = dev.span_of(part, span, UNIT)
+    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
+    begin, end = dev.part_range(part, span, UNIT)
     length = n
     if EDGES:
         length = dev.inside_vectors(grad_start, n, EDGES)
