@@ -91,7 +91,7 @@ def wide_type(dtype: torch.dtype) -> tl.dtype:
 
 
 def multiple_of(rows: Rows, *others: Strides) -> int:
-    """The power of two, at most 8, in which a row's length and the offsets of rows are counted, other tensors' too.
+    """The power of two, at most 8, that divides a row's length and the offsets of all rows.
 
     Triton sees that an integer is a multiple of 16 and otherwise nothing, so that rows of 1000 floats would be read one
     by one. Kernels take these numbers divided by the multiple, a constant, and see 16-byte vectors.
@@ -106,8 +106,9 @@ def common(rows: Rows, *others: Strides) -> int:
 
 
 def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
-    """A kernel's arguments that say where rows lie: rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    and MULTIPLE, by which some are divided; the output of a reduction is one element to a row, and its strides are not.
+    """A kernel's arguments that say where rows lie. They are rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n,
+    out_inner, and MULTIPLE, by which some are divided. The output of a reduction is one element to a row, and its
+    strides are not.
 
     The strides of other tensors of n elements a row follow: outer, n and inner of each.
     """
@@ -119,8 +120,9 @@ def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
 
 
 def column_arguments(columns: Columns, *others: Strides) -> tuple[int, ...]:
-    """A kernel's arguments that say where columns lie: outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n,
-    out_inner, and MULTIPLE, by which inner and all strides but the last are divided, of a reduction's output none.
+    """A kernel's arguments that say where columns lie. They are outer, n, inner, x_outer, x_n, x_inner, out_outer,
+    out_n, out_inner, and MULTIPLE, by which inner and all strides but the last are divided, of a reduction's output
+    none.
 
     The strides of other tensors of n elements a column follow: outer, n and inner of each.
     """
@@ -137,7 +139,7 @@ def by_columns(rows: Rows, strides: Strides) -> Strides:
 
 
 def edges_of(rows: Rows, *others: Strides) -> int:
-    """Elements of a 16-byte vector where rows start or end within one and may be read by whole ones in between, else 0.
+    """Elements of a 16-byte vector where rows have edges and may be read by whole vectors in between, else 0.
 
     x and out must agree in where their rows start within a vector, and so must other tensors of n elements a row; a
     reduction's output is of no concern.
@@ -168,7 +170,7 @@ def packed(rows: Rows, *others: Strides) -> bool:
 
 
 def safe(rows: Rows) -> int:
-    """How many rows have another row behind them in memory, so that their last vector lies in it as a whole."""
+    """How many rows have another row behind them in memory, which their last vector may reach into."""
     steps = [step for step, many in ((rows.x_outer, rows.outer > 1), (rows.x_inner, rows.inner > 1)) if many]
     return rows.total - 1 if all(step >= rows.n for step in steps) else 0
 
@@ -206,7 +208,7 @@ def compiler_options(device: Device, warps: int, stages: int, options: dict[str,
 
 
 def resources(program: Any, device: Device) -> cubin.Resources:
-    """What a compiled kernel takes, all of its shared memory included, as its cubin or hsaco says; registers are vector
+    """What a compiled kernel takes, all of its shared memory included, as its cubin or hsaco says. Registers are vector
     registers on AMD."""
     if device.is_nvidia:
         found = cubin.resources(program.kernel, program.name, device.capability)

@@ -37,7 +37,7 @@ Lies = tuple[Rows, tuple[Strides, ...], tuple[Strides, ...]]
 
 
 def lies(tensors: Sequence[torch.Tensor], whole: int) -> Lies:
-    """The rows of the first tensor and the last, and the strides of other inputs: of whole rows, and of one a row."""
+    """(rows, full, single): rows of the first and the last tensor; strides of others, whole rows and one a row."""
     x, *others, out = tensors
     rows, strides = rows_with(x, out, *others)
     return rows, strides[: whole - 1], strides[whole - 1 :]

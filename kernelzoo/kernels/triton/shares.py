@@ -47,8 +47,8 @@ def store_numbers(
 def store_halves(
     out, length, low, high, FIRST: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
 ):  # fmt: skip
-    """Write numbers for the lower and the upper halves of words, whose packs are those from FIRST on of a share; length
-    counts elements from the share's first."""
+    """Write numbers for both halves of words, the packs from FIRST on of a share. length counts elements from the
+    share's first."""
     DTYPE: tl.constexpr = out.dtype.element_ty
     result = tl.join(low.to(DTYPE), high.to(DTYPE))
     line = tl.reshape(tl.permute(result, (1, 0, 2, 3)), [PACKS * THREADS * VECTOR])

@@ -18,8 +18,9 @@ LEAST_PART = 64
 
 
 class Strip(NamedTuple):
-    """A program's block: columns and elements of each, its threads, how many such programs share an SM, registers of a
-    thread that leave room for them, and programs to a strip, each of which has ``span`` elements of a column."""
+    """A program's block of columns. Columns and elements of each, its threads, how many such programs share an SM,
+    registers of a thread that leave room for them, and programs to a strip, each of which has ``span`` elements of a
+    column."""
 
     columns: int
     elements: int
@@ -52,7 +53,7 @@ class Strip(NamedTuple):
 
 
 def whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
-    """A strip of whole columns to a program, which holds so many inputs of it; None where it can't, or tiles do better.
+    """A strip of whole columns to a program, which holds so many inputs of it. None where it can't, or tiles do better.
 
     A strip is a line of memory wide, or down to a sector if it fits then.
     """
@@ -73,7 +74,7 @@ def whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
 
 
 def shared_strip(columns: Columns, device: Device, inputs: int) -> Strip:
-    """A strip of which several programs, at least two, have a part each, and hold it if so many can run at once."""
+    """A strip that several programs, at least two, share; they hold it if so many can run at once."""
     threads, programs, registers, room = _program(columns, device, inputs)
     resident = programs * device.multiprocessors
     wide = _width(columns)
@@ -95,7 +96,7 @@ def _width(columns: Columns) -> int:
 
 
 def _program(columns: Columns, device: Device, inputs: int) -> tuple[int, int, int, int]:
-    """Threads of a program, such programs to an SM, registers of a thread, and elements of each input in 64 of them."""
+    """(threads, programs to an SM, registers of a thread, elements of each input in 64 of those)."""
     if device.arch in ("", "sm_90"):
         threads, programs, registers, elements = 256, 2, 128, 64 // inputs
     else:  # what suffices there spills a few registers

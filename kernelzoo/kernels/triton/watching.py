@@ -19,7 +19,7 @@ from kernelzoo.launch import Step, recording
 
 @contextmanager
 def watched(device: Device) -> Iterator[None]:
-    """Within the context, a launch of any kernel compiles it for that device, and is recorded in place of being run."""
+    """Within the context, a launch compiles its kernel for that device, and is recorded in place of running."""
     compiling = JITFunction.run
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:

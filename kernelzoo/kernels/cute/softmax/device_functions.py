@@ -30,7 +30,7 @@ def lowest(TILE):
 
 
 def online_update(tops, totals, values, TILE):
-    """The running (maximum, sum) pair of each of a thread's rows with more elements. Maxima start finite: see
+    """The running (maximum, sum) state of each of a thread's rows with more elements. Maxima start finite: see
     ``lowest``."""
     for r, (row, top) in enumerate(zip(split_rows(values, TILE), thread_reduce(values, maximum, TILE), strict=True)):
         before = tops[r]

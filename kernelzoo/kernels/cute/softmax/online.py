@@ -1,4 +1,4 @@
-"""A running (maximum, sum) pair in each thread over blocks of a row, then a pass that writes.
+"""A running (maximum, sum) state in each thread over blocks of a row, then a pass that writes.
 
 After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
 """
@@ -46,6 +46,6 @@ def online_kernel(
 
 @register("cute", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) pair in each thread, then a pass that writes."""
+    """One pass over blocks that keeps a running (max, sum) state in each thread, then a pass that writes."""
     given = tiles.problem(x, out)
     return bound("cute/softmax/online", online_kernel, (x, out), given, tiles.block(given))

@@ -1,4 +1,4 @@
-"""Several blocks to one row: a launch that leaves (maximum, sum) pairs, and one that merges them and writes."""
+"""Several blocks to one row: a launch that leaves (maximum, sum) states, and one that merges them and writes."""
 
 import cutlass
 import torch
@@ -68,7 +68,7 @@ def merge(
     top: cute.Tensor, total: cute.Tensor, tops: cute.Pointer, totals: cute.Pointer, place: Int64, apart: Int64,
     here: cutlass.Boolean, TILE: cutlass.Constexpr,
 ):  # fmt: skip
-    """The running pairs of a thread's rows with those that a block has left."""
+    """The running states of a thread's rows with those that a block has left."""
     if here:
         layout = cute.make_layout((TILE.rows_each,), stride=(apart,))
         other_top, other_total = cute.make_tensor(tops + place, layout), cute.make_tensor(totals + place, layout)
@@ -80,7 +80,7 @@ def merge(
 
 @register("cute", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks to one row, or strip of columns, leave pairs (max, sum); a second launch merges and writes."""
+    """Several blocks to one row, or strip of columns, leave (max, sum) states; a second launch merges and writes."""
     id, given = "cute/softmax/split_two_launches", tiles.problem(x, out)
     tile = tiles.block(given)
     plan, wide = tiles.cut(given, tile, device_of(x)), tiles.wide_dtype(x.dtype)

@@ -1,4 +1,4 @@
-"""Programs share the reduced axis; each keeps the minima of its row tiles and lowers the output once, at its end."""
+"""Programs share the reduced axis; each keeps its row tiles' minima and lowers the output at its end."""
 
 import torch
 import triton
@@ -42,5 +42,5 @@ def atomic_batched_kernel(
 
 @register("triton", "min", "atomic_batched")
 def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over the reduced axis; minima of all row tiles stay on chip and go out in one batch of atomics."""
+    """Parallel over the reduced axis; minima of row tiles stay on chip and go out in one batch of atomics."""
     return by_atomics("triton/min/atomic_batched", atomic_batched_kernel, x, out)

@@ -9,9 +9,10 @@ import triton.language as tl
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_type
+from kernelzoo.kernels.shared.minimum import identity, plain
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.kernels.triton.min.lowest import lower
-from kernelzoo.kernels.triton.min.tiles import LINE_BYTES, identity, plain
+from kernelzoo.kernels.triton.min.tiles import LINE_BYTES
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
@@ -75,7 +76,7 @@ def columns_kernel(
     MULTIPLE: tl.constexpr, whole, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
     ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Columns side by side: a program reads span elements of as many as LANES hold, PILE blocks of DEPTH at a time.
+    """Columns side by side. A program reads span elements of as many as LANES hold, PILE blocks of DEPTH at a time.
 
     Where they start anywhere in a vector, each line of the tile begins with the one that holds its first element. Lines
     DEPTH apart begin at the same place of it, so that a lane meets one column all the way; they are shifted at the end.
@@ -137,8 +138,8 @@ def columns_kernel(
 
 
 class ColumnTile(NamedTuple):
-    """A tile of columns: elements to a load, blocks of a thread's loads above each other, elements of each column in
-    one, columns that its lanes hold, those that are its own, and threads."""
+    """A tile of columns. vector: elements to a load; pile: blocks of a thread's loads above each other; depth: elements
+    of each column in one; lanes: columns held; columns: those that are its own."""
 
     vector: int
     pile: int
@@ -151,7 +152,7 @@ class ColumnTile(NamedTuple):
 def column_tile(
     numbers: Numbers, columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
 ) -> ColumnTile:
-    """A tile of so many threads and loads to a thread, as wide as so many bytes of a line of memory."""
+    """A tile of so many threads and loads to a thread, so many bytes of a line wide."""
     itemsize = columns.itemsize
     vector, bytes = 16 // itemsize, columns.outer * columns.n * columns.inner * itemsize
     # Rows of less than a vector might end in the one that reaches past the memory, not the last alone.

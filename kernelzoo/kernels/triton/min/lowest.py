@@ -37,7 +37,7 @@ def lowest(x, AXIS: tl.constexpr):
 
 @triton.jit
 def folded(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
-    """Minima of FOLD (1, 2, 4 or 8) neighbouring columns, which one thread has loaded: no lane has to ask another."""
+    """Minima of FOLD (1, 2, 4 or 8) neighbouring columns, which one thread has loaded. No lane has to ask another."""
     if FOLD == 1:
         result = x
     else:
@@ -88,7 +88,7 @@ def running_minima(
     x, start, x_n, n, cols, begin, end, columns, in_rows,
     WIDE: tl.constexpr, IDENTITY: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A tile of each place's minimum over the blocks of rows from begin to end, whose elements are up to columns."""
+    """Each place's minimum over the blocks of a tile's rows from begin to end, up to columns."""
     least = nothing_yet(n, ROWS, BLOCK, WIDE, IDENTITY)
     for first in range(begin, end, BLOCK):
         here = first + cols[None, :]

@@ -1,13 +1,14 @@
-"""A program takes whole rows, several short ones or one, and reduces each block of a row to a scalar at once."""
+"""A program takes whole rows, several short ones or one. Each block of a row is reduced to a scalar at once."""
 
 import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.minimum import identity, plain
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest
-from kernelzoo.kernels.triton.min.tiles import RowNumbers, fold_of, identity, plain, row_tile
+from kernelzoo.kernels.triton.min.tiles import RowNumbers, fold_of, row_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.registry import register

@@ -11,9 +11,10 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, safe, wide_type
+from kernelzoo.kernels.shared.minimum import identity, plain
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start, whole_vectors
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, running_minima
-from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, fold_of, identity, once_tile, plain
+from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, fold_of, once_tile
 from kernelzoo.kernels.triton.softmax.multi_row_lanes import WARPS, lanes_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
@@ -93,7 +94,7 @@ def rows_lanes_kernel(
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, N: tl.constexpr,
     ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """A lane has each of LANES elements of its row: N, which is also n, need be no power of two."""
+    """A lane has each of LANES elements of its row. N, which is also n, need be no power of two."""
     await_last_launch()
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     lane = tl.arange(0, LANES)[None, :]

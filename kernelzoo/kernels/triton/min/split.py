@@ -1,4 +1,4 @@
-"""Several programs take a row, or a strip of columns, in parts; the last to arrive reduces their minima: one launch."""
+"""Several programs take a row, or a strip of columns, in parts. The last to arrive reduces their minima: one launch."""
 
 import torch
 import triton
@@ -6,10 +6,11 @@ import triton.language as tl
 
 from kernelzoo.device import MIB, Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.minimum import identity, plain
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min import columns, tiles
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, running_minima
-from kernelzoo.kernels.triton.min.tiles import LINE_BYTES, MANY_PARTS, block_tile, fold_of, identity, plain
+from kernelzoo.kernels.triton.min.tiles import LINE_BYTES, MANY_PARTS, block_tile, fold_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, rows_of
 from kernelzoo.registry import register

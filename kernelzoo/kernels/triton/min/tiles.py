@@ -1,4 +1,4 @@
-"""Tiles of rows by blocks of columns, the numbers they are made of, and what all forms hand to their kernels."""
+"""Tiles of rows by blocks of columns, their numbers, and what all forms hand to their kernels."""
 
 from typing import NamedTuple
 
@@ -51,16 +51,6 @@ class RowNumbers(Numbers):
         unit="bytes",
         why="of a row that is read at once, or in halves at the most: nothing to defer",
     )
-
-
-def identity(dtype: torch.dtype) -> float | int:
-    """What a minimum over nothing would be: no element is above it."""
-    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
-
-
-def plain(x: torch.Tensor) -> torch.Tensor:
-    """The tensor as Triton can load and compare it: bool as the byte it is."""
-    return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
 def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:

@@ -1,5 +1,4 @@
-"""Columns side by side, a strip of them to a program or to several: the kernel of fused and of split where rows lie
-across memory."""
+"""Strips of columns, each to a program or to several: the kernel of fused and of split across memory."""
 
 import triton
 import triton.language as tl
@@ -23,7 +22,7 @@ def columns_kernel(
     WIDE: tl.constexpr, PHASE: tl.constexpr, HOLDS: tl.constexpr, FAR: tl.constexpr, FOUR: tl.constexpr,
     ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A program has span elements of as many columns as there are in a strip; if it HOLDS them, it reads them once.
+    """A program has span elements of each column of a strip; if it HOLDS them, it reads them once.
 
     PARTS is 1 where it has whole columns, else of how many parts it reads words at once.
     """

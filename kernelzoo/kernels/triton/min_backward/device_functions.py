@@ -28,7 +28,7 @@ def count_minima(
     x, x_start, x_n, cols, in_rows, inside, longest, least,
     WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """How many elements of each row equal its least: every lane counts in 32 bits, and lanes meet at the end in 64."""
+    """How many elements of each row equal its least. Every lane counts in 32 bits, and lanes meet at the end in 64."""
     counts = tl.zeros([ROWS, BLOCK], tl.int32)
     for start in range(0, longest, BLOCK):
         here = start + cols

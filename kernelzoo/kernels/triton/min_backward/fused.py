@@ -1,4 +1,4 @@
-"""A tile of rows to a program, which it holds on chip: one long row, several short ones, or a strip of columns."""
+"""One long row, several short ones, or a strip of columns to a program, which holds them on chip."""
 
 import torch
 import triton
@@ -80,5 +80,5 @@ def warps_of(device: Device, rows: Rows, edges: int) -> int:
 
 @register("triton", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A row, several short ones or a strip of columns to a program, which holds them on chip: one read, one write."""
+    """A row, several short ones or a strip of columns to a program, which holds them: one read, one write."""
     return fused_launch("triton/min_backward/fused", fused_kernel, columns_kernel, (x, y, grad, out), 1, warps_of)

@@ -1,4 +1,4 @@
-"""A running count in each lane over blocks of a row, then a pass that reads the row again and writes."""
+"""A running count in each lane over blocks of a row, then a pass that reads again and writes."""
 
 import torch
 import triton
@@ -49,5 +49,5 @@ def online_kernel(
 
 @register("triton", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over column blocks that keeps a running count in each lane, then a pass that reads again and writes."""
+    """One pass over blocks that keeps a running count in each lane, then a pass that reads again and writes."""
     return over_blocks("triton/min_backward/online", online_kernel, (x, y, grad, out), least=0)

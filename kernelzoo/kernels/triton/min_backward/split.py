@@ -24,7 +24,7 @@ def counted(
     share, least, DTYPE: tl.constexpr, WIDE: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Each thread's count of elements equal to least; of words, two packs at a time, one of float16: their numbers take
+    """Each thread's count of elements equal to least. Of words, two packs at a time, one of float16: their numbers take
     no more registers."""
     if share.dtype != tl.int32:
         result = tl.sum(tl.sum((share.to(WIDE) == least).to(tl.int32), 2), 1)
@@ -64,7 +64,7 @@ def split_kernel(
     WIDE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK packs to a thread, which are read twice, and HELD packs, which stay in registers."""
+    """A share is blocks of BLOCK packs to a thread, read twice, and HELD packs, which stay in registers."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE

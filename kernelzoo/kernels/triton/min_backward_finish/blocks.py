@@ -1,4 +1,4 @@
-"""A minimum's gradient by counts of minima that are known: a program to a block of a row, one read, one write."""
+"""A minimum's gradient by counts of minima that are known. A program to a block of a row, one read, one write."""
 
 import torch
 import triton

@@ -41,7 +41,7 @@ class Knobs(
 
 @chooser("triton", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Tiles of short rows, a program per row that fits on chip, and several programs to each row that is longer.
+    """Tiles of short rows, a program per row that fits on chip, several programs to a longer one.
 
     Longer rows of float64 are for online if they are many, since its exponentials take longer than memory does. Across
     rows, tiles of short columns, and for longer ones online if many, split if few.
@@ -64,7 +64,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("triton", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several consecutive rows to a program: a tile of them where rows are short, a guarded loop where they are not.
+    """Several consecutive rows to a program. A tile of them where rows are short, a guarded loop where they are not.
 
     Where memory is contiguous across rows (a reduction over dim 0), strips or tiles also make the loads contiguous.
     """

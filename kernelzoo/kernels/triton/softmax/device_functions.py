@@ -25,7 +25,8 @@ def exponential(x):
 
 @triton.jit
 def zero_if_empty(top):
-    """What to subtract: of a row of -inf alone 0, so that 0 / 0 makes its NaN, and no lane computes -inf - -inf."""
+    """What to subtract from a row: its maximum, or 0 where all of it is -inf. Then 0 / 0 makes its NaN, and no lane
+    computes -inf - -inf."""
     return tl.where(top == float("-inf"), 0.0, top)
 
 

@@ -1,4 +1,4 @@
-"""Short rows that begin anywhere in vectors: a few lanes of a warp to each, which read its elements side by side.
+"""Short rows that begin anywhere in vectors. A few lanes of a warp to each, which read its elements side by side.
 
 Where rows of half precision follow each other without a gap, lanes have words of two numbers: of a row of even length,
 or of two rows of odd length. So many rows are a *unit*. In each *round* its lanes have words side by side; the word in
@@ -83,7 +83,7 @@ def lanes_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """A lane has each of LANES elements of its row: N, which is also n, need be no power of two."""
+    """A lane has each of LANES elements of its row. N, which is also n, need be no power of two."""
     await_last_launch()
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     lane = tl.arange(0, LANES)[None, :]
@@ -118,7 +118,7 @@ def words_kernel(
     N: tl.constexpr, EACH: tl.constexpr, WORDS: tl.constexpr, MIDDLE: tl.constexpr,
     UNITS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """EACH rows of N numbers are the WORDS words of a unit, whose first row ends in the lower half of word MIDDLE."""
+    """A unit is EACH rows of N numbers, in WORDS words; its first row ends in the lower half of word MIDDLE."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     units = rows // EACH
@@ -171,7 +171,7 @@ def words_kernel(
 
 
 class Units(NamedTuple):
-    """Rows of a unit, its words, and the word of it that is the last to hold a number of the first row; lanes to each,
+    """Units of short rows. rows and words of each, the last word that holds a number of the first row, lanes to each,
     units of a program, and how many there are."""
 
     rows: int

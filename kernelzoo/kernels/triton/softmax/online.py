@@ -1,4 +1,4 @@
-"""A running (maximum, sum) pair in each lane over blocks of a row, then a pass that writes."""
+"""A running (maximum, sum) state in each lane over blocks of a row, then a pass that writes."""
 
 import torch
 import triton
@@ -19,7 +19,7 @@ from kernelzoo.tables import knob, numbers, of
 @numbers
 class Numbers:
     online_bytes: int = knob(  # 16 float32 elements to each of 256 threads, with a maximum and a sum for each
-        16384, among=(8192, 16384, 32768), unit="bytes", why="of a block of the running pair"
+        16384, among=(8192, 16384, 32768), unit="bytes", why="of a block of the running state"
     )
 
 
@@ -56,7 +56,7 @@ def online_kernel(
 
 
 def column_tile(device: Device, rows: Rows, least: int = 0) -> tuple[int, int, int]:
-    """(ROWS, BLOCK, warps) of a tile of part of a row, or of part of a line's worth of rows where memory runs across.
+    """(ROWS, BLOCK, warps) of a tile: part of a row, or of a line's worth of columns.
 
     least: elements of a tile of short rows, which are up to 16.
     """
@@ -69,7 +69,7 @@ def column_tile(device: Device, rows: Rows, least: int = 0) -> tuple[int, int, i
 
 @register("triton", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over column blocks that keeps a running (max, sum) pair in each lane, then a pass that writes.
+    """One pass over column blocks that keeps a running (max, sum) state in each lane, then a pass that writes.
 
     After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
     """

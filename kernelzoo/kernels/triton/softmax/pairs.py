@@ -1,4 +1,4 @@
-"""Words that programs leave for each other in memory, (maximum, sum) pairs or one number, and how they are awaited."""
+"""Words that programs leave for each other in memory, (maximum, sum) states or one number, and how they are awaited."""
 
 import triton
 import triton.language as tl
@@ -33,7 +33,7 @@ def unpack_pair(word):
 
 @triton.jit
 def awaited(words, there):
-    """The 64-bit words in memory, each as soon as not all of its bits are set any more; 0 where there is none."""
+    """The 64-bit words in memory, each once not all of its bits are set; 0 where there is none."""
     return tl.inline_asm_elementwise(
         """
         {

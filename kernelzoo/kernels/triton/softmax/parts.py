@@ -35,7 +35,7 @@ class Numbers:
 
 
 class SplitTiling(NamedTuple):
-    """A program of split_kernel: its threads, how many such programs share an SM, registers of a thread, packs of 16
+    """A program of split_kernel. Its threads, how many such programs share an SM, registers of a thread, packs of 16
     bytes that a thread holds, and packs in a block of what it can't hold and reads twice."""
 
     threads: int
@@ -46,8 +46,7 @@ class SplitTiling(NamedTuple):
 
 
 def split_tilings(rows: Rows, words: bool, device: Device) -> tuple[SplitTiling, ...]:
-    """64 registers of a row to a thread, in programs of four warps, or of more where a row has more programs than those
-    have threads.
+    """Programs of four warps, 64 registers of a row to a thread; of more warps for rows of many programs.
 
     Few warps wait for each other for less time, each with many loads in flight. The registers that suffice on an H200
     spill a few on some other architectures, which get more.
@@ -122,8 +121,8 @@ def split_parts(
 
 
 class RowPlan(NamedTuple):
-    """Programs and warps of a launch, registers of a thread, programs to a row, and what the kernel is told: parts,
-    span and blocks, and behind PHASE, VECTOR, THREADS, HELD, BLOCK and PARTS."""
+    """How programs share rows: programs and warps of a launch, registers of a thread, programs to a row. place: parts,
+    span and blocks. sizes: VECTOR, THREADS, HELD, BLOCK and PARTS."""
 
     programs: int
     warps: int

@@ -25,8 +25,8 @@ from kernelzoo.kernels.triton.softmax.split import load_logits, online_update, s
 
 @triton.jit
 def awaited_from_ranks(words, there, limit):
-    """The 64-bit words that other devices write, each as soon as not all of its bits are set any more, or as it is
-    after limit nanoseconds; 0 where there is none."""
+    """The 64-bit words that other devices write, each once not all of its bits are set any more. After limit
+    nanoseconds it is taken as it is; 0 where there is none."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -71,8 +71,9 @@ def ranks_kernel(
     words, peers, epoch, failed, late, limit, rank, RANKS: tl.constexpr, LANES: tl.constexpr,
     VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """words: (2, rows, RANKS) in this rank's memory; peers: the addresses of all ranks' words; epoch: launches on them;
-    failed, late: set where a rank was later than limit, here and for the host."""
+    """A shard's rows, by programs that exchange states with each other and with other ranks. words: (2, rows, RANKS) in
+    this rank's memory; peers: the addresses of all ranks' words; epoch: launches on them; failed, late: set where a
+    rank was later than limit, here and for the host."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE

@@ -1,6 +1,6 @@
 """Several programs to one row, each with a share of it in registers, or to a strip of columns.
 
-They exchange (maximum, sum) pairs in one co-operative launch where they can wait for each other; elsewhere one launch
+They exchange (maximum, sum) states in one co-operative launch where they can wait for each other; elsewhere one launch
 leaves the pairs, and another merges them and writes.
 """
 
@@ -88,8 +88,8 @@ def online_update(
     top, total, share, never, DTYPE: tl.constexpr, WIDE: tl.constexpr, PAIRS: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Each thread's running pair with a share taken in, and what is kept of it: words as they are, and of numbers
-    their exponentials below the thread's maximum.
+    """Each thread's (max, sum) state with a share taken in, and what is kept of the share. Words stay as they are, of
+    numbers their exponentials below the thread's maximum.
 
     PAIRS: the device finds the larger of two halves, and the larger of the other two, in one instruction.
     """
@@ -122,7 +122,7 @@ def split_kernel(
     PACKED: tl.constexpr, PAIRS: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK packs to a thread, which are read twice, and HELD packs, which stay in registers."""
+    """A share is blocks of BLOCK packs to a thread, read twice, and HELD packs, which stay in registers."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits to a pair
@@ -250,7 +250,7 @@ def split_plan(x: torch.Tensor, out: torch.Tensor, implementation: str) -> tuple
 
 @register("triton", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, which they hold on chip while they exchange (max, sum) pairs: one launch.
+    """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch.
 
     All programs run at once (a co-operative launch), so that they may wait for each other. Where that can't be had, on
     AMD devices and in the interpreter, one launch leaves the pairs and a second merges them and writes. Strips of

@@ -12,7 +12,7 @@ more than twice as many, columns are read twice."""
 
 
 class Strips(NamedTuple):
-    """A program that holds a strip of columns: how many, up to how many elements of each, its threads, how many such
+    """A program that holds a strip of columns. How many, up to how many elements of each, its threads, how many such
     programs share an SM, registers of a thread or 0, and whether two halves share one of those."""
 
     columns: int
@@ -24,8 +24,8 @@ class Strips(NamedTuple):
 
 
 def strips_of(columns: Columns, device: Device) -> Strips | None:
-    """Strips that programs hold in registers, whole columns if elements are n or more, else parts; None where the
-    columns are too few to fill them or too long, or there is no measurement that speaks for them.
+    """Strips that programs hold in registers, whole columns if elements are n or more, else parts. None where the
+    columns are too few to fill them or too long, or no measurement speaks for them.
 
     128 bytes of each row are best, of which two programs of 256 threads share an SM. Rows at odd addresses want twice
     as much.
@@ -71,7 +71,7 @@ def strips_of(columns: Columns, device: Device) -> Strips | None:
 
 
 def strip_parts(columns: Columns, strips: Strips, device: Device) -> int:
-    """Programs to a strip of columns: one if it can hold them, else as few as can, and more where there is room."""
+    """Programs to a strip of columns. One if it can hold them, else as few as can, and more where there is room."""
     least = cdiv(columns.n, strips.elements)
     if least == 1:
         return 1

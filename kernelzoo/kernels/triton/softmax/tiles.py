@@ -65,7 +65,7 @@ def wide_bytes(rows: Rows) -> int:
 
 
 def tile_columns(n: int, edges: int) -> int:
-    """The power of two that holds the whole vectors of a row of n elements, or all of it if it has no edges."""
+    """The power of two that holds the whole vectors of a row, or all of it without edges."""
     return power_of_two(n // edges * edges if edges else n)
 
 
@@ -106,7 +106,7 @@ def tile_warps(knobs: Numbers, device: Device, rows: Rows, elements: int) -> int
 
 
 def row_tile(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[int, int] | None:
-    """(ROWS, COLS) of a tile of whole rows, or None if rows are too long to be taken side by side."""
+    """(ROWS, COLS) of a tile of whole rows, or None if no tile holds several."""
     columns = tile_columns(rows.n, edges)
     wide = wide_bytes(rows)
     if not rows.across:
@@ -127,6 +127,5 @@ def row_tile(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[in
 
 
 def single(rows: Rows) -> bool:
-    """Whether threads read single elements of rows across memory, and have all of each, where vectors would deal rows
-    out to several."""
+    """Whether threads read single elements of rows across memory, and have all of each."""
     return rows.across and SINGLE_LEAST[rows.itemsize] <= rows.n <= SINGLE_LONGEST

@@ -8,7 +8,7 @@ from kernelzoo.registry import chooser
 
 @chooser("triton", "softmax_backward", "auto")
 def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """Tiles of short rows, a program per row that fits on chip, and several programs to each row that is longer.
+    """Tiles of short rows, a program per row that fits on chip, several programs to a longer one.
 
     Across rows, tiles of short columns, and strips of longer ones; several programs to each that none holds.
     """

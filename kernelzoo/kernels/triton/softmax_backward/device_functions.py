@@ -9,7 +9,7 @@ def sum_of_products(
     x, x_start, x_n, y, y_start, y_n, cols, in_rows, inside, longest,
     WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Each row's sum of products, by blocks: every lane keeps a sum of its own, and lanes meet after the loop."""
+    """Each row's sum of products, by blocks. Every lane keeps a sum of its own, and lanes meet after the loop."""
     sums = tl.zeros([ROWS, BLOCK], WIDE)
     for start in range(0, longest, BLOCK):
         here = start + cols

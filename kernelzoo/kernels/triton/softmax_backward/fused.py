@@ -1,4 +1,4 @@
-"""A tile of rows to a program, which holds both inputs: one long row, several short ones, or a strip of columns."""
+"""One long row, several short ones, or a strip of columns to a program, which holds both inputs."""
 
 import torch
 import triton
@@ -82,5 +82,5 @@ def row_warps(device: Device, rows: Rows, edges: int) -> int:
 
 @register("triton", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A row, several short ones or a strip of columns to a program, which holds both inputs: two reads, one write."""
+    """A row, several short ones or a strip of columns to a program: both inputs are read once."""
     return fused_launch("triton/softmax_backward/fused", fused_kernel, columns_kernel, (grad, y, out), 2, row_warps)

@@ -1,4 +1,4 @@
-"""A running sum in each lane over blocks of a row, then a pass that reads the row again and writes."""
+"""A running sum in each lane over blocks of a row, then a pass that reads again and writes."""
 
 import torch
 import triton
@@ -51,5 +51,5 @@ def online_kernel(
 
 @register("triton", "softmax_backward", "online")
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over column blocks that keeps a running sum in each lane, then a pass that reads again and writes."""
+    """One pass over blocks that keeps a running sum in each lane, then a pass that reads again and writes."""
     return over_blocks("triton/softmax_backward/online", online_kernel, (grad, y, out), whole=2, least=0)

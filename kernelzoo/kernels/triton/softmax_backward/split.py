@@ -72,7 +72,7 @@ def split_kernel(
     WIDE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK packs to a thread, which are read twice, and HELD packs, which stay in registers."""
+    """A share is blocks of BLOCK packs to a thread, read twice, and HELD packs, which stay in registers."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE

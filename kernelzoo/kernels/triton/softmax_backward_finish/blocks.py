@@ -1,4 +1,4 @@
-"""A softmax's gradient by totals of rows that are known: a program to a block of a row, two reads, one write."""
+"""A softmax's gradient by totals of rows that are known. A program to a block of a row, two reads, one write."""
 
 import torch
 import triton

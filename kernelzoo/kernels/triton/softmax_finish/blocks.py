@@ -1,4 +1,4 @@
-"""A softmax's rows by pairs that are known: a program to a block of a row, which it reads once and writes once."""
+"""A softmax's rows by states that are known: a program to a block of a row, read once."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""A running (maximum, sum) state in each lane over blocks of a row; lanes meet after the loop, and leave the row's."""
+"""A running (maximum, sum) state in each lane over blocks of a row. Lanes meet after the loop, and leave the row's."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""A running sum of products in each lane over blocks of two rows; lanes meet after the loop, and leave the total."""
+"""A running sum of products in each lane over blocks of two rows. Lanes meet after the loop, and leave the total."""
 
 import torch
 import triton
