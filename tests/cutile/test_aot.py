@@ -313,7 +313,7 @@ def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pyt
     with assumed(ARCHITECTURES["sm_90"]):
         rows = rows_of(x, x)
         tile = tiles.held("cutile/softmax/fused", ARCHITECTURES["sm_90"], rows, 1)
-        views = tiles.seen_all(rows, tile, (x, x))
+        views = tiles.make_views(rows, tile, (x, x))
     from kernelzoo.kernels.cutile.softmax.fused import tile_kernel
 
     known = tuple(view.known("int32") for view in views)

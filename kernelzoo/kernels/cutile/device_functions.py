@@ -1,4 +1,4 @@
-"""Words that kernels of several operations share: where a tile of rows lies, and in what it is computed.
+"""Device functions of several operations: where a tile of rows lies, and in what it is computed.
 
 An array of rows has three axes: groups of rows, rows, and the elements of each; or, where rows lie across memory,
 groups, the elements, and rows, so that neighbours in memory are always neighbours along the last axis. AXIS is that of
@@ -8,38 +8,38 @@ the elements, 2 or 1. A tile has one size for all arrays, SHAPE.
 import cuda.tile as ct
 
 
-def tile_of(number, x, AXIS, SHAPE):
+def tile_coords(number, x, AXIS, SHAPE):
     """The place of a tile, counted in tiles: (group, strip). Tiles of one group follow each other."""
     strips = ct.num_tiles(x, 3 - AXIS, SHAPE)
     return number // strips, number % strips
 
 
-def block_at(group, strip, block, AXIS):
+def block_index(group, strip, block, AXIS):
     """Where a block of a tile's rows is, as an index of tiles."""
     return (group, strip, block) if AXIS == 2 else (group, block, strip)
 
 
-def slim(SHAPE, AXIS, size):
+def reduced_shape(SHAPE, AXIS, size):
     """The tile's shape, with another size along rows."""
     return (SHAPE[0], SHAPE[1], size) if AXIS == 2 else (SHAPE[0], size, SHAPE[2])
 
 
-def lanes_of(SHAPE, AXIS, FOLD):
+def lane_shape(SHAPE, AXIS, FOLD):
     """The shape of what a tile's lanes keep: along memory one to FOLD neighbours, across it one to each element."""
-    return slim(SHAPE, AXIS, SHAPE[2] // FOLD) if AXIS == 2 else SHAPE
+    return reduced_shape(SHAPE, AXIS, SHAPE[2] // FOLD) if AXIS == 2 else SHAPE
 
 
-def sums_of(x, AXIS, FOLD):
+def lane_sums(x, AXIS, FOLD):
     """What each of those lanes adds up of a tile."""
-    return ct.sum(ct.reshape(x, (*lanes_of(x.shape, AXIS, FOLD), FOLD)), 3) if AXIS == 2 else x
+    return ct.sum(ct.reshape(x, (*lane_shape(x.shape, AXIS, FOLD), FOLD)), 3) if AXIS == 2 else x
 
 
-def wide(x):
+def acc_dtype(x):
     """What elements of an array are computed in: half precision in float32."""
     return ct.float64 if x.dtype == ct.float64 else ct.float32
 
 
-def inside_rows(x, block, AXIS, SHAPE):
+def row_mask(x, block, AXIS, SHAPE):
     """Which elements of a block of a tile's rows are inside of these, to be broadcast to the tile."""
     element = ct.arange(SHAPE[AXIS], dtype=ct.int32)
     element = ct.reshape(element, (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1))
@@ -54,45 +54,45 @@ def is_whole(x, place, SHAPE):
     return (first < x.shape[0] // one) & (second < x.shape[1] // two) & (third < x.shape[2] // three)
 
 
-def taken(x, place, padding, AXIS, SHAPE):
+def load_tile(x, place, padding, AXIS, SHAPE):
     """A tile of rows as it is computed, ``padding`` past their end.
 
     Where the load asks whether elements are there, tileiras makes a branch to each vector, and in half precision waits
     there for what comes before it asks for the next: so it asks only at an end, and the mask comes after the load.
     """
     if is_whole(x, place, SHAPE):
-        return taken_whole(x, place, SHAPE)
-    return taken_masked(x, place, padding, AXIS, SHAPE)
+        return load_whole(x, place, SHAPE)
+    return load_masked(x, place, padding, AXIS, SHAPE)
 
 
-def taken_whole(x, place, SHAPE):
-    """``taken``, where the tile is whole."""
-    return ct.astype(ct.load(x, place, SHAPE, check_bounds=False, allow_tma=False), wide(x))
+def load_whole(x, place, SHAPE):
+    """``load_tile``, where the tile is whole."""
+    return ct.astype(ct.load(x, place, SHAPE, check_bounds=False, allow_tma=False), acc_dtype(x))
 
 
-def taken_masked(x, place, padding, AXIS, SHAPE):
-    """``taken``, where it is not."""
-    tile = ct.astype(ct.load(x, place, SHAPE, allow_tma=False), wide(x))
-    return ct.where(inside_rows(x, place[AXIS], AXIS, SHAPE), tile, padding)
+def load_masked(x, place, padding, AXIS, SHAPE):
+    """``load_tile``, where it is not."""
+    tile = ct.astype(ct.load(x, place, SHAPE, allow_tma=False), acc_dtype(x))
+    return ct.where(row_mask(x, place[AXIS], AXIS, SHAPE), tile, padding)
 
 
-def stretches_of(x, strip, begin, end, AXIS, SHAPE):
-    """The blocks [begin, end) of a tile's rows as two stretches, (whether its blocks are whole, begin, end): a loop
-    over each has no branch to the kind of a block, which the compiler would unroll in far more registers."""
+def block_ranges(x, strip, begin, end, AXIS, SHAPE):
+    """The blocks [begin, end) of a tile's rows as two ranges: (whether blocks are whole, begin, end). A loop over each
+    has no branch to the kind of a block, which the compiler would unroll in far more registers."""
     inside = strip < x.shape[3 - AXIS] // SHAPE[3 - AXIS]  # and a tile in blocks is of one group
     # Blocks are counted in 32 bits, whatever sizes are.
     whole = max(begin, min(end, ct.astype(x.shape[AXIS] // SHAPE[AXIS], ct.int32) if inside else 0))
     return (True, begin, whole), (False, whole, end)
 
 
-def taken_of(x, place, padding, AXIS, SHAPE, WHOLE):
-    """``taken``, of a block that is known to be whole, or not."""
+def load_block(x, place, padding, AXIS, SHAPE, WHOLE):
+    """``load_tile``, of a block that is known to be whole, or not."""
     if WHOLE:
-        return taken_whole(x, place, SHAPE)
-    return taken_masked(x, place, padding, AXIS, SHAPE)
+        return load_whole(x, place, SHAPE)
+    return load_masked(x, place, padding, AXIS, SHAPE)
 
 
-def ends(SHAPE, AXIS):
+def row_shape(SHAPE, AXIS):
     """The tile's shape without the axis of the elements: of what there is one of to each row."""
     return (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
 
@@ -103,7 +103,7 @@ def ends(SHAPE, AXIS):
 # it are an array as well, and what is left of it at its ends is read by elements.
 
 
-def inside_of(x, number, n, PACK):
+def whole_vectors(x, number, n, PACK):
     """The whole vectors inside such a row; all of x where rows begin with a vector, and PACK is 0."""
     if PACK == 0:
         return x
@@ -111,9 +111,9 @@ def inside_of(x, number, n, PACK):
     return x.slice(2, (first + (PACK - 1)) // PACK * PACK, (first + n) // PACK * PACK)
 
 
-def ends_of(x, number, n, padding, dtype, PACK):
-    """The ends of such a row, as many elements as a vector has: their places, which of these are outside of
-    ``inside_of``, and the elements there as they are computed, ``padding`` elsewhere."""
+def row_ends(x, number, n, padding, dtype, PACK):
+    """(places, outside, elements) of such a row's ends, as many as a vector has. Outside of ``whole_vectors`` elements
+    are as computed, ``padding`` elsewhere."""
     first = number * n
     place = ct.reshape(ct.arange(2 * PACK, dtype=ct.int32), (1, 1, 2 * PACK))
     place = ct.where(place < PACK, place, place + (n - 2 * PACK))
@@ -123,7 +123,7 @@ def ends_of(x, number, n, padding, dtype, PACK):
     return place, outside, ct.astype(found, dtype)
 
 
-def store_ends(out, number, n, place, outside, ends):
+def store_row_ends(out, number, n, place, outside, ends):
     """Elements at the places of such a row that are outside."""
     row = out.slice(2, number * n, number * n + n).get_raw_memory()
     row.store_offset(place, ct.astype(ends, out.dtype), mask=outside)

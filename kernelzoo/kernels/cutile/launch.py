@@ -42,8 +42,8 @@ def device_of(x: torch.Tensor) -> Device:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor as a kernel sees it: some of its elements, by axes of whatever order, the last one along memory if there
-    is such an axis."""
+    """A tensor as a kernel sees it: some of its elements, by axes of whatever order. The last axis is along memory if
+    there is such a one."""
 
     tensor: torch.Tensor
     sizes: tuple[int, ...]

@@ -34,7 +34,7 @@ MOST_PARTS = 512
 
 
 class Tile(NamedTuple):
-    """A tile: its size along the three axes of an array of rows, the axis of the elements, and warps of a program."""
+    """A tile: its size along three axes, the axis of the elements, and warps of a program."""
 
     shape: tuple[int, int, int]
     axis: int
@@ -51,9 +51,9 @@ class Tile(NamedTuple):
         return cdiv(found.outer, self.shape[0]) * cdiv(found.inner, self.shape[3 - self.axis])
 
     def occupancy(self, rows: Rows, many: int, ragged: bool = False) -> int | None:
-        """How many programs that loop over blocks the compiler must let fit on a multiprocessor: so many, one less in
-        float64, whose exponential takes more registers, and None, its own choice, where lanes have no vectors. ragged:
-        they have, though rows begin anywhere."""
+        """Programs that loop over blocks, as many as must fit on a multiprocessor; None is the compiler's choice. One
+        less in float64, whose exponential takes more registers; None where lanes have no vectors. ragged: they have,
+        though rows begin anywhere."""
         vectors = ragged or rows.common * rows.itemsize >= VECTOR_BYTES
         return many - (rows.itemsize == 8) if vectors and self.axis == 2 else None
 
@@ -109,7 +109,7 @@ class Numbers:
 
 
 def longest(rows: Rows, inputs: int) -> int:
-    """Elements of the longest rows that a program holds, of so many inputs; across memory at least a sector of them."""
+    """Elements of the longest rows that a program holds, of so many inputs. Across memory at least a sector of them."""
     if rows.columns is None:
         return HELD_BYTES // wide_bytes(rows) // inputs
     least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
@@ -117,8 +117,8 @@ def longest(rows: Rows, inputs: int) -> int:
 
 
 def held(id: str, device: Device, rows: Rows, inputs: int, alone: bool = False) -> Tile:
-    """Short rows side by side, unless alone; one row; or of rows that lie across memory a strip, a line wide if it
-    fits. inputs: how many tensors of n elements a row are held. Raises UnsupportedProblemError if none fits."""
+    """Short rows side by side, unless alone; one row; or a strip of columns, a line wide if it fits. inputs: how many
+    tensors of n elements a row are held. Raises UnsupportedProblemError if none fits."""
     if rows.n > (most := longest(rows, inputs)):
         raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype} laid out so; got {rows.n}")
     cols, columns = power_of_two(rows.n), rows.columns
@@ -139,7 +139,7 @@ def _short_rows(knobs: Numbers, rows: Rows) -> int:
 
 
 def is_alone(device: Device, rows: Rows, x: torch.Tensor) -> bool:
-    """Whether a program is better given one row than several: of several that begin anywhere it reads elements alone,
+    """Whether a program is better given one row than several. Of several that begin anywhere it reads elements alone,
     and how a tile of long ones lies on threads is the compiler's choice."""
     knobs = of(Numbers, device.index)
     if _short_rows(knobs, rows) < 2:
@@ -152,12 +152,12 @@ def is_alone(device: Device, rows: Rows, x: torch.Tensor) -> bool:
 # --- Blocks and parts of longer rows ---------------------------------------------------------------------------------
 
 BLOCK_BYTES = 16384
-"""Of a block of a running pair: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
+"""Of a block of a running state: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
 
 
 def block(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
-    """A tile of so many bytes as computed, for kernels that go through rows in blocks: a part of one row, or of each of
-    a line's worth of columns. inputs: how many such tiles are held at a time."""
+    """A tile of so many bytes as computed, for kernels that go through rows in blocks. It is a part of one row, or of
+    each of a line's worth of columns. inputs: how many such tiles are held at a time."""
     room, columns = bytes // wide_bytes(rows), rows.columns
     if columns is None:
         return along(rows, 1, min(room, power_of_two(rows.n)), inputs)
@@ -188,8 +188,7 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
 
 
 def streamed(device: Device, rows: Rows) -> str:
-    """The form of a gradient for rows that no program holds, which are read twice: by one program if they are many, by
-    several if they are few."""
+    """The form of a gradient for rows that no program holds: online if they are many, else split_two_launches."""
     many = block(rows, BLOCK_BYTES, 2).count(rows) >= CROWD * device.multiprocessors
     return "online" if many else "split_two_launches"
 
@@ -203,7 +202,7 @@ def is_ragged(rows: Rows, x: torch.Tensor) -> bool:
 
 
 def ragged(rows: Rows, tile: Tile, x: torch.Tensor, *others: torch.Tensor) -> tuple[int, Tile]:
-    """(pack, tile): elements of a vector, and what a program has of the whole vectors inside such a row; 0 and the tile
+    """(pack, tile): elements of a vector, and a program's tile of the whole vectors inside such a row. 0 and the tile
     where rows are no such ones, of others too, or it has several."""
     beside = all(one.is_contiguous() and one.data_ptr() % VECTOR_BYTES == 0 for one in others)
     if tile.shape[:2] != (1, 1) or not is_ragged(rows, x) or not beside:
@@ -220,7 +219,7 @@ def flat(tensor: torch.Tensor) -> View:
 # --- Tensors as arrays ----------------------------------------------------------------------------------------------
 
 
-def seen(rows: Rows, tile: Tile, tensor: torch.Tensor, strides: Strides) -> View:
+def make_view(rows: Rows, tile: Tile, tensor: torch.Tensor, strides: Strides) -> View:
     """A tensor by the axes of a tile's array; of one with one element a row, the two others."""
     columns = rows.columns if tile.axis == 1 else None
     found = columns or rows
@@ -234,7 +233,7 @@ def seen(rows: Rows, tile: Tile, tensor: torch.Tensor, strides: Strides) -> View
     return View(tensor, (columns.outer, rows.n, columns.inner), (apart[0], strides.n, apart[1]))
 
 
-def seen_all(
+def make_views(
     rows: Rows, tile: Tile, tensors: Sequence[torch.Tensor], others: Sequence[Strides] = (), pack: int = 0
 ) -> list[View]:
     """All of a problem's tensors; as one row after the other where these are ragged, and pack is not 0. others: the
@@ -242,10 +241,10 @@ def seen_all(
     x = Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
     strides = (x, *others, Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase))
     found = zip(tensors, strides, strict=True)
-    return [flat(tensor) if pack and tensor.ndim == 3 else seen(rows, tile, tensor, one) for tensor, one in found]
+    return [flat(tensor) if pack and tensor.ndim == 3 else make_view(rows, tile, tensor, one) for tensor, one in found]
 
 
-def left(rows: Rows, tile: Tile, plan: Cut, x: torch.Tensor, dtype: torch.dtype) -> View:
+def workspace(rows: Rows, tile: Tile, plan: Cut, x: torch.Tensor, dtype: torch.dtype) -> View:
     """A workspace for what programs leave of parts of rows: an array of rows with one element to each part."""
     found = (rows.columns if tile.axis == 1 else None) or rows
     sizes = (found.outer, plan.parts, found.inner) if tile.axis == 1 else (found.outer, found.inner, plan.parts)

@@ -1,8 +1,8 @@
-"""Words of the minimum that its kernels share. Elements are compared in their own dtype, which loses nothing."""
+"""Device functions of the minimum. Elements are compared in their own dtype, which loses nothing."""
 
 import cuda.tile as ct
 
-from kernelzoo.kernels.cutile.device_functions import block_at, ends_of, inside_rows
+from kernelzoo.kernels.cutile import device_functions as dev
 
 
 def lower(a, b):
@@ -10,21 +10,21 @@ def lower(a, b):
     return ct.minimum(a, b, propagate_nan=True)
 
 
-def least_of(x, AXIS):
+def row_min(x, AXIS):
     """The minimum along an axis, which stays; NaN if there is one."""
     return ct.min(x, AXIS, keepdims=True, propagate_nan=True)
 
 
-def block_of(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
+def load_padded(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
     """A block of a tile's rows. Past their end it is infinity, or of integers, if MASKED, IDENTITY."""
     padding = ct.PaddingMode.POS_INF if FLOAT else ct.PaddingMode.ZERO
-    tile = ct.load(x, block_at(group, strip, block, AXIS), SHAPE, padding_mode=padding, allow_tma=False)
+    tile = ct.load(x, dev.block_index(group, strip, block, AXIS), SHAPE, padding_mode=padding, allow_tma=False)
     if MASKED:
-        tile = ct.where(inside_rows(x, block, AXIS, SHAPE), tile, IDENTITY)
+        tile = ct.where(dev.row_mask(x, block, AXIS, SHAPE), tile, IDENTITY)
     return tile
 
 
-def least_end(x, number, n, IDENTITY, PACK):
+def min_of_ends(x, number, n, IDENTITY, PACK):
     """The minimum of what a row that begins anywhere has outside of whole vectors."""
-    _, _, ends = ends_of(x, number, n, IDENTITY, x.dtype, PACK)
-    return least_of(ends, 2)
+    _, _, ends = dev.row_ends(x, number, n, IDENTITY, x.dtype, PACK)
+    return row_min(ends, 2)

@@ -1,13 +1,14 @@
-"""A program takes whole rows, several short ones or one, and reduces each block of a row to a scalar at once."""
+"""A program takes whole rows, several short ones or one. Each block of a row is reduced to a scalar at once."""
 
 import cuda.tile as ct
 import torch
 
+from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.device_functions import ends, inside_of, slim, tile_of
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.min.device_functions import block_of, least_end, least_of, lower
-from kernelzoo.kernels.cutile.min.tiles import kinds, plain, row_tile
+from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, min_of_ends, row_min
+from kernelzoo.kernels.cutile.min.tiles import kinds, row_tile
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -19,15 +20,15 @@ def rows_kernel(
     PACK: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
     ct.grid_dependency_control_wait()
-    group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
-    inside, first = inside_of(x, group, n, PACK), 0 if PACK else group
-    least = ct.full(slim(SHAPE, AXIS, 1), IDENTITY, x.dtype)
+    group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
+    inside, first = dev.whole_vectors(x, group, n, PACK), 0 if PACK else group
+    least = ct.full(dev.reduced_shape(SHAPE, AXIS, 1), IDENTITY, x.dtype)
     if PACK:
-        least = least_end(x, group, n, IDENTITY, PACK)
+        least = min_of_ends(x, group, n, IDENTITY, PACK)
     for i in range(ct.num_tiles(inside, AXIS, SHAPE)):
-        block = block_of(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE)
-        least = lower(least, least_of(block, AXIS))
-    ct.store(out, (group, strip), ct.reshape(least, ends(SHAPE, AXIS)), allow_tma=False)
+        block = load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE)
+        least = lower(least, row_min(block, AXIS))
+    ct.store(out, (group, strip), ct.reshape(least, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
 @register("cutile", "min", "rows")
@@ -36,5 +37,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x, out = "cutile/min/rows", plain(x), plain(out)
     rows = rows_of(x, out)
     pack, tile = tiles.ragged(rows, row_tile(device_of(x), rows, at_once=True), x)
-    views, constants = tiles.seen_all(rows, tile, (x, out), pack=pack), kinds(rows, x.dtype, tile, pack)
+    views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), kinds(rows, x.dtype, tile, pack)
     return bound(id, rows_kernel, (x, out), views, (rows.n,), constants, tile.count(rows), tile.warps)

@@ -3,11 +3,12 @@
 import cuda.tile as ct
 import torch
 
+from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.device_functions import ends, inside_of, tile_of
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.min.device_functions import block_of, least_end, least_of, lower
-from kernelzoo.kernels.cutile.min.tiles import block_tile, kinds, plain
+from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, min_of_ends, row_min
+from kernelzoo.kernels.cutile.min.tiles import block_tile, kinds
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -19,15 +20,15 @@ def rows_deferred_kernel(
     PACK: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
     ct.grid_dependency_control_wait()
-    group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
-    inside, first = inside_of(x, group, n, PACK), 0 if PACK else group
+    group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
+    inside, first = dev.whole_vectors(x, group, n, PACK), 0 if PACK else group
     running = ct.full(SHAPE, IDENTITY, x.dtype)
     for i in range(ct.num_tiles(inside, AXIS, SHAPE)):
-        running = lower(running, block_of(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
-    least = least_of(running, AXIS)
+        running = lower(running, load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
+    least = row_min(running, AXIS)
     if PACK:
-        least = lower(least, least_end(x, group, n, IDENTITY, PACK))
-    ct.store(out, (group, strip), ct.reshape(least, ends(SHAPE, AXIS)), allow_tma=False)
+        least = lower(least, min_of_ends(x, group, n, IDENTITY, PACK))
+    ct.store(out, (group, strip), ct.reshape(least, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
 @register("cutile", "min", "rows_deferred")
@@ -36,5 +37,5 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x, out = "cutile/min/rows_deferred", plain(x), plain(out)
     rows = rows_of(x, out)
     pack, tile = tiles.ragged(rows, block_tile(device_of(x), rows), x)
-    views, constants = tiles.seen_all(rows, tile, (x, out), pack=pack), kinds(rows, x.dtype, tile, pack)
+    views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), kinds(rows, x.dtype, tile, pack)
     return bound(id, rows_deferred_kernel, (x, out), views, (rows.n,), constants, tile.count(rows), tile.warps)

@@ -1,13 +1,14 @@
-"""Several programs take a row, or a strip of columns, in parts; the last to arrive joins their minima: one launch."""
+"""Several programs take a row, or a strip of columns, in parts. The last to arrive joins their minima: one launch."""
 
 import cuda.tile as ct
 import torch
 
+from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.device_functions import block_at, ends, inside_of, slim, tile_of
 from kernelzoo.kernels.cutile.launch import View, bound, device_of
-from kernelzoo.kernels.cutile.min.device_functions import block_of, least_end, least_of, lower
-from kernelzoo.kernels.cutile.min.tiles import block_tile, kinds, plain
+from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, min_of_ends, row_min
+from kernelzoo.kernels.cutile.min.tiles import block_tile, kinds
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -23,23 +24,23 @@ def split_kernel(
     ct.grid_dependency_control_wait()
     number = ct.bid(0) // parts
     part = ct.bid(0) % parts
-    group, strip = tile_of(number, x, AXIS, SHAPE)
-    inside, first = inside_of(x, group, n, PACK), 0 if PACK else group
+    group, strip = dev.tile_coords(number, x, AXIS, SHAPE)
+    inside, first = dev.whole_vectors(x, group, n, PACK), 0 if PACK else group
     running = ct.full(SHAPE, IDENTITY, x.dtype)
     for i in range(part * span, min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))):
-        running = lower(running, block_of(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
-    least = least_of(running, AXIS)
+        running = lower(running, load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
+    least = row_min(running, AXIS)
     if PACK:  # noqa: SIM102  # known as it is compiled
         if part == 0:
-            least = lower(least, least_end(x, group, n, IDENTITY, PACK))
-    ct.store(partials, block_at(group, strip, part, AXIS), least, allow_tma=False)
+            least = lower(least, min_of_ends(x, group, n, IDENTITY, PACK))
+    ct.store(partials, dev.block_index(group, strip, part, AXIS), least, allow_tma=False)
     # The arrival's release hands this program's minima to the device, and the last program to arrive acquires those of
     # all others.
     order, scope = ct.MemoryOrder.ACQ_REL, ct.MemoryScope.DEVICE
     if ct.atomic_add(arrivals, number, 1, memory_order=order, memory_scope=scope) == parts - 1:
-        every = slim(SHAPE, AXIS, PARTS)
-        found = block_of(partials, group, strip, 0, IDENTITY, FLOAT, PARTS_MASKED, AXIS, every)
-        ct.store(out, (group, strip), ct.reshape(least_of(found, AXIS), ends(SHAPE, AXIS)), allow_tma=False)
+        every = dev.reduced_shape(SHAPE, AXIS, PARTS)
+        found = load_padded(partials, group, strip, 0, IDENTITY, FLOAT, PARTS_MASKED, AXIS, every)
+        ct.store(out, (group, strip), ct.reshape(row_min(found, AXIS), dev.row_shape(SHAPE, AXIS)), allow_tma=False)
         ct.scatter(arrivals, number, 0)  # for the next launch
 
 
@@ -54,8 +55,8 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = block_tile(device, rows)
     plan, count = tiles.cut(rows, tile, device), tile.count(rows)
     pack, tile = tiles.ragged(rows, tile, x)
-    partials, arrivals = tiles.left(rows, tile, plan, x, x.dtype), x.new_zeros(count, dtype=torch.int32)
-    views = (*tiles.seen_all(rows, tile, (x, out), pack=pack), partials, View(arrivals, (count,), (1,)))
+    partials, arrivals = tiles.workspace(rows, tile, plan, x, x.dtype), x.new_zeros(count, dtype=torch.int32)
+    views = (*tiles.make_views(rows, tile, (x, out), pack=pack), partials, View(arrivals, (count,), (1,)))
     masked = not x.dtype.is_floating_point and plan.parts != plan.merged
     constants = (plan.merged, masked, *kinds(rows, x.dtype, tile, pack))
     return bound(id, split_kernel, (x, out), views, (rows.n, *plan), constants, count * plan.parts, tile.warps)

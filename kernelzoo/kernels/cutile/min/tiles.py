@@ -4,6 +4,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cutile.tiles import Tile, along, block
+from kernelzoo.kernels.shared.minimum import identity
 from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
@@ -27,18 +28,8 @@ class Numbers:
     tile_bytes: int = knob(8192, among=(4096, 8192, 16384), unit="bytes", why="of a tile of short rows")
 
 
-def identity(dtype: torch.dtype) -> float | int:
-    """What a minimum over nothing would be: no element is above it."""
-    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
-
-
-def plain(x: torch.Tensor) -> torch.Tensor:
-    """The tensor as it can be loaded and compared: bool as the byte it is."""
-    return x.view(torch.uint8) if x.dtype == torch.bool else x
-
-
 def row_tile(device: Device, rows: Rows, *, at_once: bool = False) -> Tile:
-    """Several short rows, or a block of one row, of so many bytes as are reduced at once, or stay a block."""
+    """Several short rows, or a block of one row, that is reduced at once or stays a block."""
     knobs, cols = of(Numbers, device.index), power_of_two(rows.n)
     many = min(knobs.tile_bytes // rows.itemsize, SHORT_ELEMENTS if rows.itemsize == 2 else TILE_ELEMENTS) // cols
     if many > 1:

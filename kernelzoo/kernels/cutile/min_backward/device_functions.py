@@ -1,4 +1,4 @@
-"""Words of the gradient of a minimum that its kernels share: what each element that is equal to its row's minimum gets.
+"""Device functions of a minimum's gradient: what each element that is equal to its row's minimum gets.
 
 Elements are compared as they are computed, half precision in float32; past a row's end there is NaN, which equals
 nothing.
@@ -6,14 +6,14 @@ nothing.
 
 import cuda.tile as ct
 
-from kernelzoo.kernels.cutile.device_functions import slim, wide
+from kernelzoo.kernels.cutile import device_functions as dev
 
 
-def one_a_row(x, group, strip, AXIS, SHAPE):
+def load_rows(x, group, strip, AXIS, SHAPE):
     """A tile of what there is one of to each row, as it is computed."""
     shape = (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
     found = ct.load(x, (group, strip), shape, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
-    return ct.reshape(ct.astype(found, wide(x)), slim(SHAPE, AXIS, 1))
+    return ct.reshape(ct.astype(found, dev.acc_dtype(x)), dev.reduced_shape(SHAPE, AXIS, 1))
 
 
 def shares_of(grad, count, DTYPE):

@@ -3,10 +3,10 @@
 import cuda.tile as ct
 import torch
 
+from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.device_functions import block_at, taken, tile_of
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.min_backward.device_functions import one_a_row, shares_of
+from kernelzoo.kernels.cutile.min_backward.device_functions import load_rows, shares_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -15,11 +15,11 @@ from kernelzoo.registry import register
 @ct.kernel
 def tile_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
-    group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
-    place = block_at(group, strip, 0, AXIS)
-    equal = taken(x, place, float("nan"), AXIS, SHAPE) == one_a_row(y, group, strip, AXIS, SHAPE)
+    group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
+    place = dev.block_index(group, strip, 0, AXIS)
+    equal = dev.load_tile(x, place, float("nan"), AXIS, SHAPE) == load_rows(y, group, strip, AXIS, SHAPE)
     count = ct.sum(ct.astype(equal, ct.int32), AXIS, keepdims=True)
-    each, rest = shares_of(one_a_row(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    each, rest = shares_of(load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     ct.store(out, place, ct.where(equal, each, rest), allow_tma=False)
 
 
@@ -29,5 +29,5 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     id, tensors = "cutile/min_backward/fused", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.held(id, device_of(x), rows, 1)
-    views = tiles.seen_all(rows, tile, tensors, others)
+    views = tiles.make_views(rows, tile, tensors, others)
     return bound(id, tile_kernel, tensors, views, (), (tile.axis, tile.shape), tile.count(rows), tile.warps)

@@ -1,12 +1,12 @@
-"""A running count in each lane over blocks of a row, then a pass that reads the row again and writes."""
+"""A running count in each lane over blocks of a row, then a pass that reads again and writes."""
 
 import cuda.tile as ct
 import torch
 
+from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.device_functions import block_at, lanes_of, stretches_of, sums_of, taken_of, tile_of
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.min_backward.device_functions import one_a_row, shares_of
+from kernelzoo.kernels.cutile.min_backward.device_functions import load_rows, shares_of
 from kernelzoo.kernels.cutile.softmax.online import FIT
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -16,24 +16,24 @@ from kernelzoo.registry import register
 @ct.kernel
 def online_kernel(x, y, grad, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
-    group, strip = tile_of(ct.bid(0), x, AXIS, SHAPE)
-    least = one_a_row(y, group, strip, AXIS, SHAPE)
+    group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
+    least = load_rows(y, group, strip, AXIS, SHAPE)
     # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
-    counts = ct.zeros(lanes_of(SHAPE, AXIS, FOLD), ct.int32)
-    stretches = stretches_of(x, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+    counts = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.int32)
+    stretches = dev.block_ranges(x, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
-            place = block_at(group, strip, first + last - 1 - i, AXIS)
-            equal = taken_of(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least
-            counts = counts + sums_of(ct.astype(equal, ct.int32), AXIS, FOLD)
+            place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
+            equal = dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least
+            counts = counts + dev.lane_sums(ct.astype(equal, ct.int32), AXIS, FOLD)
     count = ct.sum(ct.astype(counts, ct.int64), AXIS, keepdims=True)
-    each, rest = shares_of(one_a_row(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    each, rest = shares_of(load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # The index is the loop's own: see online of softmax.
-            place = block_at(group, strip, i, AXIS)
-            result = ct.where(taken_of(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least, each, rest)
+            place = dev.block_index(group, strip, i, AXIS)
+            result = ct.where(dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least, each, rest)
             ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
 
 
@@ -43,7 +43,7 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     tensors = (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
-    views, id = tiles.seen_all(rows, tile, tensors, others), "cutile/min_backward/online"
+    views, id = tiles.make_views(rows, tile, tensors, others), "cutile/min_backward/online"
     constants = (tile.fold(rows), tile.axis, tile.shape)
     occupancy = tile.occupancy(rows, FIT)
     return bound(id, online_kernel, tensors, views, (), constants, tile.count(rows), tile.warps, occupancy=occupancy)

@@ -1,4 +1,4 @@
-"""Words of softmax that its kernels share.
+"""Device functions of softmax.
 
 All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
 bits on rows with a large offset. ``ct.max`` may drop a NaN, and the sum brings it back: exp(NaN - max) is NaN.
@@ -15,7 +15,8 @@ def exponential(x):
 
 
 def zero_if_empty(top):
-    """What to subtract: of a row of -inf alone 0, so that 0 / 0 makes its NaN, and no lane computes -inf - -inf."""
+    """What to subtract from a row: its maximum, or 0 where all of it is -inf. Then 0 / 0 makes its NaN, and no lane
+    computes -inf - -inf."""
     return ct.where(top == -float("inf"), 0.0, top)
 
 
@@ -33,24 +34,24 @@ def softmax_of(x, AXIS):
 
 
 def lowest(x, SHAPE):
-    """A tile of the lowest finite number, as an array is computed: where running maxima begin, so that no difference of
-    two is -inf - -inf. In float64 by its bits, since cuTile rounds a constant to float32."""
+    """A tile of the lowest finite number: where running maxima begin, so that no difference is -inf - -inf. In float64
+    by its bits, since cuTile rounds a constant to float32."""
     if x.dtype == ct.float64:
         return ct.bitcast(ct.full(SHAPE, -(2**52) - 1, ct.int64), ct.float64)
     return ct.full(SHAPE, -3.4028234663852886e38, ct.float32)
 
 
-def taken_in(top, total, x, AXIS, FOLD):
-    """The running (maximum, sum) pair of each lane with a tile more. Maxima start finite: see ``lowest``."""
+def online_update(top, total, x, AXIS, FOLD):
+    """The running (maximum, sum) state of each lane with a tile more. Maxima start finite: see ``lowest``."""
     if AXIS == 2:
-        return folded_in(top, total, ct.reshape(x, (*top.shape, FOLD)))
+        return online_update_folded(top, total, ct.reshape(x, (*top.shape, FOLD)))
     rise = x - top
     # Of exp(top - new top) and exp(x - new top) one is 1, and this is the other.
     scale = exponential(-ct.abs(rise))
     return ct.maximum(top, x), ct.where(rise > 0, total * scale + 1, total + scale)
 
 
-def folded_in(top, total, x):
+def online_update_folded(top, total, x):
     """The same with several elements more of each lane, along a further axis of x."""
     higher = ct.maximum(top, ct.max(x, x.ndim - 1))
     exponentials = exponential(x - ct.expand_dims(higher, x.ndim - 1))

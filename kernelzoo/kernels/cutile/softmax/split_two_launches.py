@@ -1,25 +1,14 @@
-"""Several programs to one row: a launch that leaves (maximum, sum) pairs, and one that merges them and writes."""
+"""Several programs to one row: a launch that leaves (maximum, sum) states, and one that merges them and writes."""
 
 from functools import partial
 
 import cuda.tile as ct
 import torch
 
+from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.device_functions import (
-    block_at,
-    ends_of,
-    inside_of,
-    lanes_of,
-    slim,
-    store_ends,
-    stretches_of,
-    taken_of,
-    tile_of,
-    wide,
-)
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.device_functions import exponential, inverse_of, lowest, taken_in
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential, inverse_of, lowest, online_update
 from kernelzoo.kernels.cutile.softmax.online import FIT
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
@@ -27,36 +16,36 @@ from kernelzoo.registry import register
 
 
 @ct.kernel
-def leave_kernel(
+def partials_kernel(
     x, tops, totals, n, parts, span,
     PACK: ct.Constant[int], FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """A program has span blocks of a tile's rows, of which it leaves one pair to each row; the first has ends too."""
+    """A program has span blocks of a tile's rows, and leaves one pair of each row. The first has ends too."""
     ct.grid_dependency_control_wait()
-    group, strip = tile_of(ct.bid(0) // parts, x, AXIS, SHAPE)
+    group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
-    inside, first_group = inside_of(x, group, n, PACK), 0 if PACK else group
-    top = lowest(x, lanes_of(SHAPE, AXIS, FOLD))
-    total = ct.zeros(lanes_of(SHAPE, AXIS, FOLD), wide(x))
+    inside, first_group = dev.whole_vectors(x, group, n, PACK), 0 if PACK else group
+    top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
+    total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
     end = min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
-    stretches = stretches_of(inside, strip, part * span, end, AXIS, SHAPE)
+    stretches = dev.block_ranges(inside, strip, part * span, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
-            place = block_at(first_group, strip, first + last - 1 - i, AXIS)
-            block = taken_of(inside, place, -float("inf"), AXIS, SHAPE, WHOLE)
-            top, total = taken_in(top, total, block, AXIS, FOLD)
+            place = dev.block_index(first_group, strip, first + last - 1 - i, AXIS)
+            block = dev.load_block(inside, place, -float("inf"), AXIS, SHAPE, WHOLE)
+            top, total = online_update(top, total, block, AXIS, FOLD)
     row_top = ct.max(top, AXIS, keepdims=True)
     row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
     if PACK:  # noqa: SIM102  # known as it is compiled
         if part == 0:
-            _, _, ends = ends_of(x, group, n, -float("inf"), wide(x), PACK)
+            _, _, ends = dev.row_ends(x, group, n, -float("inf"), dev.acc_dtype(x), PACK)
             higher = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
             of_ends = ct.sum(exponential(ends - higher), AXIS, keepdims=True)
             row_total = row_total * exponential(row_top - higher) + of_ends
             row_top = higher
-    ct.store(tops, block_at(group, strip, part, AXIS), row_top, allow_tma=False)
-    ct.store(totals, block_at(group, strip, part, AXIS), row_total, allow_tma=False)
+    ct.store(tops, dev.block_index(group, strip, part, AXIS), row_top, allow_tma=False)
+    ct.store(totals, dev.block_index(group, strip, part, AXIS), row_total, allow_tma=False)
 
 
 @ct.kernel
@@ -67,40 +56,44 @@ def write_kernel(
     """Every program merges all pairs of its rows in the same order, so that all agree to the bit. PARTS is the power of
     two that holds them."""
     ct.grid_dependency_control_wait()
-    group, strip = tile_of(ct.bid(0) // parts, x, AXIS, SHAPE)
+    group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
-    place = block_at(group, strip, 0, AXIS)
-    pairs = slim(SHAPE, AXIS, PARTS)
+    place = dev.block_index(group, strip, 0, AXIS)
+    pairs = dev.reduced_shape(SHAPE, AXIS, PARTS)
     every_top = ct.load(tops, place, pairs, padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False)
     every_total = ct.load(totals, place, pairs, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     top = ct.max(every_top, AXIS, keepdims=True)
     inverse = inverse_of(ct.sum(every_total * exponential(every_top - top), AXIS, keepdims=True))
-    inside, target, first_group = inside_of(x, group, n, PACK), inside_of(out, group, n, PACK), 0 if PACK else group
+    inside, target, first_group = (
+        dev.whole_vectors(x, group, n, PACK),
+        dev.whole_vectors(out, group, n, PACK),
+        0 if PACK else group,
+    )
     end = min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
-    stretches = stretches_of(inside, strip, part * span, end, AXIS, SHAPE)
+    stretches = dev.block_ranges(inside, strip, part * span, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # The index is the loop's own: see online.
-            place = block_at(first_group, strip, i, AXIS)
-            result = exponential(taken_of(inside, place, -float("inf"), AXIS, SHAPE, WHOLE) - top) * inverse
+            place = dev.block_index(first_group, strip, i, AXIS)
+            result = exponential(dev.load_block(inside, place, -float("inf"), AXIS, SHAPE, WHOLE) - top) * inverse
             ct.store(target, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
     if PACK:  # noqa: SIM102  # known as it is compiled
         if part == 0:
-            places, outside, ends = ends_of(x, group, n, -float("inf"), wide(x), PACK)
-            store_ends(out, group, n, places, outside, exponential(ends - top) * inverse)
+            places, outside, ends = dev.row_ends(x, group, n, -float("inf"), dev.acc_dtype(x), PACK)
+            dev.store_row_ends(out, group, n, places, outside, exponential(ends - top) * inverse)
 
 
 @register("cutile", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave pairs (max, sum); a second launch merges and writes."""
+    """Several programs to one row, or strip of columns, leave (max, sum) states; a second launch merges and writes."""
     id, rows = "cutile/softmax/split_two_launches", rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     plan = tiles.cut(rows, tile, device_of(x))
     pack, tile = tiles.ragged(rows, tile, x)
-    source, target = tiles.seen_all(rows, tile, (x, out), pack=pack)
-    pairs = [tiles.left(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
+    source, target = tiles.make_views(rows, tile, (x, out), pack=pack)
+    pairs = [tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
     numbers, constants, programs = (rows.n, *plan), (tile.axis, tile.shape), tile.count(rows) * plan.parts
-    of_all = partial(bound, id, warps=tile.warps, programs=programs, occupancy=tile.occupancy(rows, FIT, pack > 0))
-    leave = of_all(leave_kernel, (x, out), (source, *pairs), numbers, (pack, tile.fold(rows), *constants))
+    of_all = partial(bound, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, FIT, pack > 0))
+    leave = of_all(partials_kernel, (x, out), (source, *pairs), numbers, (pack, tile.fold(rows), *constants))
     write = of_all(write_kernel, (x, out), (source, target, *pairs), numbers, (plan.merged, pack, *constants))
     return sequence(leave, write)

@@ -1,4 +1,4 @@
-"""A tile of whole rows of both inputs to a program, which it holds on chip: each is read once, and the result written.
+"""A tile of whole rows of both inputs to a program, which holds them on chip: each is read once.
 
 Past a row's end both inputs are 0, and so add nothing.
 """
@@ -6,18 +6,8 @@ Past a row's end both inputs are 0, and so add nothing.
 import cuda.tile as ct
 import torch
 
+from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.device_functions import (
-    block_at,
-    ends_of,
-    inside_of,
-    is_whole,
-    store_ends,
-    taken_masked,
-    taken_whole,
-    tile_of,
-    wide,
-)
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -25,28 +15,30 @@ from kernelzoo.registry import register
 
 
 def both(grad, y, place, AXIS, SHAPE):
-    """A tile of each input as it is computed, 0 past the ends of rows: all of both is asked for before either is used,
-    see ``taken``."""
-    if is_whole(grad, place, SHAPE):
-        return taken_whole(grad, place, SHAPE), taken_whole(y, place, SHAPE)
-    return taken_masked(grad, place, 0.0, AXIS, SHAPE), taken_masked(y, place, 0.0, AXIS, SHAPE)
+    """A tile of each input as it is computed, 0 past the ends of rows. All of both is asked for before either is used,
+    see ``load_tile``."""
+    if dev.is_whole(grad, place, SHAPE):
+        return dev.load_whole(grad, place, SHAPE), dev.load_whole(y, place, SHAPE)
+    return dev.load_masked(grad, place, 0.0, AXIS, SHAPE), dev.load_masked(y, place, 0.0, AXIS, SHAPE)
 
 
 @ct.kernel
 def tile_kernel(grad, y, out, n, PACK: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
-    group, strip = tile_of(ct.bid(0), grad, AXIS, SHAPE)
-    place = block_at(0 if PACK else group, strip, 0, AXIS)
-    grads, weights = both(inside_of(grad, group, n, PACK), inside_of(y, group, n, PACK), place, AXIS, SHAPE)
+    group, strip = dev.tile_coords(ct.bid(0), grad, AXIS, SHAPE)
+    place = dev.block_index(0 if PACK else group, strip, 0, AXIS)
+    grads, weights = both(
+        dev.whole_vectors(grad, group, n, PACK), dev.whole_vectors(y, group, n, PACK), place, AXIS, SHAPE
+    )
     total = ct.sum(grads * weights, AXIS, keepdims=True)
     if PACK:
-        _, _, grad_ends = ends_of(grad, group, n, 0.0, wide(grad), PACK)
-        places, outside, y_ends = ends_of(y, group, n, 0.0, wide(grad), PACK)
+        _, _, grad_ends = dev.row_ends(grad, group, n, 0.0, dev.acc_dtype(grad), PACK)
+        places, outside, y_ends = dev.row_ends(y, group, n, 0.0, dev.acc_dtype(grad), PACK)
         total = total + ct.sum(grad_ends * y_ends, AXIS, keepdims=True)
     result = ct.astype(weights * (grads - total), out.dtype)
-    ct.store(inside_of(out, group, n, PACK), place, result, allow_tma=False)
+    ct.store(dev.whole_vectors(out, group, n, PACK), place, result, allow_tma=False)
     if PACK:
-        store_ends(out, group, n, places, outside, y_ends * (grad_ends - total))
+        dev.store_row_ends(out, group, n, places, outside, y_ends * (grad_ends - total))
 
 
 @register("cutile", "softmax_backward", "fused")
@@ -57,5 +49,5 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     alone = tiles.is_alone(device, rows, grad)
     tile = tiles.held(id, device, rows, 2, alone)
     pack, tile = tiles.ragged(rows, tile, grad, y) if alone else (0, tile)
-    views, constants = tiles.seen_all(rows, tile, tensors, others, pack), (pack, tile.axis, tile.shape)
+    views, constants = tiles.make_views(rows, tile, tensors, others, pack), (pack, tile.axis, tile.shape)
     return bound(id, tile_kernel, tensors, views, (rows.n,), constants, tile.count(rows), tile.warps)
