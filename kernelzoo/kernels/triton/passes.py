@@ -38,7 +38,7 @@ def over_blocks(
     full, single = strides[: whole - 1], strides[whole - 1 :]
     device, edges = device_of(x), edges_of(rows, *full)
     side, block, warps = column_tile(device, rows, least)
-    blocks = (cdiv(rows.n, block),) if one_block else ()
+    blocks = cdiv(rows.n, block) if one_block else 1
     constants = (wide_type(x.dtype), *kinds, edges, side, block)
-    args = (*tensors, *row_arguments(rows, *full), *one_a_row(single), *blocks, *constants)
-    return bound(id, x, kernel, cdiv(rows.total, side) * sum(blocks or (1,)), args, warps, tensors=len(tensors))
+    args = (*tensors, *row_arguments(rows, *full), *one_a_row(single), *([blocks] if one_block else []), *constants)
+    return bound(id, x, kernel, cdiv(rows.total, side) * blocks, args, warps, tensors=len(tensors))
