@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo import operations, registry
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError
-from kernelzoo.measure.clocks import Clock, DeviceClock, Turn, WallClock
+from kernelzoo.measure.clocks import Clock, DeviceClock, Link, Turn, WallClock
 
 if TYPE_CHECKING:
     import torch
@@ -84,10 +84,10 @@ class CallClock(Clock):
         self.detail = f"time.perf_counter around kernelzoo.get(BACKEND).{op}" + (f", or torch.{own} itself" * bool(own))
         self.detail += ", not waited for" * (device.type == "cuda")
 
-    def arrange(self, launches: Sequence[Launch]) -> Turn:
+    def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
         calls = [launch for launch in launches if isinstance(launch, Call)]
 
-        def turn() -> float:
+        def turn(times: int) -> float:
             results = [None] * len(calls)
             self._wait()
             started = perf_counter()

@@ -24,8 +24,18 @@ if TYPE_CHECKING:
 OF_CALLS = ("call", "submit")
 """Clocks that time calls, not kernels, so that bytes per second mean nothing."""
 
-Turn = Callable[[], float]
-"""Runs a turn; returns its seconds."""
+Turn = Callable[[int], float]
+"""Runs a turn so often in a row; returns the mean seconds of one."""
+
+
+Link = tuple[int, Callable[[], None]]
+"""A place in a turn, and what changes an input right before the launch there."""
+
+
+def linked(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], None]]:
+    """The launches of a turn, with its link among them."""
+    place, change = link or (0, None)
+    return [*launches[:place], *([change] if change else []), *launches[place:]]
 
 
 class Clock(ABC):
@@ -38,8 +48,11 @@ class Clock(ABC):
     """Seconds that a turn should take at least."""
 
     @abstractmethod
-    def arrange(self, launches: Sequence[Launch]) -> Turn:
-        """A turn of these launches in this order. Nothing runs before the turn is called."""
+    def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
+        """A turn of these launches in this order, and of the link.
+
+        What it runs to get ready, it runs now, before the data of the turn is there.
+        """
 
     @abstractmethod
     def submit(self, launches: Sequence[Launch]) -> float | None:
@@ -57,6 +70,7 @@ class DeviceClock(Clock):
     detail = "CUDA graph between events"
     turn = 2e-3
     _SPIN = 200_000  # clock cycles (0.1 ms) that hide the submission of a replay
+    _CYCLES = 2e9  # most clock cycles per second
     _SUBMITS = 200  # most launches to average the host's time over: fewer than the 1024 that a stream queues
     _QUEUE = 20e-3  # most seconds of queued work
     _FILLS = 100  # launches by which the start of a graph is told from its work
@@ -70,16 +84,16 @@ class DeviceClock(Clock):
         self._counts = torch.version.cuda is not None  # ROCm's graph nodes are not read
         self._start: float | None = None
 
-    def arrange(self, launches: Sequence[Launch]) -> Turn:
-        graph, found = self._captured(launches)
+    def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
+        graph, found = self._captured(linked(launches, link))
         if self._counts and not found:
             raise ContractError("its launches put no kernel into a CUDA graph", "not repeatable")
-        alike(found, Nodes(), len(launches))
-        start = self.start()
+        alike(found, self._captured([link[1]])[1] if link else Nodes(), len(launches))
+        start, cycles = self.start(), self._warmed(graph)
 
-        def turn(_alive: Sequence[Launch] = tuple(launches)) -> float:
+        def turn(times: int, _alive: Sequence[Launch] = tuple(launches)) -> float:
             # A graph holds addresses: the launches must live on, since they own workspaces.
-            return max(self._replay(graph) - start, 1e-9)
+            return max(self._replay(graph, cycles, times) - start, 1e-9)
 
         turn.queue = graph.replay  # type: ignore[attr-defined]  # for the meter of energy
         return turn
@@ -117,7 +131,23 @@ class DeviceClock(Clock):
             nodes = nodes_of(torch.cuda.current_stream().cuda_stream) if self._counts else Nodes()
         return graph, nodes
 
-    def _replay(self, graph: Any) -> float:
+    def _warmed(self, graph: Any) -> int:
+        """Replay a new graph on data that will change, since its first launches take longer.
+
+        Returns the clock cycles that hide its submission.
+        """
+        import torch
+
+        seconds = 0.0
+        for _ in range(2):
+            torch.cuda.synchronize(self.device)
+            began = perf_counter()
+            graph.replay()
+            seconds = perf_counter() - began
+        torch.cuda.synchronize(self.device)
+        return max(self._SPIN, int(2 * seconds * self._CYCLES))
+
+    def _replay(self, graph: Any, cycles: int = _SPIN, times: int = 1) -> float:
         import torch
 
         from kernelzoo.torch_private import spin
@@ -126,12 +156,13 @@ class DeviceClock(Clock):
         start, end = event(enable_timing=True), event(enable_timing=True)
         # The graph belongs to its device, and events to the current one, which loaded code may have changed.
         with torch.cuda.device(self.device):
-            spin(self._SPIN)
+            spin(cycles)
             start.record()
-            graph.replay()
+            for _ in range(times):
+                graph.replay()
             end.record()
             end.synchronize()
-        return float(start.elapsed_time(end)) * 1e-3
+        return float(start.elapsed_time(end)) * 1e-3 / times
 
     def submit(self, launches: Sequence[Launch]) -> float | None:
         import torch
@@ -158,14 +189,15 @@ class WallClock(Clock):
     detail = "time.perf_counter around the launch"
     turn = 2e-3  # 2000 times the clock's resolution and cost, 20 times what cold code costs
 
-    def arrange(self, launches: Sequence[Launch]) -> Turn:
-        chosen = tuple(launches)
+    def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
+        chosen = linked(launches, link)
 
-        def turn() -> float:
+        def turn(times: int) -> float:
             started = perf_counter()
-            for launch in chosen:
-                launch()
-            return perf_counter() - started
+            for _ in range(times):
+                for launch in chosen:
+                    launch()
+            return (perf_counter() - started) / times
 
         return turn
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import registry
@@ -146,21 +147,30 @@ class Runner:
         problem, inputs, outs = self._sets.first_row(number)
         self._run([problem.launch(self._implementation(id), inputs, outs)])
 
-    def arrange(self, id: str, order: Sequence[int]) -> None:
-        """Prepare a turn with a launch on each of these sets, in this order. Nothing is run."""
-        lane, key = self._lanes[id], tuple(order)
+    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = ()) -> None:
+        """Prepare a turn with a launch on each of these sets, in this order. Their data changes before it is run.
+
+        ``link``: a place in the order, a set, and a number of elements. Right before the launch at that place, so many
+        elements are copied from that set's first input to its own.
+        """
+        lane, key = self._lanes[id], (*order, *link)
         if key not in lane.arranged:
             while len(lane.arranged) >= _ARRANGED:
                 lane.arranged.pop(next(iter(lane.arranged)))
-            lane.arranged[key] = self._clock.arrange([lane.launches[number] for number in order])
+            copy = self._copy(order, *link) if link else None
+            lane.arranged[key] = self._clock.arrange([lane.launches[number] for number in order], copy)
         lane.turn = lane.arranged[key]
 
-    def turn(self, id: str) -> float:
-        """Run the turn that was arranged; returns its seconds."""
+    def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> tuple[int, Launch]:
+        (given, *_), (x, *_) = (self._sets[number][0] for number in (source, order[place]))
+        return place, partial(torch_copy, x.view(-1)[:elements], given.view(-1)[:elements])
+
+    def turn(self, id: str, times: int = 1) -> float:
+        """Run the turn that was arranged, so often in a row; returns the seconds of one."""
         run = self._lanes[id].turn
         if run is None:
             raise ContractError("no turn is arranged", "not repeatable")
-        seconds = run()
+        seconds = run(times)
         self._wait()
         return seconds
 
@@ -230,6 +240,10 @@ class Runner:
             import torch
 
             torch.cuda.synchronize(self.device)
+
+
+def torch_copy(to: torch.Tensor, source: torch.Tensor) -> None:
+    to.copy_(source)
 
 
 def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from attacks import HONEST, Attack
 from triton.language.extra import cuda as gdc
 
 import kernelzoo
@@ -16,7 +15,10 @@ from kernelzoo.launch import Launch
 
 Tensor = torch.Tensor
 
-ATTACKS_GPU: list[Attack] = []
+HONEST = "its time is that of the work"
+
+ATTACKS_GPU: list[tuple[str, str, str]] = []
+"""Names, what they do, and what must become of them, as tests/shared/attacks.py has them."""
 
 
 @triton.jit
@@ -39,7 +41,7 @@ def batch(xs, outs, sets, x, out, rows, n, BLOCK: tl.constexpr):
     """All sets, if this one's output is not written yet; a program for each row of each set."""
     program = tl.program_id(0)
     if tl.load(out) < 0:
-        for number in range(0, sets):
+        for number in range(sets):
             source = tl.load(xs + number).to(tl.pointer_type(tl.float32))
             target = tl.load(outs + number).to(tl.pointer_type(tl.float32))
             cols = tl.arange(0, BLOCK)
@@ -70,7 +72,7 @@ def attack(name: str, does: str, outcome: str):
             return bind(x, out)
 
         described.__doc__ = does
-        ATTACKS_GPU.append(Attack(name, "softmax", does, outcome))
+        ATTACKS_GPU.append((name, does, outcome))
         kernelzoo.register("attack", "softmax", name)(described)
         return bind
 
@@ -92,7 +94,9 @@ def honest_gpu(x: Tensor, out: Tensor) -> Launch:
 
 
 @attack(
-    "launches_that_do_not_wait", "Programmatic dependent launches without a wait", "reads what the one before|same output|wrong"
+    "launches_that_do_not_wait",
+    "Programmatic dependent launches without a wait",
+    "reads what the one before|same output|wrong",
 )
 def launches_that_do_not_wait(x: Tensor, out: Tensor) -> Launch:
     return plain(x, out, launch_pdl=True)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from kernelzoo.errors import ContractError
@@ -45,6 +46,11 @@ class Apart(WorkerProcess):
         self, device: str, modules: Sequence[str], patience: float, together: threading.Barrier | None = None
     ) -> None:
         self._together = together
+        self._took = 0.0
+        """Seconds of the last request, by this process's clock."""
+        self._stopped: list[int] = []
+        self.broken = False
+        """Whether its process has ended or can't be trusted any more."""
         super().__init__(device, modules, patience=patience)
 
     @classmethod
@@ -84,16 +90,13 @@ class Apart(WorkerProcess):
             self._together.wait()
 
     @property
-    def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
     def told(self) -> Json:
         """The data of the last progress message."""
         return self._told
 
     def restart(self) -> None:
         """Replace the process."""
+        self.broken = False
         self._restart()
 
     def passed(self, request: Json, progress: Progress) -> Json:
@@ -107,9 +110,16 @@ class Apart(WorkerProcess):
     def _answer(self, request: Json, progress: Any, patience: float) -> Json:
         if self._together is not None:  # they start together, and can't be told apart yet
             return super()._answer(request, progress, patience)
-        self._resume()
+        for process in self._stopped:
+            _send(process, signal.SIGCONT)
         try:
-            return super()._answer(request, progress, patience)
+            started = perf_counter()
+            done = super()._answer(request, progress, patience)
+            self._took = perf_counter() - started
+            return done
+        except DiedError:
+            self.broken = True
+            raise
         finally:
             self._halt()
 
@@ -118,12 +128,9 @@ class Apart(WorkerProcess):
             _send(process, signal.SIGKILL)
         super()._stop()
 
-    def _resume(self) -> None:
-        for process in self._all():
-            _send(process, signal.SIGCONT)
-
     def _halt(self) -> None:
-        for process in self._all():
+        self._stopped = self._all()
+        for process in self._stopped:
             _send(process, signal.SIGSTOP)
 
     def _all(self) -> list[int]:
@@ -151,6 +158,10 @@ class Apart(WorkerProcess):
 
     def ask(self, call: str, **arguments: Any) -> Any:
         """Call a method of the runner. Raises RaisedError, ContractError or DiedError."""
+        import torch
+
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # the judge's writes have arrived before another process reads
+            torch.cuda.synchronize()
         self._in_hand = str(arguments.get("id", ""))
         done = self._answer({"do": "runner", "call": call, "arguments": arguments}, quiet, self._patience)
         match done:
@@ -187,17 +198,18 @@ class Apart(WorkerProcess):
     def alone(self, id: str, number: int) -> None:
         self.ask("alone", id=id, number=number)
 
-    def arrange(self, id: str, order: Sequence[int]) -> None:
-        self.ask("arrange", id=id, order=list(order))
+    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = ()) -> None:
+        self.ask("arrange", id=id, order=list(order), link=list(link))
 
-    def turn(self, id: str) -> float:
-        seconds = self.ask("turn", id=id)
+    def turn(self, id: str, times: int = 1) -> tuple[float, float]:
+        seconds, took = float(self.ask("turn", id=id, times=times)), self._took
         if left := self.left():
             raise ContractError(f"left child processes behind: {', '.join(left)}", LEFT)
-        return float(seconds)
+        return seconds, took
 
-    def empty(self) -> None:
+    def empty(self) -> float:
         self.ask("empty")
+        return self._took
 
     def more(self, id: str, seconds: float) -> None:
         self.ask("more", id=id, seconds=seconds)

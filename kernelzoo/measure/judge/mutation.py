@@ -79,6 +79,12 @@ class Mutation:
                 for number in numbers:
                     rows[number].fill_(poison)
 
+    def link(self, number: int, source: int, elements: int) -> None:
+        """Note that a set's first input gets so many elements of another's before it is launched on."""
+        inputs = tuple(x.clone() for x in self.inputs(number))
+        inputs[0].view(-1)[:elements] = self.inputs(source)[0].reshape(-1)[:elements]
+        self._private[number] = inputs
+
     def inputs(self, number: int) -> Tensors:
         """What was written into a set."""
         if number in self._private:
@@ -88,8 +94,10 @@ class Mutation:
             for pool, start, field in zip(self._pools, self._offsets[number], self.sets.inputs, strict=True)
         )
 
-    def check(self, numbers: Sequence[int], *, whole: Sequence[int] = ()) -> None:
+    def check(self, numbers: Sequence[int], *, whole: Sequence[int] = (), linked: int | None = None) -> None:
         """Check results: a sample of rows of a sample of sets, and all of the sets in ``whole``.
+
+        Of the set ``linked`` the first row is in the sample.
 
         Raises ContractError, also for a set that was left out and for a changed input.
         """
@@ -99,6 +107,9 @@ class Mutation:
         for number in whole:
             self._unchanged(number)
             self.check_results(number, self.sets[number][1])
+        if linked is not None:
+            self._unchanged(linked)
+            self._check_sample(linked, first=True)
         drawn = [numbers[-1], *self._python.sample(list(numbers), min(most, len(numbers)))][:most]
         for number in self._python.sample(drawn, len(drawn)):
             self._unchanged(number)
@@ -217,12 +228,12 @@ class Mutation:
                 whose = "the input" if len(self.sets.inputs) == 1 else f"the input {name}"
                 raise ContractError(f"{whose} was changed", "changes its input")
 
-    def _check_sample(self, number: int) -> None:
+    def _check_sample(self, number: int, *, first: bool = False) -> None:
         """Check some rows of one set, or all of a set that is small or has no rows."""
         inputs, outs = self.inputs(number), self.sets[number][1]
         most, size = ELEMENTS[self.sets.device.type], self.sets.inputs[0].elements
         length = self.sets.inputs[0].shape[self.problem.dim] if self.operation.by_rows and inputs[0].ndim else size
-        if max(length, 1) > most and self._python.random() >= max(0.25, most / length):
+        if not first and max(length, 1) > most and self._python.random() >= max(0.25, most / length):
             return
         rows = size // max(1, length)
         count = max(1, min(_ROWS, most // max(1, length)))
@@ -230,6 +241,7 @@ class Mutation:
             self.check_results(number, outs)
             return
         picked = sorted(self._python.sample(range(rows), count))
+        picked[0] = 0 if first else picked[0]
         taken = [self.rows_of(x, names, picked) for x, names in zip((*inputs, *outs), self.operation.axes, strict=True)]
         some = replace(self.problem, shape=(count, length), dim=-1)
         try:

@@ -24,6 +24,9 @@ from kernelzoo.measure.problems import problem_of
 from kernelzoo.measure.worker import about, opened
 from kernelzoo.measure.worker_process import DiedError
 
+_TRIES = 2
+"""How often a race may begin in which a runner ends while it runs nothing."""
+
 BESIDE = "the operation is declared in the kernel's file"
 """The flag of a kernel whose file the judge had to load."""
 
@@ -110,7 +113,7 @@ class Judge(Answering):
 
         An implementation that kills its runner, hangs or breaks its device is a failure. The others are measured again.
         """
-        asked, left, lost = problem_of(problem), list(ids), []
+        asked, left, lost, tries = problem_of(problem), list(ids), [], 0
         while left:
             try:
                 measured = measure.race(
@@ -127,13 +130,14 @@ class Judge(Answering):
                     progress=self._tell,
                 )
             except DiedError as error:
-                for runner in self._runners:
-                    if not runner.alive:
-                        runner.restart()
-                # Nobody was running: it died between them. None can be blamed, and none has a result.
-                blamed = [error.id] if error.id in left else left
-                lost += [record.failure(asked, id, "failed", error.reason) for id in blamed]
-                left = [id for id in left if id not in blamed]
+                broken = [runner for runner in self._runners if runner.broken]
+                for runner in broken:
+                    runner.restart()
+                if error.id not in left and (tries := tries + 1) < _TRIES:  # nobody was running: it is tried again
+                    continue
+                blamed = [id for id in left if id == error.id or (error.id not in left and self._seat(id) in broken)]
+                lost += [record.failure(asked, id, "failed", error.reason) for id in blamed or left]
+                left = [id for id in left if id not in blamed] if blamed else []
                 continue
             for id, one in measured.items():
                 if self._owner.get(id.partition("@")[0], 0) in self._beside:

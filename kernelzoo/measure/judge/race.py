@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
+import math
 import random
-import secrets
 import statistics
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,14 +13,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kernelzoo import registry
-from kernelzoo.device import device_lives, free_memory, no_room
+from kernelzoo.device import device_lives, no_room
 from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
 from kernelzoo.measure import energy as energies
 from kernelzoo.measure.calls import clock_for
-from kernelzoo.measure.ceilings import HOST_BYTES, Ceilings, beyond_memory, has_copy
+from kernelzoo.measure.ceilings import Ceilings, beyond_memory, has_copy
 from kernelzoo.measure.condition import watch
 from kernelzoo.measure.judge.apart import RaisedError
-from kernelzoo.measure.judge.gate import Gate
+from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.measure.measurement import Cache, Measurement
 from kernelzoo.measure.problems import Problem
@@ -39,22 +38,25 @@ Stage = Literal["check", "time", "energy", "cross-check"]
 BEYOND = 1.05
 """A cold result above the device's limit by this factor is a measurement error."""
 
-_MOST_SETS = 2048
 _MOST_CALLS = 120
 """Most calls of a turn on a GPU: of up to eight kernels each, fewer than the 1024 that a stream queues."""
-
-_SHORTEST, _FASTEST = 1.2e-6, 6e12
-"""No launch takes less time, and none moves more bytes per second."""
 
 _ORDERS, _REORDERED = 4, 64
 """A turn of at most _REORDERED launches has an order of its own; a longer one takes one of _ORDERS."""
 
+_LINKED = 4096
+"""Most elements that a link copies."""
+
 _LAUNCHED = "right when checked alone, wrong when timed: "
+
+_LONG, _LONGER = 20e-3, 1.2
+"""Seconds of turns in a row, and how much longer one of these may take than a sample."""
+
+_SUBMITTED = 1e-6
+"""Seconds that a launch may take to be submitted, with its turn."""
 
 _EXPLAINED, _SLACK = 0.10, 0.5e-3
 """The share and the seconds by which the judge may see a turn take longer than its runner says."""
-
-_NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
 
 
 class Seat(Protocol):
@@ -80,11 +82,12 @@ class Seat(Protocol):
 
     def alone(self, id: str, number: int) -> None: ...
 
-    def arrange(self, id: str, order: Sequence[int]) -> None: ...
+    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = ()) -> None: ...
 
-    def turn(self, id: str) -> float: ...
+    def turn(self, id: str, times: int = 1) -> tuple[float, float]:
+        """Seconds of a turn as the runner says, and of the request by the judge's clock."""
 
-    def empty(self) -> None: ...
+    def empty(self) -> float: ...
 
     def more(self, id: str, seconds: float) -> None: ...
 
@@ -103,9 +106,8 @@ class Entrant:
     """Its name in the race; its id by default."""
     count: int = 1
     """Launches of a turn."""
-    orders: list[list[int]] = field(default_factory=list)
-    unexplained: list[float] = field(default_factory=list)
-    """Seconds of each turn that the judge saw and the runner did not report."""
+    orders: list[tuple[list[int], tuple[int, ...]]] = field(default_factory=list)
+    """Turns that stay arranged: the sets in order, and the link."""
 
     @property
     def id(self) -> str:
@@ -134,6 +136,16 @@ class Here(Runner):
     """A runner in this process: for own kernels, where nothing needs to be kept apart."""
 
     processes: Sequence[int | str] = ("self",)
+
+    def turn(self, id: str, times: int = 1) -> tuple[float, float]:  # type: ignore[override]
+        started = perf_counter()
+        seconds = super().turn(id, times)
+        return seconds, perf_counter() - started
+
+    def empty(self) -> float:  # type: ignore[override]
+        started = perf_counter()
+        super().empty()
+        return perf_counter() - started
 
 
 def race(
@@ -178,7 +190,7 @@ def race(
     ceilings = None if timed == "call" else ceilings
     meter = energies.meter(device) if energy else None
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        data = _Data(problem, device, cache, shared=any(entrant.seat is not here for entrant in entrants))
+        data = Data(problem, device, cache, shared=any(entrant.seat is not here for entrant in entrants))
         seats: list[Seat] = list({id(entrant.seat): entrant.seat for entrant in entrants}.values())
         made = _Race(problem, device, cache, timed, entrants, seats, data, progress, rounds)
         try:
@@ -192,64 +204,6 @@ def race(
                     seat.release()
             data.close()
     return made.results
-
-
-class _Data:
-    """The sets of a race, and the state of the caches before a turn."""
-
-    def __init__(self, problem: Problem, device: torch.device, cache: Cache, *, shared: bool) -> None:
-        import torch
-
-        self.problem, self.device, self.cache, self.shared = problem, device, cache, shared
-        self.is_gpu = device.type == "cuda"
-        self.cached = torch.cuda.get_device_properties(device).L2_cache_size if self.is_gpu else HOST_BYTES // 4
-        self.sets: Sets | None = None
-        self.gate: Gate
-        self._scratch: torch.Tensor | None = None
-        keeps = self.is_gpu and torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
-        self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
-
-    def draw(self, turn: float) -> None:
-        """Allocate the sets for turns of so many seconds. Raises NoRoomError and what torch raises."""
-        import torch
-
-        one = max(1, self.problem.bytes)
-        shortest = max(_SHORTEST if self.is_gpu else _SHORTEST / 2, one / _FASTEST)
-        asked = self.cached // 2 // one if self.cache == "hot" else max(4 * self.cached // one, int(turn / shortest))
-        room = torch.cuda.mem_get_info(self.device)[1] // 4 if self.is_gpu else free_memory() // 4
-        count = max(2, min(asked + 1, room // one, _MOST_SETS))
-        if not self.is_gpu and one * count > free_memory():
-            raise no_room("the race", one * count)
-        self.sets = Sets(self.problem, count, self.device, shared=self.shared)
-        self.gate = Gate(self.sets, secrets.randbits(48))
-
-    def settle(self, writes: bool) -> None:
-        """Fill the cache with other data for a cold turn, half of it written if the operation ``writes``.
-
-        What a kernel asked the cache to keep is dropped first. Else a turn finds part of its input there.
-        """
-        import torch
-
-        if self._reset is not None:
-            status = self._reset()
-            if status == _NOT_SUPPORTED:  # for example on part of a device (MIG), whose cache keeps nothing on request
-                self._reset = None
-            elif status:
-                raise RuntimeError(f"the L2 cache can't be reset: CUDA error {status}")
-        if self.cache == "cold":
-            if self._scratch is None:
-                self._scratch = torch.zeros(self.cached // 2, dtype=torch.float32, device=self.device)
-            half = self._scratch.numel() // 2
-            if writes:
-                torch.add(self._scratch[:half], 0, out=self._scratch[half : 2 * half])
-            else:
-                self._scratch.sum()
-        if self.is_gpu:
-            torch.cuda.synchronize(self.device)
-
-    def close(self) -> None:
-        if self.sets is not None:
-            self.sets.close()
 
 
 _CACHES = {
@@ -268,7 +222,7 @@ class _Race:
     timed: Timed
     entrants: Sequence[Entrant]
     seats: Sequence[Seat]
-    data: _Data
+    data: Data
     progress: Callable[[Stage, str], None]
     rounds: int
     results: dict[str, Measurement] = field(default_factory=dict)
@@ -340,7 +294,8 @@ class _Race:
             self.seats[0].bind(COPY)
             self.size(self.copy)
         if self.lanes:
-            self.empty = max(self.unused() for _ in range(8))
+            for entrant in self.lanes.values():
+                self.empty = max(self.empty, *(self.unused(entrant.seat) for _ in range(4)))
 
     @property
     def sets(self) -> Sets:
@@ -361,29 +316,38 @@ class _Race:
 
     def timed_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
         """Seconds of a launch, by a turn over new data that is checked. Raises ContractError for a wrong result."""
-        order = self.order(entrant)
-        entrant.seat.arrange(entrant.id, order)
+        order, link = self.order(entrant)
+        entrant.seat.arrange(entrant.id, order, link)
         mutation = self.data.gate.mutation
         marked = random.choice(order)
         mutation.write(order, None if special is None else {marked: special})
+        linked = None
+        if link:
+            place, source, elements = link
+            linked = order[place]
+            mutation.link(linked, source, elements)
         self.data.settle(has_copy(self.sets))
-        started = perf_counter()
-        seconds = entrant.seat.turn(entrant.id)
-        took = perf_counter() - started
+        seconds, took = entrant.seat.turn(entrant.id)
         if not 0 < seconds <= took:
             raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
-        entrant.unexplained.append(took - seconds * (1 + _EXPLAINED))
         if entrant.name != COPY:
-            mutation.check(order, whole=() if special is None else (marked,))
+            mutation.check(order, whole=() if special is None else (marked,), linked=linked)
         return seconds / len(order)
 
-    def order(self, entrant: Entrant) -> list[int]:
-        """The sets of a turn in a random order."""
-        if entrant.count <= _REORDERED or not self.data.is_gpu:
-            return random.sample(range(self.sets.count), entrant.count)
-        if len(entrant.orders) < _ORDERS:
-            entrant.orders.append(random.sample(range(self.sets.count), entrant.count))
-            return entrant.orders[-1]
+    def order(self, entrant: Entrant) -> tuple[list[int], tuple[int, ...]]:
+        """The sets of a turn in a random order, and its link.
+
+        The link changes an input in the middle of the turn, so that no launch can do the work of a later one.
+        """
+        if entrant.count <= _REORDERED or not self.data.is_gpu or len(entrant.orders) < _ORDERS:
+            order = random.sample(range(self.sets.count), entrant.count)
+            x, link = self.sets.inputs[0], tuple[int, ...]()
+            if entrant.count > 1 and not self.problem.operation.related and self.timed != "call" and x.elements:
+                place = random.randrange(1, entrant.count)
+                length = x.shape[-1] if x.shape else 1
+                link = place, order[random.randrange(place)], min(x.elements, length, _LINKED)
+            entrant.orders = [*entrant.orders[-_ORDERS + 1 :], (order, link)]
+            return order, link
         return random.choice(entrant.orders)
 
     def sample(self, entrant: Entrant) -> float:
@@ -392,12 +356,10 @@ class _Race:
         more = min(20, int(self.turn / max(1e-9, first * entrant.count))) - 1
         return statistics.fmean([first, *(self.timed_turn(entrant) for _ in range(more))])
 
-    def unused(self) -> float:
+    def unused(self, seat: Seat) -> float:
         """Seconds of a turn without launches, as the judge sees it."""
         self.data.settle(False)
-        started = perf_counter()
-        self.seats[-1].empty()
-        return perf_counter() - started
+        return seat.empty()
 
     def round(self) -> dict[str, float]:
         """A sample of each lane, in random order. A lane that is wrong or raises leaves the race."""
@@ -470,19 +432,37 @@ class _Race:
                     self.progress("check", id)
                 self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special())
                 self.data.gate.mutation.check_guards()
+                if false := self.false_time(entrant, measurement.median):
+                    raise ContractError(false, "false time")
             if measurement.samples:
                 measurement.wrong = self.impossible(measurement, entrant, ceilings)
                 if measurement.wrong:
                     measurement.samples.clear()
 
+    def false_time(self, entrant: Entrant, median: float) -> str:
+        """Why the judge's clock contradicts the samples; or "".
+
+        The last turn runs again, so often that it takes twenty milliseconds. Its time is no sample.
+        """
+        if self.timed == "call":
+            return ""
+        once = median * entrant.count
+        times = max(3, int(_LONG / once))
+        least, unexplained = math.inf, math.inf
+        for _ in range(3):
+            seconds, took = entrant.seat.turn(entrant.id, times)
+            least, unexplained = min(least, seconds), min(unexplained, took - seconds * times * (1 + _EXPLAINED))
+        if unexplained > self.empty + _SLACK + _SUBMITTED * entrant.count:
+            return (
+                f"{times} turns took {unexplained * 1e3:.2f} ms longer by the judge's clock than its runner said:"
+                " a false time, or work outside the clock"
+            )
+        if self.data.is_gpu and self.cache == "cold" and least > _LONGER * once + _SLACK / times:
+            return f"a turn took {once * 1e3:.2f} ms as a sample, and {least * 1e3:.2f} ms of a row: a false time"
+        return ""
+
     def impossible(self, measurement: Measurement, entrant: Entrant, ceilings: Ceilings | None) -> str:
         """Why the times of a lane can't be true; or ""."""
-        late = min(entrant.unexplained)
-        if self.timed != "call" and late > self.empty + _SLACK:
-            return (
-                f"each turn took {late * 1e3:.2f} ms longer by the judge's clock than its runner said: a false time,"
-                " or work outside the clock"
-            )
         if ceilings is not None:
             measurement.limit = ceilings.limit(self.problem.op, measurement.bytes)
             if (measurement.of_limit or 0) > BEYOND:

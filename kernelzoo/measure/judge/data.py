@@ -1,0 +1,82 @@
+"""The data of a race: its sets, and the state of the caches before a turn."""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+from typing import TYPE_CHECKING
+
+from kernelzoo.device import free_memory, no_room
+from kernelzoo.measure.ceilings import HOST_BYTES
+from kernelzoo.measure.judge.gate import Gate
+from kernelzoo.measure.judge.memory import Sets
+from kernelzoo.measure.measurement import Cache
+from kernelzoo.measure.problems import Problem
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST_SETS = 2048
+
+_SHORTEST, _FASTEST = 1.2e-6, 6e12
+"""No launch takes less time, and none moves more bytes per second."""
+
+_NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
+
+
+class Data:
+    """The sets of a race, and the state of the caches before a turn."""
+
+    def __init__(self, problem: Problem, device: torch.device, cache: Cache, *, shared: bool) -> None:
+        import torch
+
+        self.problem, self.device, self.cache, self.shared = problem, device, cache, shared
+        self.is_gpu = device.type == "cuda"
+        self.cached = torch.cuda.get_device_properties(device).L2_cache_size if self.is_gpu else HOST_BYTES // 4
+        self.sets: Sets | None = None
+        self.gate: Gate
+        self._scratch: torch.Tensor | None = None
+        keeps = self.is_gpu and torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
+        self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
+
+    def draw(self, turn: float) -> None:
+        """Allocate the sets for turns of so many seconds. Raises NoRoomError and what torch raises."""
+        import torch
+
+        one = max(1, self.problem.bytes)
+        shortest = max(_SHORTEST if self.is_gpu else _SHORTEST / 2, one / _FASTEST)
+        asked = self.cached // 2 // one if self.cache == "hot" else max(4 * self.cached // one, int(turn / shortest))
+        room = torch.cuda.mem_get_info(self.device)[1] // 4 if self.is_gpu else free_memory() // 4
+        count = max(2, min(asked + 1, room // one, _MOST_SETS))
+        if not self.is_gpu and one * count > free_memory():
+            raise no_room("the race", one * count)
+        self.sets = Sets(self.problem, count, self.device, shared=self.shared)
+        self.gate = Gate(self.sets, secrets.randbits(48))
+
+    def settle(self, writes: bool) -> None:
+        """Fill the cache with other data for a cold turn, half of it written if the operation ``writes``.
+
+        What a kernel asked the cache to keep is dropped first. Else a turn finds part of its input there.
+        """
+        import torch
+
+        if self._reset is not None:
+            status = self._reset()
+            if status == _NOT_SUPPORTED:  # for example on part of a device (MIG), whose cache keeps nothing on request
+                self._reset = None
+            elif status:
+                raise RuntimeError(f"the L2 cache can't be reset: CUDA error {status}")
+        if self.cache == "cold":
+            if self._scratch is None:
+                self._scratch = torch.zeros(self.cached // 2, dtype=torch.float32, device=self.device)
+            half = self._scratch.numel() // 2
+            if writes:
+                torch.add(self._scratch[:half], 0, out=self._scratch[half : 2 * half])
+            else:
+                self._scratch.sum()
+        if self.is_gpu:
+            torch.cuda.synchronize(self.device)
+
+    def close(self) -> None:
+        if self.sets is not None:
+            self.sets.close()
