@@ -183,7 +183,6 @@ RECORDS = (
         alone=True,
     ),
     *(Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170) for backend in BACKENDS),
-    Record("adversaries.json", "python tests/described/suite.py race cuda --jobs 7 -o {}", 90),
     Record("sanitizer.json", "python tests/sanitizer.py -o {}", 540),
     Record(
         "accuracy.json",

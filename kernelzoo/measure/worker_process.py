@@ -48,6 +48,11 @@ Judge = Callable[[Json], str]
 """Says how an answer differs from the request; or ""."""
 
 
+def command(program: str) -> list[str]:
+    """The command that runs a module of kernelzoo's in a process of its own."""
+    return [sys.executable, "-P", "-m", program]
+
+
 class GuardError(KernelZooError, RuntimeError):
     """The measuring process can't start, or refuses a request."""
 
@@ -125,7 +130,7 @@ class WorkerProcess:
         read, write = os.pipe()
         alive, self._lifeline = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", self.program, str(write), str(alive)],
+            [*command(self.program), str(write), str(alive)],
             env=children.environment() | ({"CUDA_VISIBLE_DEVICES": self._gpu.visible} if self._gpu else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

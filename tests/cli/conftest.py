@@ -161,7 +161,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     that of ``STUB_SLOW`` takes 5 % longer."""
     script = tmp_path / "stub.py"
     script.write_text(STUB)
-    monkeypatch.setattr(worker_process, "_WORKER", [sys.executable, "-S", str(script)])
+    monkeypatch.setattr(worker_process, "command", lambda program: [sys.executable, "-S", str(script)])
     return script
 
 

@@ -45,7 +45,7 @@ SWEEP = """
 import sys
 from kernelzoo import cli
 from kernelzoo.measure import worker_process
-worker_process._WORKER = [sys.executable, "-S", "stub.py"]
+worker_process.command = lambda program: [sys.executable, "-S", "stub.py"]
 sys.argv = ["kernelzoo", *sys.argv[1:]]
 sys.exit(cli.main())
 """

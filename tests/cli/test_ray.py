@@ -37,7 +37,7 @@ import os, sys
 from kernelzoo.measure import record, worker_process
 
 def pretend():
-    worker_process._WORKER = [sys.executable, "-S", {stub!r}]
+    worker_process.command = lambda program: [sys.executable, "-S", {stub!r}]
     if "ANOTHER" in os.environ:
         record.source = lambda modules: {{"sha256": "another", "modules": {{}}}}
 """

@@ -1,6 +1,5 @@
 """The clock of whole calls: what is called, that it is checked as it was called, and how many calls a sample has."""
 
-import itertools
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ from registered import forget
 import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.launch import void
-from kernelzoo.measure.calls import Call, CallClock, Called
+from kernelzoo.measure.calls import Call, CallClock, call_on
 from kernelzoo.measure.clocks import WallClock
 from kernelzoo.registry import Bind, Launch
 
@@ -53,7 +52,7 @@ def test_the_baseline_is_torch_s_own_function_and_nothing_else_is(monkeypatch: p
     monkeypatch.setattr("kernelzoo.measure.calls.backends.get", lambda name: backend)
     for variant in ("eager", "auto"):
         implementation = kernelzoo.implementation(f"torch/softmax/{variant}")
-        Called.of(implementation).launch(x, dim=0, out=out)()
+        call_on(implementation, measure.Problem("softmax", (4, 5), "float32", 0), [x], [out])()
         assert torch.equal(out, x.softmax(0))
     assert seen == ["torch", "auto"]
 
@@ -69,29 +68,6 @@ def right(x: torch.Tensor, out: torch.Tensor) -> Launch:
     return lambda: void(torch.softmax(x, 1, out=out))
 
 
-def after(binds: int, launches: int = 0) -> Bind:
-    """Right in so many binds, and in so many launches of later ones; of them all, only calls make more."""
-    bound, launched = itertools.count(), itertools.count()
-
-    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        if next(bound) < binds:
-            return right(x, out)
-        return lambda: void(torch.softmax(x, 1, out=out)) if next(launched) < launches else void(out.fill_(1 / 33))
-
-    return bind
-
-
-@pytest.mark.parametrize(("launches", "passes"), [(0, False), (30, True)])
-def test_what_is_wrong_only_when_it_is_called_has_no_time(
-    entrant: Callable[[Bind], registry.Implementation], launches: int, passes: bool
-) -> None:
-    (launched,) = race(entrant(after(2, launches)), timed="device")  # bound to the set, and among guarded bytes
-    assert len(launched.samples) == 3, launched
-    (called,) = race(entrant(after(2, launches)), rounds=20)
-    assert called.wrong and not called.samples
-    assert called.wrong.startswith("right when checked alone, wrong when timed: ") is passes
-
-
 def test_a_refusal_is_one_of_the_call_too(entrant: Callable[[Bind], registry.Implementation]) -> None:
     def picky(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise kernelzoo.UnsupportedProblemError("entrant/softmax/only", "it never can")
@@ -105,31 +81,19 @@ def test_a_call_that_returns_another_shape_is_no_result() -> None:
         Call(lambda: torch.zeros(1, 3), [torch.empty(2, 3)])()
 
 
-@pytest.mark.parametrize(
-    ("sets", "once", "calls"), [(2, 1e-6, 120), (100, 1e-6, 100), (2048, 1e-6, 120), (2, 1e-3, 20), (2, 1.0, 5)]
-)
-def test_a_sample_on_a_gpu_has_fewer_calls_than_a_stream_queues(
-    sets: int, once: float, calls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And is begun when the device is idle; no more than one result of each set is kept."""
-    now, events, out = 0.0, list[str](), torch.empty(1)
+def test_a_turn_on_a_gpu_begins_idle_and_delivers_after_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, events, outs = 0.0, list[str](), [torch.empty(1) for _ in range(3)]
 
     def call() -> torch.Tensor:
         nonlocal now
-        now += once
+        now += 1e-6
         events.append("call")
         return torch.zeros(1)
 
     monkeypatch.setattr("kernelzoo.measure.calls.perf_counter", lambda: now)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: events.append("wait"))
     clock = CallClock(WallClock(), torch.device("cuda"), "softmax")
-    sampler = clock.prepare([Call(call, [out]) for _ in range(sets)])
-    assert sampler.launches == calls
-    events.clear()
-    clock.settle([], writes=True)
-    assert sampler() == pytest.approx(once)
-    ahead = calls <= sets
-    assert events == ["wait", *["call"] * (calls + ahead)]
-    assert len(set(sampler.upcoming())) == min(sets, calls)
-    sampler.deliver()
-    assert not out.item()
+    turn = clock.arrange([Call(call, [out]) for out in outs])
+    assert turn(1) == pytest.approx(3e-6)
+    assert events == ["wait", *["call"] * 3, "wait"]
+    assert not any(out.item() for out in outs)

@@ -301,7 +301,7 @@ def test_a_host_that_shares_its_processor_is_disturbed() -> None:
 
 def test_a_host_counts_the_longest_wait_of_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = {"1": 0, "2": 5_000_000}
-    monkeypatch.setattr(condition, "_waits", lambda: dict(waits))
+    monkeypatch.setattr(condition, "_waits", lambda processes: dict(waits))
     watcher = watch(CPU)
     assert watcher is not None
     before = watcher.read()
@@ -315,9 +315,9 @@ def test_a_host_counts_the_longest_wait_of_any_thread(monkeypatch: pytest.Monkey
 
 
 def test_a_host_without_the_counters_is_not_watched(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    monkeypatch.setattr(condition, "_TASKS", tmp_path / "nowhere")
+    monkeypatch.setattr(condition, "_TASKS", str(tmp_path / "nowhere"))
     assert watch(CPU) is None
     assert "schedstat" in unwatched(CPU)
-    monkeypatch.setattr(condition, "_TASKS", tmp_path)
+    monkeypatch.setattr(condition, "_TASKS", str(tmp_path))
     (tmp_path / "17").mkdir()  # a thread whose file is missing
     assert watch(CPU) is None

@@ -6,16 +6,13 @@ import math
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
 
 from kernelzoo import measure, registry
 from kernelzoo.measure import energy, record
-from kernelzoo.measure.clocks import WallClock
 from kernelzoo.measure.energy import Energy, EnergyError, Meter
-from kernelzoo.measure.input_mutation import InputMutation
 
 WATTS, LAUNCH, LAUNCHES = 500.0, 20e-6, 211
 PROBLEM = measure.Problem("softmax", (64, 96), "float32", -1)
@@ -193,46 +190,30 @@ def test_the_device_has_work_ahead_and_its_time_is_that_of_all_runs(
     assert replays.end() == pytest.approx(4e-3)
 
 
-class Queued(WallClock):
-    """A clock whose lanes can be queued, as those of a GPU."""
-
-    def prepare(self, launches, probe=None):
-        sampler = super().prepare(launches, probe)
-        return replace(sampler, queue=sampler.run)
-
-
 @pytest.fixture
 def on_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], list[str]]:
     """Races on the host take the energy of this machine; hands back what was done, as it is done."""
 
     def on(machine: Machine) -> list[str]:
         steps: list[str] = []
-        race = sys.modules[measure.race.__module__]
-        monkeypatch.setattr(race, "clock_for", lambda device: Queued())
         monkeypatch.setattr(energy, "meter", lambda device: Meter(machine, None))
         for name in ("perf_counter", "sleep"):
             monkeypatch.setattr(energy, name, getattr(machine, name))
 
-        class Replays:
-            def __init__(self, queue: Callable[[], object], seconds: float, device: torch.device) -> None:
-                assert 0 < seconds < 1 and device.type == "cpu"
-                self.queue = queue
+        def more(runner: measure.Here, id: str, seconds: float) -> None:
+            assert 0 < seconds < 1
+            if "queued" not in steps[-1:]:
+                steps.append("queued")
 
-            def more(self) -> None:
-                if "queued" not in steps[-1:]:
-                    self.queue()
-                    steps.append("queued")
+        monkeypatch.setattr(measure.Here, "more", more)
+        monkeypatch.setattr(measure.Here, "end", lambda runner, id: LAUNCH * runner._lanes[id].count)
+        arrange = measure.Here.arrange
 
-            def end(self) -> float:
-                return 211 * LAUNCH
+        def noting(runner: measure.Here, id: str, order: list[int], link: tuple[int, ...] = ()) -> None:
+            runner._lanes[id].count = len(order)
+            arrange(runner, id, order, link)
 
-        def hold(stirring: InputMutation) -> None:
-            steps.append("held")
-            held(stirring)
-
-        held = InputMutation.hold
-        monkeypatch.setattr(InputMutation, "hold", hold)
-        monkeypatch.setattr(energy, "Replays", Replays)
+        monkeypatch.setattr(measure.Here, "arrange", noting)
         return steps
 
     return on
@@ -249,9 +230,7 @@ def test_a_race_measures_the_energy_of_what_it_timed_before_that_is_checked_agai
         energy=True,
         progress=lambda stage, id: steps.append(f"{stage} {id.rpartition('/')[2]}"),
     )
-    # A probe that changed its set as in its last turn would undo what another's turn has changed since.
-    each = (("energy", "held", "queued", "check", "held") for _ in ids)
-    assert [step.partition(" ")[0] for step in steps[-10:]] == [step for one in each for step in one]
+    assert [step.partition(" ")[0] for step in steps[-6:]] == ["energy", "queued", "check"] * 2
     for id in ids:
         made = record.entry(found[id], "cpu", None, "custom")["extra_info"]["energy"]
         assert set(made) == {"launch_mj", "launches", "span_ms", "launch_us", "step_ms", "step_mj"}

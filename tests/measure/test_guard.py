@@ -88,7 +88,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "aborts": ("Aborts", "the process was killed by SIGABRT"),
     "leaves": ("Exits with the status of success", "the process ended with status 0"),
     "odd_signal": ("Ends by a signal without a name", "the process was killed by signal 40"),
-    "hangs": ("Hangs", "hung in check of hangs: no sign of life for 3 s"),
+    "hangs": ("Hangs", "hung in check of hangs: no sign of life for 6 s"),
     "deaf": ("Hangs, and ignores every signal that can be", "hung in check of deaf"),
     "stops": ("Stops its process", "hung in check of stops"),
     "closes": ("Closes every file, and hangs", "the process closed its answer pipe and went on"),
@@ -128,7 +128,7 @@ def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A guard of the stub."""
     script = tmp_path / "worker.py"
     script.write_text(f"ACTS = {ACTS!r}\n{WORKER}")
-    monkeypatch.setattr(worker_process, "_WORKER", [sys.executable, "-S", str(script)])
+    monkeypatch.setattr(worker_process, "command", lambda program: [sys.executable, "-S", str(script)])
     monkeypatch.setattr(worker_process, "_ENDING", 0.5)
     monkeypatch.setattr(worker_process, "_LONGEST", 2**20)
     with Guard("cpu", patience=3) as made:
@@ -166,41 +166,39 @@ def test_it_costs_its_own_row(guarded: Guard, act: str) -> None:
     assert group(first) == []  # nothing that it started is left
 
 
-# What a kernel does once, as it is timed; it is right, and in the process that measures.
+# What a kernel does once, as it is timed.
 REASONS = {
-    "raises": ("Raises an error of kernelzoo's as it is timed", "raised ShapeError: a shape"),
-    "blames": ("Raises the error of a lost device, and blames another", "raised RuntimeError: "),
-    "answers": ("Answers with no rows, by the frame that writes", f"{UNLIKE}rows of []"),
+    "raises": ("Raises an error of kernelzoo's as it is timed", "a shape"),
+    "blames": ("Raises the error of a lost device, and blames another", "device lost: "),
+    "forks": ("Leaves a child process", "left child processes behind: "),
+    "clones": ("Leaves a child process of which Python knows nothing", "left child processes behind: "),
 }
 
 TIMED = """
-import ctypes, json, os, sys
+import ctypes, os, time
 import torch
 import kernelzoo
 from kernelzoo.errors import DeviceLostError, ShapeError
+
+count = {}
 
 def registered(act):
     def bind(x, out):
         def launch():
             torch.amin(x, 1, out=out)
-            frame = sys._getframe()
-            while frame and frame.f_code.co_name != "round":
-                frame = frame.f_back
-            if frame and (x.shape, act) not in done:
-                done.add((x.shape, act))
+            count[act] = count.get(act, 0) + 1
+            if count[act] == 2300:
                 act()
         return launch
     kernelzoo.register("timed", "min", act.__name__)(bind)
 
-done = set()
-
 @registered
 def forks():
-    os.fork()
+    os.fork() or time.sleep(60)
 
 @registered
 def clones():
-    ctypes.CDLL(None).fork()  # of which Python knows nothing
+    ctypes.CDLL(None).fork() or time.sleep(60)
 
 @registered
 def raises():
@@ -211,29 +209,26 @@ def blames():
     raise DeviceLostError("torch/min/eager", "it was another")
 
 @registered
-def answers():
-    frame = sys._getframe()
-    while "worker" not in frame.f_locals:
-        frame = frame.f_back
-    frame.f_locals["worker"].say(done={"entries": [], "failed": []})
+def fine():
+    pass
 """
 
 
 def test_what_a_kernel_does_as_it_is_timed_costs_no_other_row(tmp_path: Path) -> None:
     module = tmp_path / "timed.py"
     module.write_text(TIMED)
-    ids = ["torch/min/eager", *(f"timed/min/{name}" for name in ("forks", "clones", *REASONS))]
+    ids = ["torch/min/eager", "timed/min/fine", *(f"timed/min/{name}" for name in REASONS)]
     with Guard("cpu", [str(module)], patience=60) as real:
-        done, failed = real.race(PROBLEM, ids, rounds=2, cache="hot")
-        assert sorted(entry["extra_info"]["id"] for entry in done) == sorted(ids[:3])
+        done, failed = real.race(PROBLEM, ids, rounds=2)
+        assert sorted(entry["extra_info"]["id"] for entry in done) == sorted(ids[:2])
         lost = {row["id"].split("/")[2]: row for row in failed}
-        assert sorted(lost) == sorted(REASONS) and {row["outcome"] for row in failed} == {"failed"}
+        assert sorted(lost) == sorted(REASONS)
         for name, (_, words) in REASONS.items():
-            assert lost[name]["reason"].startswith(words)
+            assert words in lost[name]["reason"]
         process = real._process
         for rows in (8, 12):  # each of these has its own answer, and none twice
-            done, failed = real.race(Problem("min", (rows, 4), "float32"), ids[:3], rounds=2, cache="hot")
-            assert [entry["extra_info"]["shape"] for entry in done] == [[rows, 4]] * 3 and not failed
+            done, failed = real.race(Problem("min", (rows, 4), "float32"), ids[:2], rounds=2, cache="hot")
+            assert [entry["extra_info"]["shape"] for entry in done] == [[rows, 4]] * 2 and not failed
         assert real._process is process
 
 
@@ -252,7 +247,7 @@ def test_what_the_user_is_to_know_is_passed_on(guarded: Guard) -> None:
 
 def test_a_second_opinion_that_can_t_be_had_is_none(guarded: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     assert guarded.cross_check(PROBLEM, ["aborts"], lambda stage, id: None) == {}
-    monkeypatch.setattr(worker_process, "_WORKER", [sys.executable, "-S", "-c", "raise SystemExit(9)"])
+    monkeypatch.setattr(worker_process, "command", lambda program: [sys.executable, "-S", "-c", "raise SystemExit(9)"])
     assert guarded.cross_check(PROBLEM, ["fine"], lambda stage, id: None) == {}
     assert guarded.race(PROBLEM, ["fine"])[0]
 
@@ -275,7 +270,7 @@ def test_a_process_that_never_starts_is_an_error(monkeypatch: pytest.MonkeyPatch
         ("raise SystemExit(9)", "ended with status 9"),
         ("import os, sys; os.write(int(sys.argv[1]), b'?\\n'); import time; time.sleep(60)", "something else wrote"),
     ):
-        monkeypatch.setattr(worker_process, "_WORKER", [sys.executable, "-S", "-c", script])
+        monkeypatch.setattr(worker_process, "command", lambda program, script=script: [sys.executable, "-S", "-c", script])
         with pytest.raises(GuardError, match=words):
             Guard("cpu")
 
@@ -283,8 +278,8 @@ def test_a_process_that_never_starts_is_an_error(monkeypatch: pytest.MonkeyPatch
 # The real process ends with the one that asked, even out of C code that holds Python's lock and closed all files.
 HOLDS = """
 import ctypes, os, sys
-from kernelzoo.measure import worker
-worker._end_with(int(sys.argv[1]))
+from kernelzoo.measure import answering
+answering._end_with(int(sys.argv[1]))
 if os.fork() == 0:
     while True: pass
 os.write(1, b"x")
@@ -301,7 +296,7 @@ def test_whatever_it_does_it_ends_with_the_guard() -> None:
     os.close(alive)
     assert process.stdout is not None and process.stdout.read(1) == b"x"
     process.stdout.close()
-    assert len(group(process.pid)) == 3  # it, what it started, and who watches
+    assert len(group(process.pid)) == 2  # it, and what it started; who watches is in a group of its own
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.3)
     os.close(lifeline)

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,12 +15,15 @@ from kernelzoo.errors import ContractError
 from kernelzoo.launch import void
 from kernelzoo.measure import Problem, record
 from kernelzoo.measure.ceilings import copies
-from kernelzoo.measure.clocks import DeviceClock, WallClock
+from kernelzoo.measure.clocks import DeviceClock
 from kernelzoo.measure.graph_nodes import Nodes
+from kernelzoo.measure.judge.data import Data
+from kernelzoo.measure.judge.mutation import Mutation
 from kernelzoo.registry import Bind, Launch
 
 pytestmark = pytest.mark.slow
 
+RACE: Any = sys.modules[measure.race.__module__]
 CPU = torch.device("cpu")
 PROBLEM = Problem("softmax", (64, 33), "float32")
 DTYPES = (torch.float32, torch.bfloat16)
@@ -173,13 +176,13 @@ def test_nobody_is_let_off_what_is_no_special_value(
 
 
 def test_what_is_let_off_is_checked_as_it_was_timed(entrant: Callable[[Bind], registry.Implementation]) -> None:
-    def wears_out(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        launches = 0
+    launches = 0
 
+    def wears_out(x: torch.Tensor, out: torch.Tensor) -> Launch:
         def launch() -> None:
             nonlocal launches
             launches += 1
-            out.copy_(torch.softmax(x.nan_to_num(-80), 1) * (1 if launches <= 30 else 2))
+            out.copy_(torch.softmax(x.nan_to_num(-80), 1) * (1 if launches <= 12000 else 2))
 
         return launch
 
@@ -191,18 +194,17 @@ def test_what_is_let_off_is_checked_as_it_was_timed(entrant: Callable[[Bind], re
 
 def test_what_goes_wrong_while_timed_is_not_reported(entrant: Callable[[Bind], registry.Implementation]) -> None:
     """Right when it is checked alone, wrong after some launches: a workspace that is not reset, say."""
+    launches = 0
 
     def wears_out(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        launches = 0
-
         def launch() -> None:
             nonlocal launches
             launches += 1
-            out.copy_(torch.softmax(x, 1)) if launches < 20 else out.zero_()
+            out.copy_(torch.softmax(x, 1)) if launches < 12000 else out.zero_()
 
         return launch
 
-    # Hot: all launches are of one set, five of them in the gate, and over 30 after it, however busy the host is.
+    # About 8000 launches in the gate, and thousands in each round.
     (result,) = measure.race(PROBLEM, [entrant(wears_out)], CPU, rounds=15, cache="hot").values()
     assert "wrong when timed" in result.wrong
     assert not result.samples
@@ -254,8 +256,7 @@ def test_hot_and_cold_are_told_apart(entrant: Callable[[Bind], registry.Implemen
         assert result.samples, result
         assert result.cache == cache and f"cache {cache}" in result.clock_detail
         assert (result.of_limit is None) == (cache == "hot")
-    sets_bytes = measure.WallClock.sets_bytes
-    assert len(memory["cold"]) * 2 * 2048 * 2048 * 4 >= sets_bytes > len(memory["hot"]) * 2 * 2048 * 2048 * 4
+    assert len(memory["cold"]) * 2 * 2048 * 2048 * 4 >= 2**27 > len(memory["hot"]) * 2 * 2048 * 2048 * 4
 
 
 def test_beyond_the_limit_is_no_result() -> None:
@@ -280,34 +281,34 @@ def test_a_copy_of_the_same_data_takes_its_turn() -> None:
         assert torch.equal(out, x)
 
 
-def test_lanes_leave_nothing_in_the_cache_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kernel asked the cache to keep is forgotten before each turn of a round, a copy's too."""
-    turns = []
+def test_the_cache_is_settled_between_the_change_of_inputs_and_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kernel asked the cache to keep is forgotten before each turn, a copy's too; nothing else comes between."""
+    steps = []
+    for of, name in ((Data, "settle"), (measure.Here, "turn"), (Mutation, "write"), (measure.Here, "arrange")):
 
-    class Clock(WallClock):
-        def prepare(self, *args):
-            sampler = super().prepare(*args)
-            return replace(sampler, run=lambda: turns.append("turn") or sampler.run())
+        true = getattr(of, name)
 
-        def forget(self) -> None:
-            turns.append("forget")
+        def noting(self, *given, true=true, name=name, **more):
+            steps.append(name)
+            return true(self, *given, **more)
 
-    monkeypatch.setattr(sys.modules[measure.race.__module__], "clock_for", lambda device: Clock())
-    monkeypatch.setattr(sys.modules[measure.race.__module__], "watch", lambda device: None)
+        monkeypatch.setattr(of, name, noting)
     measure.race(PROBLEM, [kernelzoo.implementation(f"torch/softmax/{v}") for v in ("eager", "naive")], CPU, rounds=4)
-    assert turns[: 2 * (2 + 3 * 4)] == ["forget", "turn"] * (2 + 3 * 4)
+    turns = [i for i, step in enumerate(steps) if step == "turn" and steps[i - 1] != "turn"]
+    assert len(turns) > 15
+    assert all(steps[i - 3 : i] == ["arrange", "write", "settle"] for i in turns)
 
 
 def test_a_device_whose_cache_keeps_nothing_is_asked_once() -> None:
-    clock = DeviceClock.__new__(DeviceClock)
+    data = Data(PROBLEM, CPU, "hot", shared=False)
     answers = [0, 801]
-    clock._reset = lambda: answers.pop(0)
+    data._reset = lambda: answers.pop(0)
     for _ in range(4):
-        clock.forget()
+        data.settle(False)
     assert not answers
-    clock._reset = lambda: 719
+    data._reset = lambda: 719
     with pytest.raises(RuntimeError, match="CUDA error 719"):
-        clock.forget()
+        data.settle(False)
 
 
 def test_launches_that_are_in_no_graph_have_no_time() -> None:
@@ -315,9 +316,10 @@ def test_launches_that_are_in_no_graph_have_no_time() -> None:
     clock = DeviceClock.__new__(DeviceClock)
     clock._counts, clock._captured = True, lambda work: (None, Nodes())  # type: ignore[method-assign]
     with pytest.raises(ContractError, match="no kernel"):
-        clock._capture([lambda: None], 1)
-    clock._captured = lambda work: (None, Nodes({(0, 1): 1}))  # type: ignore[method-assign]
-    clock._capture([lambda: None], 1)
+        clock.arrange([lambda: None])
+    clock._captured = lambda work: (None, Nodes({(0, 1): 3}))  # type: ignore[method-assign]
+    with pytest.raises(ContractError, match="its 2 launches in a CUDA graph differ"):
+        clock.arrange([lambda: None] * 2)
 
 
 class Restless:
@@ -337,7 +339,7 @@ class Restless:
 @pytest.mark.parametrize(("disturbed", "repeated"), [(0, 0), (2, 2), (5, 4), (99, 4)])
 def test_disturbed_rounds_are_measured_again(disturbed: int, repeated: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to as many as were asked for; a device that never rests gives its samples all the same, and the count."""
-    monkeypatch.setattr(sys.modules[measure.race.__module__], "watch", lambda device: Restless(disturbed))
+    monkeypatch.setattr(RACE, "watch", lambda device, processes=(): Restless(disturbed))
     eager = kernelzoo.implementation("torch/softmax/eager")
     (result,) = measure.race(PROBLEM, [eager], CPU, rounds=4, cache="hot").values()
     assert (len(result.samples), result.repeated_rounds) == (4, repeated)

@@ -2,17 +2,16 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 import torch
 
 import kernelzoo
 from kernelzoo import measure
-from kernelzoo.measure import process_state
-from kernelzoo.measure.clocks import WallClock
 
+RACE: Any = sys.modules[measure.race.__module__]
 PROBLEM = measure.Problem("min", (16, 33), "float32")
 
 
@@ -38,17 +37,20 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int,
     """The samples and the rounds asked for of a race of two, whose times in round i are functions of i."""
 
     def race(*times: Callable[[int], float], asked: int = 15, **options: bool) -> tuple[int, int]:
-        left = list(times)
+        made = {}
 
-        class Clock(WallClock):
-            def prepare(self, *args):
-                sampler, of, turns = super().prepare(*args), left.pop(0), count()
-                return replace(sampler, run=lambda: of(next(turns)) + 0 * sampler.run())
+        def turn(race: object, entrant: measure.Entrant, special: object = None) -> float:
+            if entrant.id not in made:
+                made[entrant.id] = times[len(made)], count()
+            of, turns = made[entrant.id]
+            return of(next(turns))
 
-        module = sys.modules[measure.race.__module__]
-        monkeypatch.setattr(module, "clock_for", lambda device: Clock())
+        module = RACE
+        monkeypatch.setattr(RACE._Race, "timed_turn", turn)
+        monkeypatch.setattr(RACE._Race, "sample", turn)
+        monkeypatch.setattr(RACE._Race, "false_time", lambda race, entrant, median: "")
         if not options.pop("watched", False):
-            monkeypatch.setattr(module, "watch", lambda device: None)
+            monkeypatch.setattr(module, "watch", lambda device, processes=(): None)
         both = [kernelzoo.implementation(f"torch/min/{variant}") for variant in ("eager", "auto")]
         found = measure.race(PROBLEM, both, torch.device("cpu"), rounds=asked, cache="hot", **options)
         first, second = found.values()
@@ -78,18 +80,20 @@ def test_none_are_added_where_the_device_stayed_disturbed(
         def disturbed(self, before: object, after: object) -> str:
             return "the clock fell"
 
-    monkeypatch.setattr(sys.modules[measure.race.__module__], "watch", lambda device: Restless())
+    monkeypatch.setattr(RACE, "watch", lambda device, processes=(): Restless())
     assert rounds(steady, restless, until_clear=True, watched=True) == (15, 15)
 
 
 def test_who_fails_right_after_a_turn_is_out_of_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = count()
+    turns, true = count(), RACE._Race.sample
 
-    def check(self: process_state.Watch, id: str) -> None:
-        if id == "torch/min/eager" and next(turns) == 3:  # the gate, the warm-up, and two rounds
+    def sample(race: object, entrant: measure.Entrant) -> float:
+        if entrant.id == "torch/min/eager" and next(turns) == 3:  # the warm-up, and two rounds
             raise OSError("a process ended while it was looked at")
+        seconds: float = true(race, entrant)
+        return seconds
 
-    monkeypatch.setattr(process_state.Watch, "check", check)
+    monkeypatch.setattr(RACE._Race, "sample", sample)
     both = [kernelzoo.implementation(f"torch/min/{variant}") for variant in ("eager", "auto")]
     failed, timed = measure.race(PROBLEM, both, torch.device("cpu"), rounds=5, cache="hot").values()
     assert (failed.samples, failed.failed) == ([], "raised OSError: a process ended while it was looked at")

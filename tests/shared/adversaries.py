@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from layers import STATE, STIRRED
 
 from kernelzoo.launch import Bind, Launch
 from kernelzoo.measure import Problem
@@ -78,8 +77,6 @@ class Adversary:
     does: str
     """In words, for a table."""
     made: Callable[[], Bind]
-    layer: str
-    """Who rejects it on the host; of one in Triton, on a GPU."""
     group: str
     cache: str
     """Where it is raced: ``hot`` if it would do all of its work cold, as what others leave in out tells it to."""
@@ -97,10 +94,10 @@ class Adversary:
 ADVERSARIES: list[Adversary] = []
 
 
-def adversary(group: str, layer: str = STIRRED, cache: str = "cold") -> Callable[[type[Kernel]], type[Kernel]]:
+def adversary(group: str, cache: str = "cold") -> Callable[[type[Kernel]], type[Kernel]]:
     def decorate(made: type[Kernel]) -> type[Kernel]:
         name, problem = made.__name__.replace("_", " "), SMALL if cache == "hot" else PROBLEM
-        ADVERSARIES.append(Adversary(name, (made.__doc__ or "").strip(), made, layer, group, cache, problem))
+        ADVERSARIES.append(Adversary(name, (made.__doc__ or "").strip(), made, group, cache, problem))
         return made
 
     return decorate
@@ -445,7 +442,7 @@ class hands_its_work_to_a_thread(Kernel):
         threading.Thread(target=self.honest, args=(x, out)).start()
 
 
-@adversary("leaves work undone", layer=STATE)
+@adversary("leaves work undone")
 class hands_its_work_to_a_worker(Kernel):
     """One thread that lives on does the work, one launch after the other"""
 
@@ -491,7 +488,7 @@ class works_in_the_next_pause(Kernel):
         todo.append((x, out))
 
 
-@adversary("leaves work undone", layer=STATE)
+@adversary("leaves work undone")
 class leaves_the_work_to_somebody_who_asks(Kernel):
     """A thread looks at all sets again and again, and launches do nothing"""
 

@@ -10,7 +10,6 @@ import torch
 import triton
 import triton.language as tl
 from adversaries import Adversary
-from layers import STIRRED
 from triton.language.extra.cuda import globaltimer
 
 from kernelzoo.launch import Launch
@@ -78,7 +77,7 @@ class Bind:
 def adversary(problem: Problem = HALF) -> Callable[[Any], Any]:
     def decorate(kernel: Any) -> Any:
         name, does = kernel.fn.__name__.replace("_", " "), kernel.fn.__doc__.strip()
-        TRITON.append(Adversary(name, does, lambda: Bind(kernel), STIRRED, "in Triton", "cold", problem))
+        TRITON.append(Adversary(name, does, lambda: Bind(kernel), "in Triton", "cold", problem))
         return kernel
 
     return decorate

@@ -204,6 +204,8 @@ class Apart(WorkerProcess):
     def turn(self, id: str, times: int = 1) -> tuple[float, float]:
         seconds, took = float(self.ask("turn", id=id, times=times)), self._took
         if left := self.left():
+            for process in self._strays():
+                _send(process, signal.SIGKILL)
             raise ContractError(f"left child processes behind: {', '.join(left)}", LEFT)
         return seconds, took
 

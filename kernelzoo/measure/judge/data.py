@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _MOST_SETS = 2048
 
-_SHORTEST, _FASTEST = 1.2e-6, 6e12
-"""No launch takes less time, and none moves more bytes per second."""
+_SHORTEST = {"cuda": (1.2e-6, 6e12), "cpu": (1e-6, 1e11)}
+"""Seconds that a launch takes at least, and bytes per second that it moves at most; for few sets, not for a check."""
 
 _NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
 
@@ -44,7 +44,8 @@ class Data:
         import torch
 
         one = max(1, self.problem.bytes)
-        shortest = max(_SHORTEST if self.is_gpu else _SHORTEST / 2, one / _FASTEST)
+        least, fastest = _SHORTEST[self.device.type]
+        shortest = least + one / fastest
         asked = self.cached // 2 // one if self.cache == "hot" else max(4 * self.cached // one, int(turn / shortest))
         room = torch.cuda.mem_get_info(self.device)[1] // 4 if self.is_gpu else free_memory() // 4
         count = max(2, min(asked + 1, room // one, _MOST_SETS))
