@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo import operations
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 
 Inputs: TypeAlias = "tuple[torch.Tensor, ...]"
-Make: TypeAlias = "Callable[[str, torch.Generator], Inputs]"
+Make: TypeAlias = "Callable[..., Inputs]"
+"""Makes inputs on a device from a generator. Where the case has scalars, it gets them as ``scalars``, a dict."""
+
+Scalars: TypeAlias = "Mapping[str, Any] | None"
 
 
 @dataclass(frozen=True)
@@ -52,23 +57,45 @@ class Case:
     def __str__(self) -> str:
         return self.name
 
+    def with_scalars(self, *scalars: tuple[str, Any]) -> Case:
+        """The case with these scalars, which its inputs are drawn for. ``make`` takes ``scalars``."""
+        return replace(self, scalars=scalars, make=partial(self.make, scalars=dict(scalars))) if scalars else self
+
+    def with_drawn_scalars(self) -> Case:
+        """The case with the default or another declared value of each scalar, as its name decides."""
+        if self.scalars:
+            return self
+        choose = random.Random(self.name).choice
+        declared = operations.OPERATIONS[self.op].scalars.items()
+        drawn = ((name, choose((scalar.default, *scalar.also)), scalar.default) for name, scalar in declared)
+        return self.with_scalars(*((name, value) for name, value, default in drawn if value != default))
+
 
 def by(shape: tuple[int, ...]) -> str:
     """``"3x129"``."""
     return "x".join(map(str, shape)) or "scalar"
 
 
-def sample(op: str, shape: tuple[int, ...], dtype: str, dim: int = -1, *, generator: torch.Generator) -> Inputs:
-    return operations.OPERATIONS[op].sample(shape, dtype, dim, generator=generator)
+def sample(
+    op: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    dim: int = -1,
+    *,
+    generator: torch.Generator,
+    scalars: Scalars = None,
+) -> Inputs:
+    return operations.OPERATIONS[op].sample(shape, dtype, dim, generator=generator, scalars=scalars)
 
 
 def on(device: str, inputs: Iterable[torch.Tensor]) -> Inputs:
     return tuple(x.to(device) for x in inputs)
 
 
-def beside(op: str, x: torch.Tensor, dim: int, generator: torch.Generator) -> Inputs:
+def beside(op: str, x: torch.Tensor, dim: int, generator: torch.Generator, scalars: Scalars = None) -> Inputs:
     """The given first input, and companion inputs drawn for it."""
-    others = sample(op, tuple(x.shape), operations.dtype_name(x.dtype), dim, generator=generator)[1:]
+    dtype = operations.dtype_name(x.dtype)
+    others = sample(op, tuple(x.shape), dtype, dim, generator=generator, scalars=scalars)[1:]
     return operations.OPERATIONS[op].completed((x, *on(str(x.device), others)), dim, generator=generator)
 
 
@@ -79,6 +106,6 @@ def plain(
     device: str,
     generator: torch.Generator,
     dim: int = -1,
-    scalars: Mapping[str, Any] | None = None,
+    scalars: Scalars = None,
 ) -> Inputs:
     return on(device, operations.OPERATIONS[op].sample(shape, dtype, dim, generator=generator, scalars=scalars))

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kernelzoo import operations
-from kernelzoo.check.case import Case, Inputs, NoRoomError, beside, by, on, plain, sample
+from kernelzoo.check.case import Case, Inputs, NoRoomError, Scalars, beside, by, on, plain, sample
 from kernelzoo.check.cases_others import by_axes, others
 from kernelzoo.check.special import special_rows
 from kernelzoo.operations.memory import overlaps_itself
@@ -27,12 +27,20 @@ _T = TypeVar("_T")
 def cases(op: str) -> tuple[Case, ...]:
     """All the cases of one operation, smallest first."""
     operation = operations.OPERATIONS[op]
-    if not operation.by_rows:
-        return tuple(sorted(by_axes(operation), key=lambda case: case.elements))
-    found = [*_shapes(op), *_layouts(op), *_special(op), *_far_apart(op), *others(operation)]
+    if operation.by_rows:
+        found = [*_shapes(op), *_layouts(op), *_special(op), *_far_apart(op), *others(operation)]
+    else:
+        found = list(by_axes(operation))
     if operation.several_axes:
         found += _reductions(op)
+    found = [*(case.with_drawn_scalars() for case in found), *_samples(op)]
     return tuple(sorted(found, key=lambda case: case.elements))
+
+
+def _samples(op: str) -> Iterator[Case]:
+    """The inputs that the operation itself declares, which belong to default scalars."""
+    for own in operations.OPERATIONS[op].samples():
+        yield Case(op, own.name, partial(_own, op, own), elements=math.prod(own.shape))
 
 
 # Odd and prime lengths, one column, and one element around each power of two and block size in use.
@@ -161,24 +169,25 @@ def _viewed(
     dim: int,
     device: str,
     generator: torch.Generator,
+    scalars: Scalars = None,
 ) -> Inputs:
     import torch
 
     # Values are drawn in the view's shape where it can be written, so that each of its rows has its peak.
-    memory = sample(op, base, dtype, generator=generator)[0]
+    memory = sample(op, base, dtype, generator=generator, scalars=scalars)[0]
     x = view(memory)
     if x.numel() == memory.numel() and not overlaps_itself(x):
-        x.copy_(sample(op, tuple(x.shape), dtype, dim, generator=generator)[0])
+        x.copy_(sample(op, tuple(x.shape), dtype, dim, generator=generator, scalars=scalars)[0])
     moved = torch.empty(base, dtype=memory.dtype, device=device)
     moved.copy_(memory)
-    return beside(op, view(moved), dim, generator)
+    return beside(op, view(moved), dim, generator, scalars)
 
 
-def _negated(op: str, device: str, generator: torch.Generator) -> Inputs:
+def _negated(op: str, device: str, generator: torch.Generator, scalars: Scalars = None) -> Inputs:
     import torch
 
     x = torch.randn(6, 15, dtype=torch.complex64, generator=generator).to(device).conj().imag
-    return beside(op, x, -1, generator)
+    return beside(op, x, -1, generator, scalars)
 
 
 def _reductions(op: str) -> Iterator[Case]:
@@ -236,51 +245,55 @@ def _special(op: str) -> Iterator[Case]:
         if dtype in ("float32", "bfloat16"):
             yield Case(op, f"{dtype}-mostly-minus-inf", partial(_hollow, op, dtype), core=True, elements=2 * 2556)
     operation = operations.OPERATIONS[op]
-    for own in operation.samples():
-        yield Case(op, own.name, partial(_own, op, own), elements=math.prod(own.shape))
     first = next(iter(operation.inputs.values()))
     for dtype in operation.dtypes if first.low is None and first.high is None else ():
         if dtype in operations.INTEGERS:
             yield Case(op, f"{dtype}-extremes", partial(_extremes, op, dtype), core=True, elements=8 * 1025)
 
 
-def _special_columns(op: str, shape: tuple[int, int], dtype: str, device: str, generator: torch.Generator) -> Inputs:
+def _special_columns(
+    op: str, shape: tuple[int, int], dtype: str, device: str, generator: torch.Generator, scalars: Scalars = None
+) -> Inputs:
     length, columns = shape
-    rows = _with_rules(op, length, dtype, generator)
+    rows = _with_rules(op, length, dtype, generator, scalars)
     x = rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous().to(device)
-    return beside(op, x, 0, generator)
+    return beside(op, x, 0, generator, scalars)
 
 
-def _special_rows(op: str, width: int, dtype: str, device: str, generator: torch.Generator) -> Inputs:
+def _special_rows(
+    op: str, width: int, dtype: str, device: str, generator: torch.Generator, scalars: Scalars = None
+) -> Inputs:
     """One row for each special value, between plain rows that must not be affected."""
-    return beside(op, _with_rules(op, width, dtype, generator).to(device), -1, generator)
+    return beside(op, _with_rules(op, width, dtype, generator, scalars).to(device), -1, generator, scalars)
 
 
-def _with_rules(op: str, width: int, dtype: str, generator: torch.Generator) -> torch.Tensor:
+def _with_rules(op: str, width: int, dtype: str, generator: torch.Generator, scalars: Scalars) -> torch.Tensor:
     writes = special_rows(dtype).values()
-    x = sample(op, (len(writes) + 2, width), dtype, generator=generator)[0]
+    x = sample(op, (len(writes) + 2, width), dtype, generator=generator, scalars=scalars)[0]
     for row, write in zip(x[1:], writes, strict=False):
         write(row)
     return operations.OPERATIONS[op].confined(0, x, width)
 
 
-def _hollow(op: str, dtype: str, device: str, generator: torch.Generator) -> Inputs:
+def _hollow(op: str, dtype: str, device: str, generator: torch.Generator, scalars: Scalars = None) -> Inputs:
     """Rows of -inf except an end far below zero. So any split of a row has parts that hold nothing."""
-    x = sample(op, (2, 2556), dtype, generator=generator)[0].sub_(1000)
+    x = sample(op, (2, 2556), dtype, generator=generator, scalars=scalars)[0].sub_(1000)
     x[0, :-512], x[1, 512:] = -math.inf, -math.inf
-    return beside(op, operations.OPERATIONS[op].confined(0, x, x.size(1)).to(device), -1, generator)
+    return beside(op, operations.OPERATIONS[op].confined(0, x, x.size(1)).to(device), -1, generator, scalars)
 
 
-def _own(op: str, sample: operations.Sample, device: str, generator: torch.Generator) -> Inputs:
+def _own(
+    op: str, sample: operations.Sample, device: str, generator: torch.Generator, scalars: Scalars = None
+) -> Inputs:
     made = sample.make()
     return on(device, made) if isinstance(made, tuple) else beside(op, made.to(device), -1, generator)
 
 
-def _extremes(op: str, dtype: str, device: str, generator: torch.Generator) -> Inputs:
-    x = sample(op, (8, 1025), dtype, generator=generator)[0]
+def _extremes(op: str, dtype: str, device: str, generator: torch.Generator, scalars: Scalars = None) -> Inputs:
+    x = sample(op, (8, 1025), dtype, generator=generator, scalars=scalars)[0]
     for row, write in zip(x, special_rows(dtype).values(), strict=False):
         write(row)
-    return beside(op, x.to(device), -1, generator)
+    return beside(op, x.to(device), -1, generator, scalars)
 
 
 def _far_apart(op: str) -> Iterator[Case]:
@@ -317,9 +330,12 @@ def _far_input(
     turned: bool,
     device: str,
     generator: torch.Generator,
+    scalars: Scalars = None,
 ) -> Inputs:
-    x = _far(stride, sample(op, shape, dtype, -1 if turned else dim, generator=generator)[0].to(device))
-    return beside(op, x.t() if turned else x, dim, generator)
+    x = _far(
+        stride, sample(op, shape, dtype, -1 if turned else dim, generator=generator, scalars=scalars)[0].to(device)
+    )
+    return beside(op, x.t() if turned else x, dim, generator, scalars)
 
 
 def _far(stride: int, values: torch.Tensor) -> torch.Tensor:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernelzoo import operations
-from kernelzoo.check.case import Case, Inputs, on, plain, sample
+from kernelzoo.check.case import Case, Inputs, Scalars, on, plain, sample
 from kernelzoo.check.special import rules, special_rows
 
 if TYPE_CHECKING:
@@ -31,25 +31,38 @@ def others(operation: operations.Operation) -> Iterator[Case]:
                 yield Case(op, f"{dtype}-{name}-stepped", make, elements=math.prod(shape))
         for name, scalar in operation.scalars.items():
             for value in scalar.also:
-                make = partial(plain, op, shape, dtype, scalars={name: value})
-                yield Case(op, f"{dtype}-{name}={value}", make, elements=math.prod(shape), scalars=((name, value),))
+                made = Case(op, f"{dtype}-{name}={value}", partial(plain, op, shape, dtype), elements=math.prod(shape))
+                yield made.with_scalars((name, value))
 
 
 def _special_other(
-    op: str, number: int, rule: str, shape: tuple[int, ...], dtype: str, device: str, generator: torch.Generator
+    op: str,
+    number: int,
+    rule: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: str,
+    generator: torch.Generator,
+    scalars: Scalars = None,
 ) -> Inputs:
-    inputs = sample(op, shape, dtype, generator=generator)
+    inputs = sample(op, shape, dtype, generator=generator, scalars=scalars)
     special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
     operations.OPERATIONS[op].confined(number, inputs[number], shape[-1])
     return on(device, inputs)
 
 
 def _stepped_other(
-    op: str, number: int, shape: tuple[int, ...], dtype: str, device: str, generator: torch.Generator
+    op: str,
+    number: int,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: str,
+    generator: torch.Generator,
+    scalars: Scalars = None,
 ) -> Inputs:
     import torch
 
-    inputs = list(on(device, sample(op, shape, dtype, generator=generator)))
+    inputs = list(on(device, sample(op, shape, dtype, generator=generator, scalars=scalars)))
     x = inputs[number]
     inputs[number] = torch.stack((x, x), -1)[..., 0]
     return tuple(inputs)
@@ -57,39 +70,55 @@ def _stepped_other(
 
 # Sizes of axes: one, odd sizes, and sizes around the blocks in use.
 _SIZES = (1, 3, 16, 17, 33, 64, 65, 127, 130, 2, 31, 256, 100, 5)
+_CORE = (1, 3)
+"""Places in _SIZES where the first axis begins, for the core."""
+_SPECIAL = 4
+"""The place for special values and scalars."""
+_TIES = (2, 4, 8)
+"""The places for equal elements."""
+
+TIES = "ties"
+"""The word for equal elements in place of a rule."""
+
+_Special = tuple[int, str]
+"""The number of an input, and the name of what is special about it."""
+
+
+def axis_sizes(operation: operations.Operation) -> tuple[dict[str, int], ...]:
+    """Sizes of all named axes to try, as their bounds allow."""
+    axes = operation.free_axes
+    return tuple(
+        operation.fitted({axis: _SIZES[(turn + 5 * place) % len(_SIZES)] for place, axis in enumerate(axes)})
+        for turn in range(len(_SIZES))
+    )
 
 
 def by_axes(operation: operations.Operation) -> Iterator[Case]:
-    """Cases of an operation with named axes: sizes, special values in each input, scalars."""
-    first = operation.axes[0]
-    axes = [axis for axis in dict.fromkeys((*first, *operation.sizes)) if not axis.isdigit()]
+    """Cases of an operation with named axes: sizes, equal elements and special values in each input, scalars."""
+    op, turns = operation.name, axis_sizes(operation)
     for dtype in operation.dtypes:
-        for turn in range(len(_SIZES)):
-            sizes = {axis: _SIZES[(turn + 5 * place) % len(_SIZES)] for place, axis in enumerate(axes)}
-            said = ",".join(f"{axis}={size}" for axis, size in sizes.items())
-            shape = tuple(int(a) if a.isdigit() else sizes[a] for a in first)
-            make = partial(_sized, operation.name, shape, sizes, dtype, None)
-            yield Case(operation.name, f"{dtype}-{said}", make, core=turn in (1, 3), elements=math.prod(shape))
-            if turn != 4:
+
+        def case(name: str, turn: int, special: _Special | None = None, *, dtype: str = dtype) -> Case:
+            sizes = turns[turn]
+            shape = operation.first_shape(sizes)
+            make = partial(_sized, op, shape, sizes, dtype, special)
+            core = special is None and sizes in [turns[place] for place in _CORE]
+            return Case(op, f"{dtype}-{name}", make, core=core, elements=math.prod(shape))
+
+        said = {",".join(f"{axis}={size}" for axis, size in sizes.items()): turn for turn, sizes in enumerate(turns)}
+        yield from (case(name, turn) for name, turn in said.items())
+        for number, (name, declared) in enumerate(operation.inputs.items()):
+            if declared.low is not None or declared.high is not None:
                 continue
-            for number, name in enumerate(operation.inputs):
-                declared = operation.inputs[name]
-                rules = special_rows(operation.dtype_of(name, dtype)) if declared.low is None else {}
-                for rule in rules if declared.high is None else ():
-                    make = partial(_sized, operation.name, shape, sizes, dtype, (number, rule))
-                    yield Case(
-                        operation.name, f"{dtype}-{name}-{rule.replace(' ', '-')}", make, elements=math.prod(shape)
-                    )
-            for name, scalar in operation.scalars.items():
-                for value in scalar.also:
-                    make = partial(_sized, operation.name, shape, sizes, dtype, None, scalars={name: value})
-                    yield Case(
-                        operation.name,
-                        f"{dtype}-{name}={value}",
-                        make,
-                        elements=math.prod(shape),
-                        scalars=((name, value),),
-                    )
+            for rule in special_rows(operation.dtype_of(name, dtype)):
+                yield case(f"{name}-{rule.replace(' ', '-')}", _SPECIAL, (number, rule))
+            if number and operation.related:
+                continue  # its values follow those of the first
+            for turn in _TIES:
+                yield case(f"{name}-ties-{turn}", turn, (number, TIES))
+        for name, scalar in operation.scalars.items():
+            for value in scalar.also:
+                yield case(f"{name}={value}", _SPECIAL).with_scalars((name, value))
 
 
 def _sized(
@@ -97,15 +126,28 @@ def _sized(
     shape: tuple[int, ...],
     sizes: dict[str, int],
     dtype: str,
-    special: tuple[int, str] | None,
+    special: _Special | None,
     device: str,
     generator: torch.Generator,
-    scalars: Mapping[str, Any] | None = None,
+    scalars: Scalars = None,
 ) -> Inputs:
     operation = operations.OPERATIONS[op]
     inputs = operation.sample(shape, dtype, generator=generator, sizes=sizes, scalars=scalars)
     if special is not None:
         number, rule = special
-        special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
+        if rule == TIES:
+            inputs[number].copy_(_few(inputs[number], generator))
+        else:
+            special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
         operation.confined(number, inputs[number], 0)
+        if not number:
+            inputs = operation.completed(inputs, generator=generator)
     return on(device, inputs)
+
+
+def _few(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A tensor of a few of the elements of ``x``, each at many places."""
+    import torch
+
+    flat = x.reshape(-1)
+    return flat[torch.randint(min(3, flat.numel()), x.shape, generator=generator)] if flat.numel() else x

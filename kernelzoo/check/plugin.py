@@ -199,6 +199,5 @@ def _sizes(operation: Operation, shape: tuple[int, ...]) -> tuple[tuple[int, ...
     """The shape of the first input, and sizes of all named axes, from the shape in turn."""
     if operation.by_rows:
         return shape, {}
-    axes = dict.fromkeys(axis for axis in (*operation.axes[0], *operation.sizes) if not axis.isdigit())
-    sizes = dict(zip(axes, itertools.cycle(shape), strict=False))
-    return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in operation.axes[0]), sizes
+    sizes = operation.fitted(dict(zip(operation.free_axes, itertools.cycle(shape), strict=False)))
+    return operation.first_shape(sizes), sizes

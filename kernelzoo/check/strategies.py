@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
     """A Hypothesis strategy for inputs on the CPU: every dtype of an operation, and any rank up to 5.
 
-    Axes have at most ``largest`` elements. Tensors are permuted, sliced, stepped or expanded, and floats hold special
-    values. Several inputs come as a tuple, for a call along the last axis. Needs Hypothesis.
+    Axes have at most ``largest`` elements, unless their bounds want more. Tensors are permuted, sliced, stepped or
+    expanded, and floats hold special values. Several inputs come as a tuple, for a call along the last axis.
+    Needs Hypothesis.
     """
     from hypothesis import strategies as st
 
@@ -33,9 +34,8 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
             x = _viewed(draw, _drawn(draw, operation, 0, shape, dtype, {}))
             sizes = {"n": x.size(-1) if x.ndim else 1}
         else:
-            axes = dict.fromkeys(axis for axis in (*operation.axes[0], *operation.sizes) if not axis.isdigit())
-            sizes = {axis: draw(st.integers(1, largest)) for axis in axes}
-            shape = tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in operation.axes[0])
+            sizes = operation.fitted({axis: draw(st.integers(1, largest)) for axis in operation.free_axes})
+            shape = operation.first_shape(sizes)
             x = _laid_out(draw, _drawn(draw, operation, 0, shape, dtype, sizes))
         if len(operation.inputs) == 1:
             return x

@@ -38,6 +38,8 @@ class Finding:
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
     dim: int | tuple[int, ...] | None = None
+    scalars: dict[str, Any] = field(default_factory=dict)
+    """Scalars that are not at their default."""
     place: tuple[int, ...] | None = None
     """Index of the first wrong element in the result; None where no element is wrong."""
     got: str | None = None
@@ -104,7 +106,15 @@ def checks(implementation: Implementation, device: torch.device, *, whole: bool)
 def _run_case(implementation: Implementation, case: Case, device: str, about: Callable[[dict[str, Any]], None]) -> None:
     inputs = case.inputs(device)
     x = inputs[0]
-    about({"dtype": case.dtype, "shape": tuple(x.shape), "strides": x.stride(), "dim": case.dim})
+    about(
+        {
+            "dtype": case.dtype,
+            "shape": tuple(x.shape),
+            "strides": x.stride(),
+            "dim": case.dim,
+            "scalars": dict(case.scalars),
+        }
+    )
     running.check_on(implementation, case, inputs)
 
 

@@ -12,6 +12,7 @@ from kernelzoo import operations, registry
 from kernelzoo.cli.options import OptionError, axes, shape, shapes_of
 from kernelzoo.definitions.files import read
 from kernelzoo.operations import OPERATIONS
+from kernelzoo.operations.limits import broken
 from kernelzoo.operations.signature import ELEMENTS
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def problems(
         kinds = tuple(map(operations.full_dtype, dtypes)) or tuple(plain)
         if sizes or workloads or not operation.by_rows:
             if shapes or not (sizes or workloads):
-                example = ",".join(f"{axis}=1024" for axis in axes_of(op))
+                fitting = operation.fitted(dict.fromkeys(operation.free_axes, 1024))
+                example = ",".join(f"{axis}={size}" for axis, size in fitting.items())
                 raise OptionError(f"{op} takes --axes{' in place of --shape' if shapes else ''}, such as {example}")
             for dtype in kinds:
                 measure.problems("quick", (op,), (dtype,))  # raises for unknown names
@@ -94,18 +96,11 @@ def _of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
     return replace(_sized(op, dtype, workload["axes"]), scalars=tuple(scalars.items()))
 
 
-def axes_of(op: str) -> tuple[str, ...]:
-    """The axes whose sizes make a problem."""
-    operation = OPERATIONS[op]
-    names = dict.fromkeys((*operation.axes[0], *operation.sizes))
-    return tuple(axis for axis in names if not axis.isdigit())
-
-
 def _sized(op: str, dtype: str, given: Mapping[str, int]) -> Problem:
     """The problem of such sizes. By rows, outer and inner may be missing. Raises OptionError."""
     from kernelzoo import measure
 
-    operation, wanted = OPERATIONS[op], axes_of(op)
+    operation, wanted = OPERATIONS[op], OPERATIONS[op].free_axes
     _check_room(",".join(f"{axis}={size}" for axis, size in given.items()), given.values())
     left = [axis for axis in wanted if axis not in given and not (operation.by_rows and axis != "n")]
     strange = [axis for axis in given if axis not in wanted]
@@ -115,6 +110,7 @@ def _sized(op: str, dtype: str, given: Mapping[str, int]) -> Problem:
     if operation.by_rows:
         names = [axis for axis in wanted if axis in given]
         return measure.Problem(op, tuple(given[axis] for axis in names), dtype, names.index("n") - len(names))
-    shape = tuple(int(axis) if axis.isdigit() else given[axis] for axis in operation.axes[0])
+    if words := broken(operation.limits, given):
+        raise OptionError(f"{op} takes no such sizes: {words}")
     sizes = tuple((axis, given[axis]) for axis in operation.sizes)
-    return measure.Problem(op, shape, dtype, sizes=sizes)
+    return measure.Problem(op, operation.first_shape(given), dtype, sizes=sizes)

@@ -28,7 +28,7 @@ _DTYPES = ("float32", "bfloat16")
 """The dtypes of these shapes."""
 
 _SIZE = 300
-"""The size of each axis, for operations that are not by rows."""
+"""The size of each axis, or close to it, for operations that are not by rows."""
 
 _FEW = 5
 """Cases of one kind of finding to print: one in full, the others by name. The JSON has all."""
@@ -150,7 +150,8 @@ def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
     if not known:
         return ()
     if not operation.by_rows:
-        return sizes.problems([op], (), known, sizes=[",".join(f"{axis}={_SIZE}" for axis in sizes.axes_of(op))])
+        named = operation.fitted(dict.fromkeys(operation.free_axes, _SIZE))
+        return sizes.problems([op], (), known, sizes=[",".join(f"{axis}={size}" for axis, size in named.items())])
     return sizes.problems([op], _SHAPES, known)
 
 
@@ -212,8 +213,9 @@ def _told(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "case", finding["case"]
     if finding["shape"] is not None:
         axes = finding["dim"] if isinstance(finding["dim"], int) else tuple(finding["dim"])
+        scalars = "".join(f", {name}={value}" for name, value in finding["scalars"].items())
         shape = "x".join(map(str, finding["shape"])) or "scalar"
-        yield "input", f"{finding['dtype']} {shape}, strides {tuple(finding['strides'])}, dim={axes}"
+        yield "input", f"{finding['dtype']} {shape}, strides {tuple(finding['strides'])}, dim={axes}{scalars}"
     yield "found", output.brief(finding["reason"])
     if finding["error"] is not None:
         error, unit = finding["error"], finding["unit"].removeprefix("1")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kernelzoo.operations.limits import parse
+
 if TYPE_CHECKING:
     import torch
 
@@ -26,7 +28,8 @@ class Input:
 
     ``axes``: names, separated by blanks. If the first input has ``"outer n inner"``, the operation is by rows: it takes
     any rank and an axis ``dim``. Its other tensors then have ``"outer n inner"`` (the same shape), ``"outer inner"``
-    (one element a row), ``"n"`` or ``""`` (one element). Otherwise each name is one axis.
+    (one element a row), ``"n"`` or ``""`` (one element). Otherwise each name is one axis. It may have bounds in any
+    tensor, which hold in all: ``"M N>=4"``, ``"N<=1024"``, ``"N%8==0"``, ``"N>=8,<=1024,%8==0"``.
 
     ``dtype``: one name, or several that are allowed. "" is the dtype of the first input. "wide" is float32, or float64
     for float64.
@@ -41,9 +44,12 @@ class Input:
     high: Size | None = None
     also: tuple[Size | float, ...] = ()
 
+    def __post_init__(self) -> None:
+        parse(self.axes)  # raises
+
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self.axes.split())
+        return parse(self.axes)[0]
 
 
 @dataclass(frozen=True)
@@ -66,9 +72,12 @@ class Output:
     dtype: str = ""
     inplace: str = ""
 
+    def __post_init__(self) -> None:
+        parse(self.axes)  # raises
+
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self.axes.split())
+        return parse(self.axes)[0]
 
 
 @dataclass(frozen=True)

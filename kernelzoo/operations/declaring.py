@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from kernelzoo.errors import RegistrationError
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
 from kernelzoo.operations.declared import ROW, Input, Output, Scalar
+from kernelzoo.operations.limits import merged
 from kernelzoo.operations.meaning import Operation
 from kernelzoo.operations.signature import parameters
 
@@ -61,7 +62,6 @@ def operation(
     functions without ``self``. Their parameters are inputs and scalars by name, ``n`` (the length of a row), and those
     listed here. For an operation by rows, tensors come in canonical form: axes (outer, n, inner), rows along axis 1.
 
-    - ``reference`` (needed): the result, or a tuple of results. If the operation rounds, floats come as float64.
     - ``reference`` (needed): the result, or a tuple of results. If the operation rounds, floats come as float64.
     - ``error(ref, ..., unit, tiny)``: the absolute error allowed in each element, in float64, before rounding to a half
       precision. ``ref`` is the result, and ``unit`` the unit roundoff: 2^-24, for float64 2^-53. ``tiny`` is the
@@ -153,6 +153,7 @@ def _faults(
     tensors: dict[str, Input | Output] = {**inputs, **outputs}
     odd = [key for key, t in tensors.items() if by_rows and t.names not in allowed]
     reserved = [key for key, t in tensors.items() if not by_rows and {*t.names} & {*ROW}]
+    bounded = merged(tensor.axes for tensor in tensors.values())  # raises
     strange = [
         f"{key}({argument})"
         for key, hook in hooks.items()
@@ -176,6 +177,7 @@ def _faults(
         ),
         (odd, f"{odd}: by rows, axes are 'outer n inner', 'outer inner', 'n' or ''"),
         (reserved, f"{reserved}: the names outer, n and inner are for operations by rows, whose first input has all"),
+        (by_rows and bounded, "by rows, an axis has no bounds: a kernel may refuse lengths that it can't take"),
         (
             strange,
             f"{', '.join(strange)}: no such argument; there are the inputs, the scalars and some of "

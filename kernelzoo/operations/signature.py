@@ -28,6 +28,7 @@ from kernelzoo.operations.arguments import (
     dtype_name,
 )
 from kernelzoo.operations.declared import ROW, WIDE, Input, Output, Scalar
+from kernelzoo.operations.limits import Limit, broken, merged
 from kernelzoo.operations.memory import distinct
 
 if TYPE_CHECKING:
@@ -121,6 +122,25 @@ class Signature:
         known = {*ROW} if self.by_rows else {*self.axes[0]}
         return tuple(dict.fromkeys(a for names in self.axes for a in names if a not in known and not a.isdigit()))
 
+    @property
+    def free_axes(self) -> tuple[str, ...]:
+        """Names of all axes whose size is not in the declaration, those of the first input first."""
+        return tuple(axis for axis in dict.fromkeys((*self.axes[0], *self.sizes)) if not axis.isdigit())
+
+    @cached_property
+    def limits(self) -> dict[str, Limit]:
+        """The sizes that named axes may have, for those with bounds."""
+        return merged([x.axes for x in self.inputs.values()] + [out.axes for out in self.outputs.values()])
+
+    def fitted(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes of named axes. One that breaks its bounds is changed to one close to it, from 1 up."""
+        wrong = {axis for axis, limit in self.limits.items() if axis in sizes and not limit.allows(sizes[axis])}
+        return {axis: self.limits[axis].nearest(size) if axis in wrong else size for axis, size in sizes.items()}
+
+    def first_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape of the first input, from the sizes of named axes."""
+        return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in self.axes[0])
+
     def arguments(
         self,
         inputs: Sequence[Any],
@@ -194,6 +214,8 @@ class Signature:
             if tuple(tensor.shape) != want:
                 axes = " ".join(declared.names)
                 raise ShapeError(f"{name} must have shape {want} ({axes}), got {tuple(tensor.shape)}")
+        if self.limits and (words := broken(self.limits, sizes)):
+            raise ShapeError(f"{self.name} takes no such sizes: {words}")
 
     def shapes(
         self,

@@ -165,26 +165,20 @@ class Case:
         if operation.by_rows:
             return self.shape
         known = {**dict(self.sizes), **dict(zip(operation.axes[0], self.shape, strict=True))}
-        return tuple(known[axis] for axis in free_axes(operation))
+        return tuple(known[axis] for axis in operation.free_axes)
 
     def with_sizes(self, op: str, sizes: Sequence[int]) -> Case:
         """The case with these ``free_sizes``. Its strides stay."""
         operation = operations.OPERATIONS[op]
         if operation.by_rows:
             return replace(self, shape=tuple(sizes))
-        shape, further = named_sizes(operation, dict(zip(free_axes(operation), sizes, strict=True)))
+        shape, further = named_sizes(operation, dict(zip(operation.free_axes, sizes, strict=True)))
         return replace(self, shape=shape, sizes=tuple(further.items()))
-
-
-def free_axes(operation: operations.Operation) -> tuple[str, ...]:
-    """The named axes of an operation that have no fixed size."""
-    return tuple(axis for axis in dict.fromkeys((*operation.axes[0], *operation.sizes)) if not axis.isdigit())
 
 
 def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple[tuple[int, ...], dict[str, int]]:
     """The shape of the first input, and the sizes of axes that it does not have."""
-    shape = tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in operation.axes[0])
-    return shape, {axis: sizes[axis] for axis in operation.sizes}
+    return operation.first_shape(sizes), {axis: sizes[axis] for axis in operation.sizes}
 
 
 def families(op: str, name: str, dtype: str) -> tuple[str, ...]:

@@ -18,12 +18,12 @@ from kernelzoo.check.fuzz.case import (
     contiguous,
     families,
     faults,
-    free_axes,
     named_sizes,
     span,
     specials,
 )
 from kernelzoo.check.running import compiled_elements
+from kernelzoo.operations.limits import Limit
 from kernelzoo.registry import Implementation
 
 if TYPE_CHECKING:
@@ -132,15 +132,26 @@ def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
 def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
     """Dtype and sizes for an operation with named axes. Now and then a size is 0 if that makes all outputs empty."""
     operation = operations.OPERATIONS[op]
-    dtype, axes = choose(operation.dtypes), free_axes(operation)
-    sizes = list(_shape(choose, len(axes), (), elements))
+    dtype, axes = choose(operation.dtypes), operation.free_axes
+    sizes = _allowed(operation, _shape(choose, len(axes), (), elements), elements)
     outs = operation.axes[len(operation.inputs) :]
     spare = [place for place, axis in enumerate(axes) if all(axis in names for names in outs)]
+    spare = [place for place in spare if operation.limits.get(axes[place], Limit()).allows(0)]
     if spare and _chance(choose, 4):
         sizes[choose(spare)] = 0
     shape, further = named_sizes(operation, dict(zip(axes, sizes, strict=True)))
     layout = _layout(choose, shape, 4 * elements + 64, read_alone=True)
     return Case(dtype, shape, layout, None, sizes=tuple(further.items()))
+
+
+def _allowed(operation: operations.Operation, sizes: Sequence[int], elements: int) -> list[int]:
+    """The sizes of named axes as their bounds allow. If that makes too many elements, others become small."""
+    named = operation.fitted(dict(zip(operation.free_axes, sizes, strict=True)))
+    least = operation.fitted(dict.fromkeys(named, 1))
+    for axis in named if operation.limits else ():
+        if math.prod(named.values()) > elements:
+            named[axis] = least[axis]
+    return list(named.values())
 
 
 def _chance(choose: Choose, percent: int) -> bool:
@@ -244,6 +255,8 @@ def _resized(choose: Choose, op: str, case: Case, elements: int) -> Case:
             room = ((1 << size.bit_length()) - 1 - size) // 16
             allowed = (elements // max(1, math.prod(sizes) // size) - size) // 16
             sizes[d] += 16 * choose(range(1 + max(0, min(room, allowed))))
+    if not operations.OPERATIONS[op].by_rows:
+        sizes = _allowed(operations.OPERATIONS[op], sizes, elements)
     resized = case.with_sizes(op, sizes)
     outs = zip(case.out_shapes(op), case.outs, resized.out_shapes(op), strict=False)
     resized = replace(

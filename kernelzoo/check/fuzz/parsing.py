@@ -19,6 +19,7 @@ from kernelzoo.check.fuzz.case import (
     word_of,
 )
 from kernelzoo.errors import KernelZooError
+from kernelzoo.operations.limits import broken
 
 
 def parse(text: str, op: str) -> Case:
@@ -97,6 +98,10 @@ def _check(case: Case, op: str, text: str) -> None:
             raise CaseError(f"a case has no {kind} {name!r}; known: {', '.join(filter(None, names))}")
     if not operation.by_rows and len(case.shape) != len(operation.axes[0]):
         raise CaseError(f"{first} has the axes {' '.join(operation.axes[0])}; got {text}")
+    if not operation.by_rows:
+        sizes = dict(zip(operation.free_axes, case.free_sizes(op), strict=True))
+        if words := broken(operation.limits, sizes):
+            raise CaseError(f"{op} takes no such sizes: {words}")
     given = [(Companion(first, case.dtype, case.x, case.values, case.specials), case.shape), *case.each_companion(op)]
     for companion, shape in given:
         dtype, wanted = operation.dtype_of(companion.name, case.dtype), operation.inputs[companion.name].dtype

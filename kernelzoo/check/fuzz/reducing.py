@@ -60,7 +60,7 @@ def simpler(op: str, case: Case) -> Iterator[Case]:
         for d in range(len(case.shape)):
             yield from _without_axis(op, case, d)
     for d, size in enumerate(case.free_sizes(op)):
-        for smaller in sorted({1, 2, size // 16, size // 2, size - 16, size - 1} & set(range(1, size))):
+        for smaller in _smaller(op, d, size):
             yield _sized(op, case, d, smaller)
     yield from _plainer_values(op, case)
     if case.keepdim:
@@ -68,6 +68,15 @@ def simpler(op: str, case: Case) -> Iterator[Case]:
     if isinstance(case.dim, int) and case.dim >= 0 and case.dim == len(case.shape) - 1 and not case.fault:
         yield replace(case, dim=-1)
     yield from _plainest(op, case)
+
+
+def _smaller(op: str, place: int, size: int) -> list[int]:
+    """Smaller sizes of an axis, which its bounds allow."""
+    operation = operations.OPERATIONS[op]
+    sizes = {1, 2, size // 16, size // 2, size - 16, size - 1}
+    if not operation.by_rows and (limit := operation.limits.get(operation.free_axes[place])) is not None:
+        sizes = {limit.nearest(smaller) for smaller in sizes}
+    return sorted(sizes & set(range(1, size)))
 
 
 def _fewer(said: tuple[tuple[str, int], ...]) -> Iterator[tuple[tuple[str, int], ...]]:
