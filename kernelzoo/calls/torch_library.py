@@ -307,7 +307,7 @@ def _shard(op: Operation) -> None:
         keepdim = bool(op.reduces and others[1])
         told = [None] * len(others)
         count = len(op.inputs)
-        places: list[Any] = [None, *(d for d in range(ndim) if op.by_rows and d not in dims)]
+        places: list[Any] = [None, *(d for d in range(ndim) if op.separable and d not in dims)]
         found = []
         for place in places:
             placed = [_placed(names, place, dims, keepdim and i >= count) for i, names in enumerate(op.axes)]

@@ -138,7 +138,9 @@ class Conformance:
             frames, outs = [], []
             for shape, dtype in zip(operation.out_shapes(args), operation.out_dtypes(args), strict=True):
                 frame = torch.full((*(s * strides for s in reversed(shape)),), 7, dtype=dtype, device=device)
-                out = frame.permute(*reversed(range(frame.ndim)))[tuple(slice(None, None, strides) for _ in shape)]
+                out = frame.permute(tuple(reversed(range(frame.ndim))))[
+                    tuple(slice(None, None, strides) for _ in shape)
+                ]
                 frames.append(frame)
                 outs.append(out)
             given = outs[0] if len(outs) == 1 else tuple(outs)

@@ -16,7 +16,7 @@ _LENGTH, _ROWS, _SIZE = 65536, 4, 128
 
 WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "zeros": lambda right: right * 0,
-    "each row in the place of the next": lambda right: right.roll(1, 0),
+    "each row in the place of the next": lambda right: right.roll(1, 0) if right.ndim else right,
     "results that are 1 % too large": lambda right: right + right / 100 if right.is_floating_point() else right + 1,
 }
 """Wrong results that bounds must reject, by name."""

@@ -99,8 +99,10 @@ class Operation(Signature):
         ]
         flat = [bound for pair in found for bound in pair]
         axes = [*self.axes[: len(self.inputs)], *(names for names in self.axes[len(self.inputs) :] for _ in range(2))]
-        for part in parts(self.by_rows, axes, [*rows.inputs, *flat]) if any(bound.numel() for bound in flat) else ():
-            inputs, bounds = [self._wide(x) for x in part[: len(self.inputs)]], part[len(self.inputs) :]
+        count = len(self.inputs)
+        tensors = [*rows.inputs, *flat]
+        for part in parts(self.by_rows, axes, tensors, count) if any(bound.numel() for bound in flat) else ():
+            inputs, bounds = [self._wide(x) for x in part[:count]], part[count:]
             known = self._known(inputs, args)
             results = _several(self.call("reference", known))
             errors = self._errors(known, results) if self.rounds else (None,) * len(results)

@@ -64,12 +64,16 @@ _PART = 2**20
 
 
 def parts(
-    by_rows: bool, axes: Sequence[tuple[str, ...]], tensors: Sequence[torch.Tensor]
+    by_rows: bool, axes: Sequence[tuple[str, ...]], tensors: Sequence[torch.Tensor], inputs: int
 ) -> Iterable[list[torch.Tensor]]:
-    """Parts of whole rows of tensors in canonical form. Each has at most _PART elements of the first, or one row."""
+    """Parts of whole rows of tensors in canonical form. Each has at most _PART elements of the first, or one row.
+
+    ``inputs``: how many of them are read. If another one has no axis of rows, it needs them all, and there is one part.
+    """
     x = tensors[0]
     count = -(-x.numel() // _PART)
-    if not by_rows or count <= 1:
+    over_rows = any("outer" not in names for names in axes[inputs:])
+    if not by_rows or count <= 1 or over_rows:
         return [list(tensors)]
     axis = "outer" if x.size(0) >= x.size(2) else "inner"
     chunks = [

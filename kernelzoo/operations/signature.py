@@ -80,6 +80,8 @@ class Signature:
         """Whether it takes tensors of any rank and an axis ``dim``."""
         self.reduces = self.by_rows and not any("n" in out.names for out in self.outputs.values())
         """Whether a row becomes one element of each output. A call then takes ``keepdim``."""
+        self.separable = self.by_rows and all("outer" in out.names for out in self.outputs.values())
+        """Whether some of the rows give their part of every output. Otherwise an output needs all rows."""
         self.needs_element = self.reduces and not hooks.get("takes_empty", False)
         """Whether an empty reduced axis raises EmptyReductionError. Otherwise the output is empty too."""
         self.alike = not any(out.dtype for out in self.outputs.values())
