@@ -72,6 +72,14 @@ class RegistrationError(KernelZooError, ValueError):
     """An implementation was registered under an id that is taken or malformed."""
 
 
+class OperationError(KernelZooError, RuntimeError):
+    """A function of an operation's class failed, or returned what it must not. No kernel is at fault."""
+
+
+class UndecidableError(KernelZooError, RuntimeError):
+    """An operation's bounds decide nothing for a call: its own reference, computed as kernels compute, exceeds them."""
+
+
 class LaunchError(KernelZooError, TypeError):
     """An implementation returned something other than a launch, a function that runs the kernel."""
 

@@ -26,7 +26,7 @@ from kernelzoo import operations, registry
 from kernelzoo.check.accuracy_values import Problem, draw, problems
 from kernelzoo.check.bits import bits
 from kernelzoo.device import on_device_of
-from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
+from kernelzoo.errors import BackendUnavailableError, OperationError, UnsupportedProblemError
 from kernelzoo.launch import void
 from kernelzoo.operations import Arguments, Bounds
 from kernelzoo.operations.declared import ROW
@@ -141,12 +141,15 @@ def measure(
     generator = torch.Generator(device)
     for problem in problems(op, dtype, values, seed):
         progress("")
-        inputs = draw(problem, op, dtype, generator.manual_seed(problem.seed))
-        truth = Truth(operation, operation.arguments(inputs, problem.dim), problem)
-        for tally in tallies:
-            if not tally.unavailable:
-                progress(tally.id)
-                _run(tally, truth)
+        try:
+            inputs = draw(problem, op, dtype, generator.manual_seed(problem.seed))
+            truth = Truth(operation, operation.arguments(inputs, problem.dim), problem)
+            for tally in tallies:
+                if not tally.unavailable:
+                    progress(tally.id)
+                    _run(tally, truth)
+        except OperationError as error:  # it counts for none
+            return [Tally(id, op, dtype, unavailable=str(error)).row() for id in ids]
     return [tally.row() for tally in tallies]
 
 

@@ -285,7 +285,10 @@ def _hollow(op: str, dtype: str, device: str, generator: torch.Generator, scalar
 def _own(
     op: str, sample: operations.Sample, device: str, generator: torch.Generator, scalars: Scalars = None
 ) -> Inputs:
-    made = sample.make()
+    operation = operations.OPERATIONS[op]
+    made = operation.guarded("samples", sample.make)
+    if not isinstance(made, tuple) and operation.sizes:
+        raise operation.fault("samples", f"made one tensor for {sample.name}, must make a tuple of all inputs")
     return on(device, made) if isinstance(made, tuple) else beside(op, made.to(device), -1, generator)
 
 

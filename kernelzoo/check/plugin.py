@@ -16,7 +16,13 @@ from kernelzoo.check.case import Case, Inputs, NoRoomError
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import calling, check
 from kernelzoo.check.staying import staying
-from kernelzoo.errors import BackendUnavailableError, DeviceError, OutputError, UnsupportedProblemError
+from kernelzoo.errors import (
+    BackendUnavailableError,
+    DeviceError,
+    OutputError,
+    UndecidableError,
+    UnsupportedProblemError,
+)
 from kernelzoo.operations import Operation
 
 if TYPE_CHECKING:
@@ -90,7 +96,7 @@ class Conformance:
     def test_conforms(self, implementation: registry.Implementation, case: Case) -> None:
         try:
             check(implementation, case, self.device(implementation.backend))
-        except (UnsupportedProblemError, BackendUnavailableError, NoRoomError) as refusal:
+        except (UnsupportedProblemError, BackendUnavailableError, NoRoomError, UndecidableError) as refusal:
             pytest.skip(str(refusal))
 
     def test_takes_a_case(self, implementation: registry.Implementation) -> None:

@@ -6,14 +6,15 @@ import importlib
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from kernelzoo.calls.backend import get
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.case import Case, Inputs
 from kernelzoo.check.dependence_probe import probe_all_elements
-from kernelzoo.errors import BackendUnavailableError, ContractError
+from kernelzoo.errors import BackendUnavailableError, ContractError, KernelZooError, UndecidableError
 from kernelzoo.launch import Launch
-from kernelzoo.operations import OPERATIONS, Arguments, Operation
+from kernelzoo.operations import OPERATIONS, Arguments, Expected, Operation
 from kernelzoo.operations.memory import overlap, overlaps_itself
 from kernelzoo.packages import importing, packages
 from kernelzoo.registry import Implementation
@@ -49,7 +50,8 @@ def compiled_elements(backend: str) -> int:
 def check(implementation: Implementation, case: Case, device: str) -> None:
     """Run one case through one implementation as a user's call would. Raises ContractError if a result is wrong.
 
-    Raises UnsupportedProblemError where the variant refuses the problem, NoRoomError where the machine can't hold it.
+    Raises UnsupportedProblemError where the variant refuses the problem, NoRoomError where the machine can't hold it,
+    OperationError where a function of the operation fails, and UndecidableError where its bounds decide nothing.
     """
     check_on(implementation, case, case.inputs(device))
 
@@ -62,9 +64,17 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
     operation = implementation.operation
     args = operation.arguments(inputs, case.dim, case.keepdim, dict(case.scalars))
     call = partial(calling, implementation, case)
-    first = call(inputs)
+    try:
+        first = call(inputs)
+    except (KernelZooError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception:
+        operation.expect(args)  # raises OperationError if the operation itself fails
+        raise
     _check_inputs(operation, inputs, before)
     expected = operation.expect(args)
+    if words := _undecidable(case, args, expected):
+        raise UndecidableError(f"{case.op} {case}: its reference, computed in the dtypes of kernels, is wrong: {words}")
     try:
         expected.check(first)
     except ContractError as error:
@@ -101,6 +111,19 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
     probe_all_elements(operation, args, launch, outs)
     _check_inputs(operation, inputs, before)
     _check_in_place(implementation, case, inputs, first)
+
+
+_decided: WeakKeyDictionary[Operation, dict[tuple[str, str], str]] = WeakKeyDictionary()
+"""Why the bounds decide nothing, or "", by the name and device of a case."""
+
+
+def _undecidable(case: Case, args: Arguments, expected: Expected) -> str:
+    """Why the bounds decide nothing for a case, asked once for all implementations; "" if they do."""
+    operation = OPERATIONS[case.op]
+    known, key = _decided.setdefault(operation, {}), (case.name, str(args.x.device))
+    if key not in known:
+        known[key] = operation.undecidable(args, expected)
+    return known[key]
 
 
 def calling(implementation: Implementation, case: Case, inputs: Inputs, out: object = None) -> tuple[torch.Tensor, ...]:

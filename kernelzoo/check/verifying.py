@@ -16,6 +16,8 @@ from kernelzoo.errors import (
     BackendUnavailableError,
     ContractError,
     LaunchError,
+    OperationError,
+    UndecidableError,
     UnsupportedProblemError,
 )
 from kernelzoo.registry import Implementation
@@ -64,6 +66,10 @@ class Found:
     findings: list[Finding] = field(default_factory=list)
     unavailable: str = ""
     """Why it can't run here, or ""."""
+    at_fault: dict[str, str] = field(default_factory=dict)
+    """Cases in which a function of the operation failed, and how. They count for no implementation."""
+    undecidable: dict[str, str] = field(default_factory=dict)
+    """Cases in which the operation's own reference exceeds its bounds, and how. They count for no implementation."""
     weak: tuple[str, ...] = ()
     """Wrong results that its operation's bounds accept; see :func:`kernelzoo.check.weak.weak`."""
 
@@ -153,7 +159,7 @@ def verify(
         if found.unavailable:
             return found
     empty = sum(check.empty for check in among)
-    if whole and found.passed <= empty and not found.findings:
+    if whole and found.refused and found.passed <= empty and not found.findings:
         found.findings.append(
             Finding(implementation.id, "", "refuses", "it refused every case, so that nothing was checked")
         )
@@ -193,6 +199,10 @@ def _judge(
         found.unavailable = str(error)
     except NoRoomError:
         found.no_room += 1
+    except OperationError as error:
+        found.at_fault[check.name] = str(error)
+    except UndecidableError as error:
+        found.undecidable[check.name] = str(error)
     except UnsupportedProblemError as error:
         found.refused += 1
         if implementation.variant == "auto":

@@ -138,7 +138,7 @@ class _Work:
         self.next = 0
         self.unavailable = unavailable
         self._emulator, self._seed = emulator, seed
-        self._found = dict.fromkeys(("right", "refused", "faults", "no_room", "compiled"), 0)
+        self._found = dict.fromkeys(("right", "refused", "faults", "no_room", "undecidable", "compiled"), 0)
         self._seconds = 0.0
         self._layouts = set[object]()
 
@@ -276,6 +276,7 @@ def _print(works: Sequence[_Work], seed: int) -> None:
             continue
         words = f"in {row['emulator']}" if row["emulator"] else ""
         words += f"{row['no_room']} had no room" if row["no_room"] else ""
+        words += f"{row['undecidable']} undecidable: the reference exceeds its bounds" if row["undecidable"] else ""
         words += f"{len(work.cases)} of {work.asked}: slow to bind" if work.asked > len(work.cases) else ""
         counts = (str(row[name]) for name in ("cases", "right", "refused", "faults", "failed", "layouts"))
         table.add_row(work.id, *counts, f"{row['seconds']:.1f}", words)

@@ -64,7 +64,8 @@ def verify(
     They run in a separate process: one that crashes or hangs is a finding. Without an ID, all are checked; with a
     --module, those that it adds.
 
-    Exit status: 0; 1 for any finding; 2 for an unknown name, or if what was asked for can't run here.
+    Exit status: 0; 1 for any finding; 2 for an unknown name, if what was asked for can't run here, or if an
+    operation's own functions fail.
     """
     from kernelzoo import registry
     from kernelzoo.cli.guards import Guards, check_gpus
@@ -119,6 +120,7 @@ def verify(
 
             whole = guards.finish(step, min(max(1, len(places)), len(chosen)))
     results = {id: results[id] for id in chosen if id in results}
+    faulty = _by_op(results, "at_fault")
     wrong = [id for id, found in results.items() if found["findings"]]
     checked = [id for id, found in results.items() if found["passed"] or found["findings"]]
     unavailable = {id: found["unavailable"] for id, found in results.items() if found["unavailable"]}
@@ -130,6 +132,10 @@ def verify(
     else:
         output.absent(unavailable, missing)
         too_wide = {id.split("/")[1]: found["weak"] for id, found in results.items() if found["weak"]}
+        for name, cases in faulty.items():
+            _print_cases(console, f"{name} itself fails", cases, "red")
+        for name, cases in _by_op(results, "undecidable").items():
+            _print_cases(console, f"the bounds of {name} decide nothing", cases, "yellow")
         for name, accepted in too_wide.items():
             console.print(f"the bounds of {name} are too wide: they accept {' and '.join(accepted)}", style="yellow")
         console.print(f"{len(checked)} checked, {len(wrong)} with findings, {len(results) - len(checked)} not checked")
@@ -137,7 +143,26 @@ def verify(
         console = output.console(errors=True)
         console.print(f"interrupted after {len(results)} of {len(chosen)} implementations; nothing else is kept")
         return 130
-    return 1 if wrong else 2 if missing or not checked else 0
+    return 1 if wrong else 2 if missing or faulty or not checked else 0
+
+
+def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
+    """Cases that count for no implementation, and why, by operation."""
+    found: dict[str, dict[str, str]] = {}
+    for id, result in results.items():
+        if result[name]:
+            found.setdefault(id.split("/")[1], {}).update(result[name])
+    return found
+
+
+def _print_cases(console: Console, what: str, cases: dict[str, str], style: str) -> None:
+    """Print once what is no kernel's fault."""
+    first, *others = cases
+    also = f", also {', '.join(others[: _FEW - 1])}" if others else ""
+    more = f" and {len(others) - _FEW + 1} more" if len(others) >= _FEW else ""
+    number = "a case, which counts" if not others else f"{len(cases)} cases, which count"
+    console.print(f"{what} in {number} for no kernel: {first}{also}{more}", style=style)
+    console.print(f"  found    {output.brief(cases[first])}")
 
 
 def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:

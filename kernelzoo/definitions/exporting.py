@@ -12,7 +12,8 @@ from kernelzoo.definitions.loading import loaded
 from kernelzoo.files import write_whole
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.declared import WIDE
-from kernelzoo.operations.signature import parameters, wide_name
+from kernelzoo.operations.hooks import parameters
+from kernelzoo.operations.signature import wide_name
 
 
 def export_definition(name: str, dtype: str = "float32", path: str | Path | None = None) -> Json:

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from kernelzoo.errors import RegistrationError
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
 from kernelzoo.operations.declared import ROW, Input, Output, Scalar
+from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.limits import merged
 from kernelzoo.operations.meaning import Operation
-from kernelzoo.operations.signature import parameters
 
 ClassT = TypeVar("ClassT", bound=type)
 

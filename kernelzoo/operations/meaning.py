@@ -8,12 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.errors import ContractError, OperationError
 from kernelzoo.launch import Bind, Launch, sequence
-from kernelzoo.operations.arguments import Arguments, Dims
+from kernelzoo.operations.arguments import Arguments, Dims, describe
 from kernelzoo.operations.canonical import launch_reduced, launch_rows, readable
 from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
 from kernelzoo.operations.expected import Bounds, Expected, bounds_of
+from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.rows import Rows, parts
 from kernelzoo.operations.sampling import completed, draw
 from kernelzoo.operations.signature import Signature, zip_dict
@@ -79,7 +81,8 @@ class Operation(Signature):
 
     def computed(self, inputs: Sequence[torch.Tensor], args: Arguments) -> Any:
         """The reference's results on inputs in canonical form, unconverted."""
-        return self.call("reference", self._known(inputs, args))
+        function, known = self.hooks["reference"], self._known(inputs, args)
+        return function(**{name: known[name] for name in parameters(function)})
 
     def _wide(self, x: torch.Tensor) -> torch.Tensor:
         return x.double() if self.rounds and x.is_floating_point() else x
@@ -104,11 +107,10 @@ class Operation(Signature):
         for part in parts(self.by_rows, axes, tensors, count) if any(bound.numel() for bound in flat) else ():
             inputs, bounds = [self._wide(x) for x in part[:count]], part[count:]
             known = self._known(inputs, args)
-            results = _several(self.call("reference", known))
-            errors = self._errors(known, results) if self.rounds else (None,) * len(results)
-            due = (
-                _several(self.call("special", {**known, "ref": _one(results)})) if "special" in self.hooks else results
-            )
+            results = self._answers("reference", known, bounds[::2])
+            known["ref"] = _one(results)
+            errors = self._answers("error", known, bounds[::2]) if self.rounds else (None,) * len(results)
+            due = self._answers("special", known, bounds[::2]) if "special" in self.hooks else results
             for i, (exact, error, special) in enumerate(zip(results, errors, due, strict=True)):
                 lower, upper = bounds[2 * i], bounds[2 * i + 1]
                 if error is None or not lower.is_floating_point():
@@ -124,6 +126,54 @@ class Operation(Signature):
         names = [f"{self.name} {name}" if several else self.name for name in self.outputs]
         pairs = [[rows.back(i, bound) for bound in pair] for i, pair in enumerate(found)]
         return Expected(tuple(Bounds(name, *pair) for name, pair in zip(names, pairs, strict=True)))
+
+    def undecidable(self, args: Arguments, expected: Expected) -> str:
+        """Why the bounds decide nothing for this call; "" if they do.
+
+        The reference must itself be within them, in the arithmetic that kernels use: float64 of float64, else float32.
+        NaN and infinities that ``special`` declares count as its own.
+        """
+        import torch
+
+        if not self.rounds or not any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs):
+            return ""
+        rows, device = Rows(self, args), args.x.device
+        shapes = zip(rows.out_shapes, self.out_dtypes(args), strict=True)
+        outs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in shapes]
+        if not any(out.numel() for out in outs):
+            return ""
+        count = len(self.inputs)
+        try:
+            for part in parts(self.by_rows, self.axes, [*rows.inputs, *outs], count):
+                known = self._known([_as_kernels(x) for x in part[:count]], args)
+                results = self._answers("reference", known, part[count:])
+                if "special" in self.hooks:
+                    due = self._answers("special", {**known, "ref": _one(results)}, part[count:])
+                    results = tuple(map(_with_due, results, due))
+                for out, result in zip(part[count:], results, strict=True):
+                    out.copy_(result)
+        except OperationError:  # it may be written for float64 alone
+            return ""
+        try:
+            expected.check([rows.back(i, out) for i, out in enumerate(outs)])
+        except ContractError as error:
+            return str(error)
+        return ""
+
+    def _answers(self, hook: str, known: Mapping[str, Any], outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        """What a function returns for each of these outputs. Raises OperationError for another number or shape."""
+        import torch
+
+        found = _several(self.call(hook, known))
+        if len(found) != len(outs):
+            raise self.fault(hook, f"returned {len(found)} results, must return {len(outs)}")
+        for name, one, out in zip(self.outputs, found, outs, strict=True):
+            if not isinstance(one, torch.Tensor):
+                if hook == "reference":
+                    raise self.fault(hook, f"returned {describe(one)} for {name}, must return a tensor")
+            elif one.ndim > out.ndim or any(one.size(-d) not in (1, out.size(-d)) for d in range(1, one.ndim + 1)):
+                raise self.fault(hook, f"returned shape {tuple(one.shape)} for {name}, must be {tuple(out.shape)}")
+        return found
 
     def _errors(self, known: Mapping[str, Any], results: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         return _several(self.call("error", {**known, "ref": _one(results)}))
@@ -209,7 +259,7 @@ class Operation(Signature):
 
     def samples(self) -> tuple[Sample, ...]:
         """Inputs to try on this operation only."""
-        return tuple(self.hooks["samples"]()) if "samples" in self.hooks else ()
+        return tuple(self.call("samples", {})) if "samples" in self.hooks else ()
 
     def confined(self, number: int, x: torch.Tensor, n: int) -> torch.Tensor:
         """Clamp an input in place to the operation's domain, 1% below the limit, since an honest sum may round up.
@@ -220,7 +270,7 @@ class Operation(Signature):
         limit = self.hooks.get("domain", {}).get(name)
         if limit is not None and x.is_floating_point():
             info = torch.finfo(x.dtype)
-            found = limit(info, n)
+            found = self.guarded("domain", limit, info, n)
             least, largest = found if isinstance(found, tuple) else (None, found)
             largest = 0.99 * min(largest, info.max)
             confined = x.clamp(-largest if least is None else least, largest)
@@ -239,6 +289,16 @@ def _several(results: Any) -> tuple[Any, ...]:
 
 def _one(results: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _as_kernels(x: torch.Tensor) -> torch.Tensor:
+    """An input in the dtype in which kernels compute."""
+    return x.float() if x.is_floating_point() and x.dtype.itemsize < 4 else x
+
+
+def _with_due(result: torch.Tensor, special: torch.Tensor) -> torch.Tensor:
+    """A result with the NaN and infinities, and the freedom, that ``special`` declares."""
+    return result.where(result.isfinite() & special.isfinite(), special.to(result.dtype))
 
 
 def _as_due(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from kernelzoo.errors import (
     EmptyReductionError,
     InputTypeError,
     NoRoomError,
+    OperationError,
     OutputError,
     ShapeError,
 )
@@ -28,6 +29,7 @@ from kernelzoo.operations.arguments import (
     dtype_name,
 )
 from kernelzoo.operations.declared import ROW, WIDE, Input, Output, Scalar
+from kernelzoo.operations.hooks import Hook, fault, guarded, parameters, place_of
 from kernelzoo.operations.limits import Limit, broken, merged
 from kernelzoo.operations.memory import distinct
 
@@ -36,10 +38,6 @@ if TYPE_CHECKING:
 
 ELEMENTS = 2**60 - 1
 """Most elements of a tensor: with eight bytes each, memory has no more addresses."""
-
-Hook = Callable[..., Any]
-"""A function of the operation's class. Its parameters are any of the inputs, the scalars, ``n``, ``unit``, ``tiny``,
-``ref`` and ``generator``."""
 
 
 class Signature:
@@ -302,9 +300,17 @@ class Signature:
             before.append((name, out))  # type: ignore[arg-type]  # it is a tensor, by now
 
     def call(self, hook: str, known: Mapping[str, Any]) -> Any:
-        """Call a function of the operation's class with the parameters it names."""
+        """Call a function of the operation's class with the parameters it names. Raises OperationError if it fails."""
         function = self.hooks[hook]
-        return function(**{name: known[name] for name in parameters(function)})
+        return self.guarded(hook, function, **{name: known[name] for name in parameters(function)})
+
+    def guarded(self, hook: str, function: Hook, *args: Any, **named: Any) -> Any:
+        """Call a function that the operation declares; see :func:`kernelzoo.operations.hooks.guarded`."""
+        return guarded(f"operation {self.name}", hook, function, *args, **named)
+
+    def fault(self, hook: str, words: str) -> OperationError:
+        """The error for a function of the class that returned what it must not."""
+        return fault(f"operation {self.name}", hook, words, place_of(self.hooks[hook]))
 
     def bytes_moved(self, args: Arguments) -> int:
         """Fewest bytes of device memory that an implementation must move. Each input is read once and each output
@@ -363,13 +369,6 @@ def _is_empty(size: Any) -> bool:
 def wide_name(dtype: str) -> str:
     """The dtype for WIDE where the first input has this dtype."""
     return "float64" if dtype == "float64" else "float32"
-
-
-def parameters(function: Hook) -> tuple[str, ...]:
-    """Names of a function's parameters, or of those that it lists itself."""
-    if said := getattr(function, "names", ()):
-        return tuple(said)
-    return function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
 
 
 def zip_dict(names: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any]:

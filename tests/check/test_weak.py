@@ -23,7 +23,7 @@ def declared(error: Callable[..., Any], axes: str = "outer n inner") -> kernelzo
     return OPERATIONS["shifted"]
 
 
-@pytest.mark.parametrize("axes", ["outer n inner", "M 16 N"])
+@pytest.mark.parametrize("axes", ["outer n inner", "M 16 N", "M N%3==0,<=64"])
 @pytest.mark.parametrize(
     ("error", "accepted"),
     [

@@ -114,7 +114,7 @@ GPU = os.environ.get("CUDA_VISIBLE_DEVICES") or None
 SECONDS = 1.05e-6 if GPU and GPU == os.environ.get("STUB_SLOW") else 1e-6
 ANSWERS = {
     "verify": lambda r: {"passed": 1, "refused": 0, "no_room": 0, "left_out": 0, "findings": [], "unavailable": ""}
-    | {"weak": []},
+    | {"weak": [], "at_fault": {}, "undecidable": {}},
     "fuzz": lambda r: {"right": len(r["cases"]), "wrong": [[0, "a stub"]][:GPU == "GPU-b"], "unavailable": ""},
     "accuracy": lambda r: {"rows": [{"id": id, "op": r["op"], "dtype": r["dtype"], "unavailable": "a stub", "wrong": 0}
     | {"same_bits": True} for id in r["ids"]]},

@@ -236,3 +236,55 @@ def test_what_a_glob_covers_and_is_absent_is_skipped_once(kernelzoo: Callable[..
     done = kernelzoo("verify", "torch/min/auto", "cupy/min/auto", *case, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2 and done.stderr.startswith("error: backend 'cupy' can't run here: ")
     assert "torch/min/auto: 1 passed" in done.stdout
+
+
+AT_FAULT = """
+import kernelzoo
+
+@kernelzoo.operation(dtypes=("float32",))
+class broken:
+    x, out = kernelzoo.Input("M N"), kernelzoo.Output("M")
+    def reference(x):
+        return x[:, 2]
+
+@kernelzoo.operation(dtypes=("float32",))
+class cancels:
+    x, out = kernelzoo.Input("M N"), kernelzoo.Output("M N")
+    def reference(x):
+        return (x + 1e7) + (x - 1e7)
+    def error(ref, unit, tiny):
+        return ref.abs() * unit * 2 + tiny
+
+def third(x, out):
+    return lambda: None if out.copy_(x[:, 2]) is out else out
+
+def double(x, out):
+    return lambda: None if out.copy_(2 * x) is out else out
+
+for variant in ("one", "two"):
+    kernelzoo.register("mine", "broken", variant)(third)
+    kernelzoo.register("mine", "cancels", variant)(double)
+"""
+
+
+def test_what_is_no_kernel_s_fault_is_told_once(kernelzoo: Callable[..., Any], answer: Answer, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(AT_FAULT)
+    options = ("--module", path, "--device", "cpu", "--case", "float32-*")
+    status, told = answer("verify", *options)
+    forget_operation("broken", "cancels")
+    assert (status, told["wrong"]) == (2, [])
+    broken, cancels = told["results"]["mine/broken/one"], told["results"]["mine/cancels/one"]
+    assert broken["passed"] and {"float32-M=2,N=1", "float32-M=33,N=2"} <= {*broken["at_fault"]}
+    assert cancels["passed"] and "float32-M=1,N=64" in cancels["undecidable"] and not cancels["at_fault"]
+    done = kernelzoo("verify", *options)
+    words = " ".join(done.stdout.split())
+    assert done.returncode == 2
+    count = len(broken["at_fault"])
+    assert words.count(f"broken itself fails in {count} cases, which count for no kernel: float32-M=2,N=1, also") == 1
+    assert words.count("its reference raised IndexError:") == 1 and "mine.py:8)" in words
+    assert words.count("the bounds of cancels decide nothing in ") == 1
+    assert "4 checked, 0 with findings, 0 not checked" in words
+    status, told = answer("verify", *options[:4], "--op", "cancels", "--case", "float32-M=1,N=64", "--case", "*-x-NaN*")
+    forget_operation("broken", "cancels")
+    assert status == 0 and told["wrong"] == []

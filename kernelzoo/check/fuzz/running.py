@@ -20,7 +20,7 @@ from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous
 from kernelzoo.check.fuzz.faulty import FAULTY, Call
 from kernelzoo.check.fuzz.placing import Placed, bits
 from kernelzoo.device import device_lives
-from kernelzoo.errors import BackendUnavailableError, Pickled, UnsupportedProblemError
+from kernelzoo.errors import BackendUnavailableError, ContractError, OperationError, Pickled, UnsupportedProblemError
 from kernelzoo.operations import Arguments, Bounds, Expected
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation
@@ -33,6 +33,8 @@ AT_ONCE = 32
 
 SLOW = 0.02
 """A first call that takes this many seconds longer than the second compiled or loaded something."""
+
+_WRONG = "wrong elements"
 
 Check = tuple[str, "torch.Tensor"]
 """A message, and a bool tensor on the device that says whether it applies."""
@@ -52,10 +54,12 @@ class Found:
     """Cases that do not fit into this machine's memory."""
     compiled: int = 0
     """Cases whose first call took SLOW longer than the second."""
+    undecidable: int = 0
+    """Cases with wrong elements in which the operation's own reference exceeds its bounds. They are nobody's fault."""
     wrong: list[tuple[int, str]] = field(default_factory=list)
     """The number of each failed case, and why."""
     unavailable: str = ""
-    """Why the implementation can't run here. Nothing is counted then."""
+    """Why the implementation can't run here, or the fault of its operation. Nothing is counted from there on."""
 
 
 def run(
@@ -104,7 +108,7 @@ class _Runner:
         self._backend = get(implementation.backend)
         self._operation = implementation.operation
         self._generator = torch.Generator(device)
-        self._pending: list[tuple[int, list[Check]]] = []
+        self._pending: list[tuple[int, Case, list[Check]]] = []
 
     def add(self, number: int, case: Case) -> None:
         """Start a case. What is known without waiting for the device is counted at once."""
@@ -115,6 +119,8 @@ class _Runner:
             checks = self._checks(case)
         except BackendUnavailableError as error:
             found.unavailable = str(error)
+        except OperationError as error:
+            found.unavailable = f"{error}, in the case {case}"
         except UnsupportedProblemError as error:
             if self._implementation.variant == "auto":
                 found.wrong.append((number, f"auto takes every legal input, and refused this: {error.reason}"))
@@ -122,6 +128,8 @@ class _Runner:
                 found.refused += 1
         except (NoRoomError, MemoryError, torch.OutOfMemoryError):
             found.no_room += 1
+        except ContractError as error:
+            self._count_wrong(number, case, str(error))
         except AssertionError as error:
             found.wrong.append((number, str(error)))
         except _RaisedError as error:
@@ -133,7 +141,7 @@ class _Runner:
                 found.faults += bool(case.fault)
                 found.right += not case.fault
             else:
-                self._pending.append((number, checks))
+                self._pending.append((number, case, checks))
 
     def settle(self) -> None:
         """Wait for the device, and count the pending cases."""
@@ -141,15 +149,30 @@ class _Runner:
 
         if not self._pending:
             return
-        flags = torch.stack([wrong for _, checks in self._pending for _, wrong in checks]).tolist()
-        for number, checks in self._pending:
+        flags = torch.stack([wrong for _, _, checks in self._pending for _, wrong in checks]).tolist()
+        for number, case, checks in self._pending:
             words = [words for (words, _), wrong in zip(checks, flags, strict=False) if wrong]
             flags = flags[len(checks) :]
-            if words:
+            if words and all(_WRONG in one for one in words):
+                self._count_wrong(number, case, "; ".join(words))
+            elif words:
                 self.found.wrong.append((number, "; ".join(words)))
             else:
                 self.found.right += 1
         self._pending.clear()
+
+    def _count_wrong(self, number: int, case: Case, words: str) -> None:
+        """Count a case with wrong elements, unless the operation's bounds decide nothing for it."""
+        import torch
+
+        op = self._operation
+        with torch.no_grad():
+            inputs = [x for _, x in placing.inputs(op, case, self._generator)]
+        args = op.arguments(inputs, -1 if case.dim is None else case.dim, case.keepdim, dict(case.scalars))
+        if op.undecidable(args, op.expect(args)):
+            self.found.undecidable += 1
+        else:
+            self.found.wrong.append((number, words))
 
     def survives(self, words: str) -> None:
         """Raise DeviceLostError if the device no longer responds."""
@@ -329,7 +352,7 @@ def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list[Check]:
     """Checks for wrong elements of each output, without waiting for the device."""
     return [
-        (f"{bounds.name}: wrong elements{where}", _beyond(bounds, out))
+        (f"{bounds.name}: {_WRONG}{where}", _beyond(bounds, out))
         for bounds, out in zip(expected.outputs, outs, strict=True)
     ]
 
