@@ -42,12 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Group what shares compiled kernels, and leave out what a usual run has no time for. ``--all`` leaves out nothing.
-
-    The host's kernels are compiled for each dtype, and Helion looks at its own for each, which takes longer than all
-    their cases: with ``--dist loadgroup`` one process does that for a dtype, where two that met the same kernels at
-    once would each do so.
-    """
+    """Group what shares compiled kernels in one process, and leave out what a usual run has no time for."""
     for item in items if config.getoption("loadgroup", False) else ():  # as xdist tells its processes
         if "on_h200" in getattr(item, "fixturenames", ()):  # what every kernel is compiled for, once a module
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
@@ -105,8 +100,7 @@ def _params(item: pytest.Item) -> dict[str, Any]:
 
 
 def _is_core(item: pytest.Item, backend: str) -> bool:
-    """Whether it is no test of an implementation, or one of the core cases of this backend's; or one that every
-    language has to meet beside those, of ``auto``."""
+    """Whether it is no test of an implementation, a core case of this backend's, or a needed one of ``auto``."""
     implementation, case = _given(item)
     if implementation is None:
         return True
@@ -116,8 +110,7 @@ def _is_core(item: pytest.Item, backend: str) -> bool:
 
 
 def _sample(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Of tests marked ``sampled(k, *names)``, one case in k of those that have the parameters named in common, and one
-    at least; always the same ones, and for the same cases the same as of another test. Of all others, every case."""
+    """Of tests marked ``sampled(k, *names)``, always the same one in k of those alike in them; all others."""
     kept, groups = set(), defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("sampled")
@@ -132,9 +125,7 @@ def _sample(items: list[pytest.Item]) -> set[pytest.Item]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Test the shipped launch tables, unless KERNELZOO_TABLES is set. Where TRITON_INTERPRET, NUMBA_ENABLE_CUDASIM,
-    KERNELZOO_EVALUATE_CUTILE or KERNELZOO_EMULATE_PTX has kernels run on the host, make ready what they run in.
-    """
+    """Test the shipped launch tables, unless KERNELZOO_TABLES is set, and make ready what runs kernels on the host."""
     for plugin, marker in (("xdist", "xdist_group(name)"), ("timeout", "timeout(seconds)")):
         if not config.pluginmanager.has_plugin(plugin):
             config.addinivalue_line("markers", f"{marker}: for a plugin that is not installed")

@@ -1,15 +1,8 @@
-"""Mends Triton's interpreter, in which Gluon's kernels run too, or Numba's simulator, evaluates cuTile's tiles, or
-emulates PTX, in the process that fuzzes, which is given this file as a module:
+"""Makes ready what runs kernels on the host, in pytest's process or in one that fuzzes:
 
     TRITON_INTERPRET=1 kernelzoo fuzz 'triton/*' --module tests/emulators.py --cases 200
-    TRITON_INTERPRET=1 kernelzoo fuzz 'helion/*' --module tests/emulators.py --cases 200
-    TRITON_INTERPRET=1 kernelzoo fuzz 'gluon/*' --module tests/emulators.py --cases 200
-    KERNELZOO_EVALUATE_CUTILE=1 kernelzoo fuzz 'cutile/*' --module tests/emulators.py --cases 200
-    NUMBA_ENABLE_CUDASIM=1 kernelzoo fuzz 'numba/*' --module tests/emulators.py --cases 24
-    KERNELZOO_EMULATE_PTX=cupy kernelzoo fuzz 'cupy/*' --module tests/emulators.py --cases 200
 
-A second takes some ten cases of the first, and one of Numba's. KERNELZOO_EMULATE_PTX may also name
-another language, for pytest.
+So for gluon, helion; KERNELZOO_EVALUATE_CUTILE=1, NUMBA_ENABLE_CUDASIM=1 (slow), KERNELZOO_EMULATE_PTX=LANGUAGE.
 """
 
 import importlib.util

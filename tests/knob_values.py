@@ -1,11 +1,4 @@
-"""``python tests/knob_values.py BACKEND [--few]``: kernels at the extreme values of every knob, without a GPU.
-
-What an interpreter or simulator can run is run and held to the contract: Triton's kernels with TRITON_INTERPRET=1,
-Numba's with NUMBA_ENABLE_CUDASIM=1. Without those, kernels are compiled ahead of time for several architectures, CUDA
-C++ included, and the compiler must take them. Takes minutes; with --few, which the tests run, some seconds.
-"""
-
-from __future__ import annotations
+"""``python tests/knob_values.py BACKEND [--few]``: kernels at the extreme values of every knob, without a GPU."""
 
 import argparse
 import importlib

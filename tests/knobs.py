@@ -1,7 +1,5 @@
 """Every value of every knob: the plans that it makes, on devices that are described. Shared by the backends' tests."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -85,8 +83,7 @@ def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, 
 
 
 def check(step: Step, a: Device, static_shared: int, what: object) -> None:
-    """Raise AssertionError if the device can't launch a step. ``static_shared``: bytes that its kernel may have of its
-    own, which a plan leaves room for."""
+    """Raise AssertionError if the device can't launch a step."""
     assert all(size >= 1 for size in step.grid) and step.grid[0] <= 2**31 - 1, what
     assert math.prod(step.grid[1:]) <= 65535, what
     assert step.threads % a.warp_size == 0 and a.warp_size <= step.threads <= 1024, what

@@ -1,14 +1,7 @@
 """What runs with the versions installed here: ``python tests/portability.py -o bench/results/portability.json``.
 
-Not a pytest module: nox's sessions ``portability`` run it, in an environment for each combination of versions, and the
-record keeps a row for each part and combination. On a host without a GPU: the package is imported, torch and the host's
-backend are held to the contract, Triton's kernels too in its interpreter, on a part of the cases; and every kernel is
-compiled ahead of time, with its launch held to what the device has.
-
-Exits with 1 if anything fails.
+nox's sessions ``portability`` run it in an environment for each combination of versions. Exits with 1 on a failure.
 """
-
-from __future__ import annotations
 
 import argparse
 import datetime

@@ -1,17 +1,7 @@
 """Every kernel under compute-sanitizer: ``python tests/sanitizer.py -o bench/results/sanitizer-DEVICE.json``.
 
-Not a pytest module: it needs an NVIDIA GPU and compute-sanitizer of the CUDA toolkit. It runs each implementation under
-memcheck (accesses out of bounds), racecheck (shared memory raced for), initcheck (memory read before being written) and
-synccheck (barriers misused), in processes of their own, on problems that reach every branch: rows shorter and longer
-than each kernel holds, odd lengths, unaligned starts, rows across memory. Exits with 1 on any error.
-
-Inputs are drawn on the host, and results checked there: torch's own reductions on the device (2.11) have races to
-report.
-
-For synccheck no cluster has more than the 8 blocks that every device grants. In clusters of 16 the tool (2025.3.1)
-calls the first arrival at a barrier, by the thread that has just made it, one with a "missing wait": in blocks of ranks
-past 7, if several clusters run at once. So it does with a barrier of the whole block before that, with all threads
-waiting for it, and with it made invalid at the end; and never in clusters of 8 of the same kernels.
+Inputs and checks are the host's: torch's own reductions on the device (2.11) have races to report. For synccheck no
+cluster has more than 8 blocks: in clusters of 16 the tool (2025.3.1) reports a wait that isn't missing.
 """
 
 import argparse

@@ -1,7 +1,5 @@
 """Arrays of other libraries: in and out, in place, on their own stream; and the arguments that their users type."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import os

@@ -1,7 +1,5 @@
 """A learner reads down: what a call enters up to its launch stays short."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -60,8 +60,7 @@ class TestConformance(Conformance):
 
     @classmethod
     def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
-        """Of the backends that are named, and without a GPU a sample, unless all are asked for: to make tests of all
-        cases takes each process seconds."""
+        """Tests of the backends named, and without a GPU and ``--all`` of a sample."""
         only = metafunc.config.getoption("--only") or metafunc.config.getoption("--core")
         cls.backends = tuple(only.split(",")) if only else None
         cls.samples = sampled.on_host() and not metafunc.config.getoption("--all")

@@ -1,7 +1,5 @@
 """Definitions, solutions and workloads of flashinfer-bench: read, judged, exported; and bad files refused in a line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

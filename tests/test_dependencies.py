@@ -42,8 +42,7 @@ def normal(name: str) -> str:
 
 
 BROKEN = {"numpy": "<2.5", "cuda-toolkit": "==13.0.*"}
-"""Newer ones are known not to work: numba-cuda 0.30 fails with NumPy 2.5; the toolkit must suit every driver for CUDA
-13."""
+"""Newer ones are known not to work."""
 USERS = {text for texts in (PROJECT["project"]["dependencies"], *EXTRAS.values()) for text in texts}
 
 

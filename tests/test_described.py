@@ -1,7 +1,5 @@
 """The checks of described launches can fail: each fault that a launch may have, made up."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -50,10 +50,7 @@ _DEFINITION = re.compile(r"^\[([^\]\[]+)\]: (\S+)$", re.MULTILINE)
 
 
 def links(page: str) -> list[tuple[str, str]]:
-    """(text, target) of a page's links, code blocks aside: [text](target), and [text][label] by its definition.
-
-    A label without a definition is its own target, which then leads nowhere.
-    """
+    """(text, target) of a page's links, code blocks aside: [text](target), and [text][label] by its definition."""
     page = _FENCE.sub("", page)
     targets = dict(_DEFINITION.findall(page))
     images = [("", target) for target in _IMAGE.findall(page)]

@@ -1,7 +1,5 @@
 """The one launch of CUDA C's and Numba's kernels: what reaches the driver, by one that writes down what it gets."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from types import SimpleNamespace

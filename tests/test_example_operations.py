@@ -1,7 +1,5 @@
 """The operations of examples/operations: what is right passes all their cases, and each of many mistakes is found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The house keeps its rules: small files, imports one way, no name outside its place, one name for one form."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """Merely installed, kernelzoo changes nothing: not a foreign project's tests, nor the process that imports it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

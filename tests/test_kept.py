@@ -1,7 +1,5 @@
 """The fast paths of a repeated call, with a launch in a kernel's place, on the host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

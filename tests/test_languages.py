@@ -1,5 +1,4 @@
-"""The page of languages: whose files a form's lines are, which lines they are, and what stands where nothing is
-measured."""
+"""The page of languages: a form's files and lines, and what stands where nothing is measured."""
 
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is raised, called or asked for survives a pickle, and so a pool of processes."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import importlib

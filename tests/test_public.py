@@ -1,7 +1,5 @@
 """What a public project promises beside its code: its workflows, its versions, and what a package index is given."""
 
-from __future__ import annotations
-
 import email
 import re
 import subprocess

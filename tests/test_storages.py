@@ -1,7 +1,5 @@
 """A launch is given addresses alone: so tensors whose storage is gone are refused, in every way into one."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Launch tables: what is declared, which one is in force, and what becomes of stored ones that are no good."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

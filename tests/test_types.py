@@ -1,7 +1,5 @@
 """What type checkers see of the operations: their real signatures, and no name that is not there."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import json

@@ -107,8 +107,7 @@ def test_a_noisy_baseline_is_not_blessed(answer: Answer, stub: Path, small: Smal
 def test_disturbed_rows_are_compared(
     answer: Answer, stub: Path, small: Small, tmp_path: Path, factor: float, slower: bool, unclear: bool
 ) -> None:
-    """By their own noise: slower is what is apart sample by sample. The time now is 1 us; then, it was 0.9 of the
-    factor but for a slow sample."""
+    """By their own noise: slower is what is apart sample by sample."""
     command = ("compare", "torch/eager", "--op", "min", *small, "--rounds", "9")
     assert answer(*command, "-o", "old.json")[0] == 0
     old = rewritten(tmp_path / "old.json", tmp_path / "flagged.json", 0.9 * factor, flags=["disturbed"])

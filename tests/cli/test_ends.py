@@ -1,5 +1,4 @@
-"""How a sweep may end, and what two of them do to one file: it is whole, it is one process's, and it can be gone on
-with. tests/cli/test_bench.py has SIGKILL and Ctrl-C."""
+"""How a sweep may end, and what two of them do to one file; tests/cli/test_bench.py has the signals."""
 
 import errno
 import json

@@ -45,8 +45,7 @@ def pretend():
 
 @pytest.fixture(scope="module")
 def cluster(stub_text: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment of a command for a cluster of two GPUs that only Ray believes in; its workers take a third of a
-    second for a race, and measure nothing."""
+    """The environment of a command for a cluster of two GPUs that only Ray believes in, where races are brief."""
     pytest.importorskip("ray", reason="ray is not installed; pip install 'kernelzoo[ray]'")
     home = tmp_path_factory.mktemp("r")
     stub = home / "stub.py"

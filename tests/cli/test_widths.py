@@ -1,7 +1,4 @@
-"""What tables look like at four widths of a terminal: tables-WIDTH.txt beside this file, from made-up results.
-
-``python tests/cli/test_widths.py`` writes those files anew.
-"""
+"""Tables at four widths of a terminal, as in tables-WIDTH.txt; ``python tests/cli/test_widths.py`` writes them."""
 
 import contextlib
 import io

@@ -1,7 +1,4 @@
-"""examples/slower.yml: its commands, run as GitHub's runner would, with a stand-in for kernelzoo that ends as told.
-
-What kernelzoo compare itself says of a slower kernel is tested where that command is.
-"""
+"""examples/slower.yml: its commands, run as GitHub's runner would, with a stand-in for kernelzoo that ends as told."""
 
 import os
 import re

@@ -1,7 +1,5 @@
 """The host's kernels inspected: source and assembly, of this processor whatever architecture is named."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("numba", reason="numba is not installed")

@@ -1,7 +1,5 @@
 """The probe asks what Numba's first parallel loop will: whether there is a layer to start threads with."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

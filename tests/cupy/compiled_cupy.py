@@ -1,8 +1,4 @@
-"""Runs the CUDA C++ kernels on the host as NVRTC has made them: their PTX, in the emulator of tests/emulation.
-``install()`` makes that the backend's ``stand_in``, for this process; tensors are on the CPU then.
-"""
-
-from __future__ import annotations
+"""Runs the CUDA C++ kernels on the host as NVRTC has made them: their PTX, in the emulator of tests/emulation."""
 
 import contextlib
 import ctypes
@@ -72,7 +68,7 @@ class Machine:
     def device_of(self, x: object) -> Device:
         return self.device
 
-    def loaded(self, file: Path, plan: Plan, step: Step, device: Device) -> _Kernel:
+    def loaded(self, file: Path, plan: Plan, step: Step, device: Device) -> "_Kernel":
         code, name = self.edit(compiler.source(file)), compiler.known(step.kernel)
         return _Kernel(self, file, kernel(code, name, device.capability, *compiler.OPTIONS), step, plan, device)
 

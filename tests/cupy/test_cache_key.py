@@ -1,7 +1,4 @@
-"""CuPy keeps machine code on disk by a digest of the source that it is given: every file of a kernel must be in it, and
-no file that isn't."""
-
-from __future__ import annotations
+"""CuPy keeps machine code by a digest of its source: every file of a kernel is in it, and no other."""
 
 import re
 import shutil

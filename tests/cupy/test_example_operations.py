@@ -1,7 +1,5 @@
 """The CUDA C++ kernels of examples/operations: compiled by NVRTC, and run where KERNELZOO_EMULATE_PTX is cupy."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

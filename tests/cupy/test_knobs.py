@@ -1,7 +1,5 @@
 """The CUDA C++ kernels' launch tables: no value of a knob makes a plan that a device can't launch."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

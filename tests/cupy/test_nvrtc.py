@@ -1,7 +1,4 @@
-"""The CUDA C++ kernels without a GPU: the launch tables' limits, and every template instance compiled by NVRTC.
-
-What runs here is the compiler, for each architecture; nothing is executed.
-"""
+"""The CUDA C++ kernels without a GPU: the launch tables' limits, and every template instance compiled by NVRTC."""
 
 import importlib
 import itertools
@@ -67,8 +64,7 @@ def tensor(kind: Any, shape: tuple[int, ...], strides: tuple[int, ...], address:
 
 
 def problems(op: str, dtype: str) -> list[tuple[Any, ...]]:
-    """Problems of every layout: contiguous rows, stepped ones, columns side by side, an odd start, expanded rows.
-    Tensors between the first and the output lie as the output does, or, of one element a row, side by side."""
+    """Problems of every layout: contiguous rows, stepped ones, columns side by side, an odd start, expanded rows."""
     found: list[tuple[Any, ...]] = []
     axes = operations.OPERATIONS[op].axes
     reduces = "n" not in axes[-1]
@@ -205,10 +201,7 @@ def covers_every_element(op: str, problem: Rows, step: Step) -> None:
 
 @cache
 def instances(op: str, dtype: str, architecture: int) -> dict[str, tuple[str, ...]]:
-    """By form, every template instance that some plan names, with the threads it runs on left out.
-
-    Other architectures than sm_90 have, of kernels that differ in the lanes of a short row alone, the one with most.
-    """
+    """By form, every template instance that some plan names, with the threads it runs on left out."""
     found: dict[str, set[str]] = {}
     for form, _, plan in plans(op, dtype, DEVICES[architecture]):
         found.setdefault(form, set()).update(step.kernel for step in plan.steps)
@@ -307,8 +300,7 @@ EXPECTED = {
     },
     ("min", "float16"): {"rows_deferred_block<float16, 8, 8>": (LOAD, r"HMNMX2\S*NAN")},
 }
-"""Of a kernel's machine code: 16-byte loads and stores, exchanges between lanes, the exponential, the two-at-a-time
-minimum, atomics, the cluster's barrier."""
+"""Patterns of a kernel's machine code, by what they are."""
 
 
 BATCHES = (

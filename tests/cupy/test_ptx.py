@@ -1,14 +1,4 @@
-"""What NVRTC makes of every CUDA C++ kernel, run on the host: its PTX, in the emulator of tests/emulation.
-
-The contract is test_conformance.py's, over tensors of up to 2^17 elements; here are the kernels that need larger ones,
-or a device made up, to be reached; and kernels broken on purpose, which must not pass.
-
-The emulator stands in for the device in the whole process, so that this runs in one of its own:
-
-    KERNELZOO_EMULATE_PTX=cupy python -m pytest tests/cupy/test_ptx.py
-"""
-
-from __future__ import annotations
+"""What NVRTC makes of every CUDA C++ kernel, run on the host: its PTX, in the emulator of tests/emulation."""
 
 import itertools
 import math
@@ -161,9 +151,7 @@ CASES = [
 
 @cache
 def values(case: Case) -> tuple[tuple[torch.Tensor, ...], operations.Expected]:
-    """The inputs, and what must come of them. Of the minimum one element of each row is lowest, anywhere in it; of its
-    gradient several are, all zero, so that a zero for what was not read would be another. Of softmax all are far below
-    zero, so that it would be the largest."""
+    """The inputs, and what must come of them: what is left out, or read twice, changes a result."""
     generator = torch.Generator().manual_seed(0)
     kind, shape, dim, op = getattr(torch, case.dtype), case.shape, case.dim, operations.OPERATIONS[case.op]
     if case.op == "softmax":
@@ -188,8 +176,7 @@ def values(case: Case) -> tuple[tuple[torch.Tensor, ...], operations.Expected]:
 
 
 def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: int = 0) -> set[tuple[str, str]]:
-    """Launch it, in orders that follow from the seed; which kernels of which forms ran. Raises AssertionError if a
-    result is wrong, or other bits than the one before, and PtxError."""
+    """Launch it, in orders that follow from the seed; which kernels of which forms ran."""
     inputs, right = values(case)
     before, implementation = [x.clone() for x in inputs], kernelzoo.implementation(f"cupy/{case.op}/{case.variant}")
     registry.language("cupy")

@@ -1,8 +1,4 @@
-"""Runs CuTe's kernels on the host as its compiler has made them: their PTX, in the emulator of tests/emulation.
-``install()`` does so for this process; tensors are on the CPU then.
-"""
-
-from __future__ import annotations
+"""Runs CuTe's kernels on the host as its compiler has made them: their PTX, in the emulator of tests/emulation."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -1,7 +1,4 @@
-"""What the compiler makes of CuTe's kernels, run on the host: their PTX, in the emulator of tests/emulation, with
-special values in the rows. ``KERNELZOO_EMULATE_PTX=cute`` does so for all of the contract."""
-
-from __future__ import annotations
+"""CuTe's kernels as compiled to PTX, emulated on the host, with special values in the rows."""
 
 from typing import Any
 
@@ -109,8 +106,7 @@ IN_BLOCKS = [one for one in AXES if one[1] not in ("fused", "split_cluster")]
 def test_rows_of_several_blocks(
     op: operations.Operation, form: str, axis: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parts of which the last has fewer blocks, and sums of which many are equal: the emulator knows where a tensor
-    ends, and in which order of threads a barrier is missed."""
+    """Parts of which the last has fewer blocks, and sums of which many are equal."""
     monkeypatch.setattr(backend, "stand_in", Machine())
     shape = (1408, 160) if axis == 0 else (10, 10240 if op.name == "softmax_backward" else 20480)
     x = torch.randint(0, 500, shape, generator=torch.Generator().manual_seed(3)) / 50

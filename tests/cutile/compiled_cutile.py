@@ -1,10 +1,4 @@
-"""Runs cuTile's kernels on the host as its compiler has made them: their PTX, in the emulator of tests/emulation.
-``install()`` does so for this process; tensors are on the CPU then.
-
-Evaluated (evaluated.py), a kernel's source runs; this shows what tileiras makes of it, with its parameters.
-"""
-
-from __future__ import annotations
+"""Runs cuTile's kernels on the host as its compiler has made them: their PTX, in the emulator of tests/emulation."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -1,10 +1,4 @@
-"""Runs cuTile's kernels on the host: ``install()`` puts a module in the place of ``cuda.tile`` whose tiles are torch's
-tensors, one program after the other. The same source runs, and nothing is compiled.
-
-Where cuTile leaves open what happens, the worst happens: padding that isn't asked for is NaN, a maximum or minimum that
-isn't told to keep a NaN drops it, and a tile that lies outside of its array as a whole is an error, as are types that
-don't agree.
-"""
+"""``install()`` replaces ``cuda.tile`` by tiles of torch's tensors; what cuTile leaves open goes the worst way."""
 
 import enum
 import operator

@@ -1,9 +1,4 @@
-"""cuTile's kernels, compiled without a device for each architecture at the tiles that the bind functions choose.
-
-What is asserted is read off the generated code.
-"""
-
-from __future__ import annotations
+"""cuTile's kernels, compiled without a device for each architecture at the tiles that the bind functions choose."""
 
 import ast
 import contextlib

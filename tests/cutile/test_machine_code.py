@@ -1,7 +1,5 @@
 """The machine code of cuTile's kernels for sm_90: what waits for what, and how many programs fit."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

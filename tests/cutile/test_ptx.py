@@ -1,7 +1,4 @@
-"""What tileiras makes of cuTile's kernels, run on the host: their PTX, in the emulator of tests/emulation, with
-special values in the rows. ``KERNELZOO_EMULATE_PTX=cutile`` does so for all of the contract."""
-
-from __future__ import annotations
+"""cuTile's kernels as compiled to PTX, emulated on the host, with special values in the rows."""
 
 from typing import Any
 

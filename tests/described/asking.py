@@ -1,7 +1,5 @@
 """What the test_inspection.py of each language share: what they ask for, and what holds for every kernel they get."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +23,7 @@ def ask(backend: str, arch: str, *ids: str) -> Answers:
 
 
 def ask_some(backend: str, arch: str, *named: tuple[str, str], every: bool) -> Answers:
-    """Of each implementation the kernels of one problem that it takes, of ``auto`` beside those of what it hands that
-    problem on to; and those named, by id and dtype; or of every one. A kernel takes a second to compile and
-    disassemble. What is compared is compiled in one process: another does not make the same text."""
+    """The kernels of those named, by id and dtype, or of one problem of each; compiled in one process, to compare."""
     if every:
         return ask(backend, arch)
     requests, ids = _requests(backend, arch), [i.id for i in kernelzoo.implementations(backend)]

@@ -1,9 +1,4 @@
-"""What one call enters up to its launch: functions, files and lines of code of this package.
-
-``python tests/described/call_path.py BACKEND OPERATION VARIANT`` prints them for a first call and for a repeated one.
-"""
-
-from __future__ import annotations
+"""What one call enters up to its launch: functions, files and lines of code of this package."""
 
 import ast
 import functools

@@ -1,7 +1,4 @@
-"""What auto takes on either side of where races on an H200 turned: a form too small or too large for a problem is right
-and slow, which no other test shows."""
-
-from __future__ import annotations
+"""What auto takes on either side of where races on an H200 turned, which no result shows."""
 
 import pytest
 from asking import form_of

@@ -1,9 +1,4 @@
-"""Devices that nobody sells, to ask the launch tables about: one or many multiprocessors, little L2, little memory.
-
-Nothing is compiled for them: what is looked at is what a bind asks for, and on which grid.
-"""
-
-from __future__ import annotations
+"""Devices that nobody sells, to ask the launch tables about: one or many multiprocessors, little L2, little memory."""
 
 import math
 from collections.abc import Iterator
@@ -46,10 +41,7 @@ EXTREME = (
 
 
 def bound(backend: str, dtype: str) -> Iterator[tuple[str, matrix.Problem]]:
-    """Bind every implementation to every problem of a dtype, and launch it; what it was, each time it launched.
-
-    To be gone through within a context in which neither compiles nor runs anything.
-    """
+    """Bind every implementation to every problem of a dtype, and launch it; what it was, each time it launched."""
     for (name, op, variant), bind in list(registry._registered.items()):
         operation = operations.OPERATIONS[op]
         if name != backend or dtype not in operation.dtypes:

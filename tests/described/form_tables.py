@@ -1,7 +1,5 @@
 """The tables of docs/kernels.md that list every form. ``python tests/described/form_tables.py`` writes them."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

@@ -1,14 +1,4 @@
-"""What every problem launches, down to its machine code: ``python tests/described/launches.py record -o old.json.gz``,
-and after a change ``... compare old.json.gz new.json.gz``.
-
-Not a pytest module: thousands of compilations. Every implementation is bound to the problems of the benches' sets, by
-the shipped tables, for devices that are described: for each kernel of the launch a digest of its machine code
-(its .text section, so that names and line numbers do not count), registers, grid, block, cluster and shared memory. A
-kernel that reads like another and compiles to the same launches is the same; what differs is listed. Where no machine
-code is asked for, the plan alone is recorded: the kernel's constants are not, since names may change.
-"""
-
-from __future__ import annotations
+"""The kernels that each problem launches, as digests of machine code: ``record -o FILE``, ``compare OLD NEW``."""
 
 import argparse
 import gzip
@@ -27,7 +17,8 @@ from unittest import mock
 import kernelzoo
 from kernelzoo import tables
 from kernelzoo.errors import KernelZooError
-from kernelzoo.inspect import Request, kernels
+from kernelzoo.inspect import Request
+from kernelzoo.inspecting import kernels
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.measure.problems import SETS
 

@@ -1,14 +1,7 @@
 """Every kernel for every architecture: ``python tests/described/matrix.py -o bench/results/architectures.json``.
 
-Not a pytest module: some thousand compilations, for an hour or two of one core. Each implementation is bound to
-problems of every class that the launch tables tell apart, on each device that kernelzoo.inspect describes, and compiled
-to its machine code; nothing runs. A kernel is at fault if its launch asks for more than that device has, and a problem
-if it is neither taken nor refused in the package's own words. Spilled registers are counted, and no fault.
-
-Each row says of which sources and versions it is, and one of the same is kept: a run that was cut short goes on where
-it was, and a change of one language's kernels costs that language's rows.
-
-Exits with 1 on any fault. test_architectures.py of each language runs a few problems of it.
+A kernel is at fault if it asks for more than the device has, a problem if it is neither taken nor refused properly.
+Rows of the same sources and versions are kept. Exits with 1 on any fault.
 """
 
 from __future__ import annotations
@@ -53,8 +46,7 @@ class Problem:
     shape: tuple[int, ...]
     dim: int = -1
     layout: str = "contiguous"
-    """``contiguous``; ``unaligned``: from an odd element on; ``padded``: rows at a stride that is no multiple of 16
-    bytes; ``stepped``: every second element of a row."""
+    """A layout: ``contiguous``, ``unaligned`` (odd start), ``padded`` rows, or ``stepped`` (every second element)."""
 
     def __str__(self) -> str:
         return f"{'x'.join(map(str, self.shape))} over {self.dim} {self.layout}"
@@ -310,10 +302,7 @@ COMPILERS = {
 
 
 def sources(backend: str) -> str:
-    """A digest of what a backend's rows depend on: its kernels and launch tables, what asks for them, their compilers.
-
-    A row with the same digest would come out the same.
-    """
+    """A digest of what a backend's rows depend on: the same digest, the same rows."""
     package = Path(kernelzoo.__file__).parent
     shared = [
         *(

@@ -1,7 +1,5 @@
 """The options in docs/cli.md, made of the command line itself: ``python tests/described/options.py`` writes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

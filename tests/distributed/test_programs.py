@@ -1,7 +1,5 @@
 """The programs that measure and check ranks on GPUs, on two ranks of gloo; and the model that a record makes."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,4 @@
-"""Repeated calls over ranks, in one process that is the only rank: each step is bound once, and then moved. And whose
-kernels run."""
-
-from __future__ import annotations
+"""Repeated calls over ranks, in one process that is the only rank: each step is bound once, and then moved."""
 
 import ctypes
 from collections.abc import Callable, Iterator

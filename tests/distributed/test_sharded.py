@@ -1,7 +1,5 @@
 """Operations on an axis that ranks share: the contract over all shards, with 2, 3 and 4 processes on gloo."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

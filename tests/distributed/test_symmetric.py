@@ -1,7 +1,5 @@
 """What is kept of symmetric memory, for which group and stream, by doubles: the memory itself needs two GPUs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import weakref

@@ -1,7 +1,5 @@
 """The host's C++ compiler, or one from PyPI, and the libraries that it has made, kept between runs."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

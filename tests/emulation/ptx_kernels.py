@@ -1,7 +1,5 @@
 """Small kernels in PTX around an instruction or a few, run by the emulator on NumPy's arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -40,10 +38,7 @@ def run(
 
 
 def each(instructions: str, *inputs: np.ndarray, to: Any) -> np.ndarray:
-    """What instructions make of each element: ``{a}``, ``{b}``, ``{c}`` are the inputs, ``{d}`` is the result.
-
-    A thread takes one element.
-    """
+    """What instructions make of each element: ``{a}``, ``{b}``, ``{c}`` are the inputs, ``{d}`` is the result."""
     out = np.zeros(inputs[0].size, to)
     arrays = [*(np.ascontiguousarray(array).ravel() for array in inputs), out]
     names, lines = {}, []

@@ -1,7 +1,5 @@
 """The emulator of PTX, instruction by instruction, against NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any

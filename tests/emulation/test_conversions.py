@@ -1,7 +1,5 @@
 """The emulator of PTX: comparisons, conversions, halves in pairs, and what is approximated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import host_compiler

@@ -1,7 +1,5 @@
 """The emulator of PTX: copies that go on by themselves, and barriers in shared memory that count them."""
 
-from __future__ import annotations
-
 import host_compiler
 import numpy as np
 import ptx

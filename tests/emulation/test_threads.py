@@ -1,7 +1,5 @@
 """The emulator of PTX: memory and its bounds, divergence, and where threads meet."""
 
-from __future__ import annotations
-
 import ctypes
 
 import host_compiler

@@ -1,11 +1,4 @@
-"""Runs Gluon's kernels in Triton's interpreter, which Gluon itself ignores: the same source, its layouts left out.
-
-Gluon's language is Triton's with a layout to each tile, which says where elements lie and never what they are. So
-``install()`` puts a module in its place whose words are Triton's own, less the layouts. What it adds is memory that is
-shared: a copy to it arrives when it is waited for and not before, and what hasn't arrived can't be read.
-
-What it can't show: whether layouts agree, and what races; the first is the compiler's to say, the second a device's.
-"""
+"""``install()`` runs Gluon's kernels in Triton's interpreter, less their layouts; copies arrive when waited for."""
 
 import sys
 from types import ModuleType

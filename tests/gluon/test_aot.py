@@ -1,9 +1,4 @@
-"""Gluon's kernels, compiled without a device for each architecture at the tilings that the bind functions choose.
-
-Runs in a process without TRITON_INTERPRET. What is asserted is read off the generated code.
-"""
-
-from __future__ import annotations
+"""Gluon's kernels, compiled without a device for each architecture at the tilings that the bind functions choose."""
 
 import ast
 import itertools

@@ -1,7 +1,5 @@
 """What the conformance suite doesn't reach in the interpreter: programs that wait for each other, and copies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,10 +1,4 @@
-"""Has Helion look at a kernel once for all its configurations, as its own autotuner does: ``install()`` does so for
-this process. The package has it look again for each, which is most of what it takes to make one.
-
-What is made of a configuration is the same either way, which test_aot.py shows.
-"""
-
-from __future__ import annotations
+"""``install()`` has Helion look at a kernel once for all its configurations, which makes the same faster."""
 
 import importlib.util
 import os

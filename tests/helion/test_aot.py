@@ -1,9 +1,4 @@
-"""What Helion makes of the kernels, compiled without a device for each architecture at the tilings that binds choose.
-
-Runs in a process without TRITON_INTERPRET. What is asserted is read off the generated code.
-"""
-
-from __future__ import annotations
+"""What Helion makes of the kernels, compiled without a device for each architecture."""
 
 import re
 import sys

@@ -1,7 +1,5 @@
 """Rows that several programs share, in Triton's interpreter: the core cases of the contract have none so long."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

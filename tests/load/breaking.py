@@ -1,8 +1,4 @@
-"""Implementations that break under load, each in one way that a section of run.py must catch. Written in torch.
-
-Those that only a GPU can catch (the wrong stream, the wrong device) are exercised there by ``--backend`` and this
-module; the others on the host as well, where ``narrow`` wraps its offsets at 2^18 elements, as far as the host goes.
-"""
+"""Implementations that break under load, each in one way that a section of run.py must catch."""
 
 import os
 import threading

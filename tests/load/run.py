@@ -1,10 +1,4 @@
-"""Sizes, streams, threads, processes and a million calls: ``python tests/load/run.py -o load.json``.
-
-Not a pytest module: its home is an NVIDIA GPU, and its default is all of it there. ``--device cpu`` runs on the host
-what a host has, at reduced sizes. Each section runs each backend in a process of its own, which may crash, hang or lose
-its device: that costs the rows it still had to do, and no other section. As many run at once as the device's memory
-holds. What each section checks is said in sections.py. Exits with 1 if anything failed, or was not finished in time.
-"""
+"""Sizes, streams, threads, processes and a million calls: ``python tests/load/run.py -o load.json``."""
 
 import argparse
 import json

@@ -1,11 +1,4 @@
-"""What is checked under load, section by section. Each yields a row a case; run.py runs each in a process of its own.
-
-A case that a variant refuses (UnsupportedProblemError, BackendUnavailableError) is "refused", one that the machine has
-no room for "no room", one that needs what is not here (a GPU, a second one) "skipped": each says why in ``detail``.
-The one that a section's time cut off is "unfinished".
-"""
-
-from __future__ import annotations
+"""What is checked under load, section by section."""
 
 import gc
 import math
@@ -290,8 +283,7 @@ def _long(size: Size, x: torch.Tensor, implementation: registry.Implementation) 
 
 
 def _many(size: Size, x: torch.Tensor, implementation: registry.Implementation) -> int:
-    """One small problem over and over along a kept axis. Its length is odd, so that what lies 2^31 elements away, or
-    any power of two, is another row of it."""
+    """One small problem over and over along a kept axis."""
     axis, dim = size.tiled, size.dim % x.ndim
     count = x.size(axis)
     length = min(count, max(3, 2**25 // (x.numel() // count)) | 1)

@@ -1,11 +1,4 @@
-"""Runs Numba's kernels on the host as Numba's compiler has made them: their PTX, in the emulator of tests/emulation.
-``install()`` does so for this process; tensors are on the CPU then.
-
-The simulator runs a kernel's source, with no clusters and no dynamic shared memory; this shows what is compiled, with
-both.
-"""
-
-from __future__ import annotations
+"""Runs Numba's kernels on the host as Numba's compiler has made them: their PTX, in the emulator of tests/emulation."""
 
 import functools
 from dataclasses import dataclass, replace

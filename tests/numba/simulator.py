@@ -1,18 +1,8 @@
 """Numba's CUDA simulator with what it lacks and kernelzoo's kernels use; ``install()`` adds it.
 
-Threads are greenlets: each runs until it waits for others. The order is shuffled, the same way each time, so that a
-missing barrier shows. Where all wait, nobody will come: that is an error at once. Shuffles are of whole warps alone.
-
-Shared arrays are one for all threads of a block, and full of ones: NaN in every floating-point type, so that what is
-read before it is written shows.
-
-Blocks run one after the other, unless one waits for what a later one writes; those of a cluster run at once, where a
-test says how many there are to each (``clusters_of``). :class:`Cluster` has the functions of
-:mod:`kernelzoo.kernels.numba.cluster`, and checks that a block waits for as many bytes as others send it, and is there
-until they have come.
+Threads are greenlets in a shuffled order, so that a missing barrier shows. Shared arrays begin full of ones (NaN).
+Blocks run one after the other, unless one waits for a later one; those of a cluster run at once (``clusters_of``).
 """
-
-from __future__ import annotations
 
 import functools
 import random
@@ -180,7 +170,7 @@ class Cluster:
         self.scheduler.wake(woken)
 
     @staticmethod
-    def here() -> tuple[Cluster, int, Any]:
+    def here() -> "tuple[Cluster, int, Any]":
         thread: Any = greenlet.getcurrent()
         cluster = thread._manager._cluster
         return cluster, cluster.managers.index(thread._manager), thread
@@ -264,8 +254,7 @@ _until_the_end = ExitStack()
 
 
 def _called(self: FakeCUDAKernel, *arguments: Any) -> Any:
-    """Launch a kernel, or call a device function within one. The simulator puts its own ``cuda`` into the function's
-    module at each call, which is slow: here it stays there until the launch ends."""
+    """Launch a kernel, or call a device function; the simulator's ``cuda`` stays in the module until it ends."""
     if kernel._kernel_context is None:
         try:
             return _launch(self, *arguments)

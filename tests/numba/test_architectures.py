@@ -2,8 +2,6 @@
 
 # ruff: noqa: E402 - what Numba is at import depends on the simulator, so that is asked first
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

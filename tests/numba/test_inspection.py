@@ -1,7 +1,5 @@
 """Every Numba CUDA implementation inspected without a device, in a process of its own as a user has it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

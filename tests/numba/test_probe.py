@@ -1,7 +1,5 @@
 """The probe asks what a first compilation will: libNVVM, libdevice, and NVRTC, which says what Numba compiles for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

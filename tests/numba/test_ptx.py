@@ -1,8 +1,4 @@
-"""Every numba kernel compiled to PTX and to machine code for four architectures, on a machine with no GPU.
-
-It shows that the kernels are legal there, keep their rows in registers, and hold the instructions they are written for.
-It runs nothing: results are test_simulator.py's matter, and a GPU's.
-"""
+"""Every numba kernel compiled to PTX and to machine code for four architectures, on a machine with no GPU."""
 
 # ruff: noqa: E402 - what Numba is at import depends on the simulator, so that is asked first
 
@@ -129,8 +125,7 @@ KERNELS = {key: source for source, key in {source: key for key, source in ALL.it
 
 
 def fullest() -> set[tuple[str, str, str, str]]:
-    """Of kernels that differ in the lanes of a row and the elements of a thread alone, the one with the most of both:
-    that of the last shape, since shapes grow."""
+    """Of kernels that differ in a row's lanes and a thread's elements alone, the last: shapes grow."""
     found = {}
     for op, dtype, shape, name in KERNELS:
         v = look(SHAPES[shape], dtype, op)

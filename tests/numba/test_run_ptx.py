@@ -1,9 +1,4 @@
-"""Kernels as Numba's compiler has made them for sm_90, run on the host against the contract.
-
-A few forms on a few cases: ``KERNELZOO_EMULATE_PTX=numba pytest tests/test_conformance.py -k numba`` runs all.
-"""
-
-from __future__ import annotations
+"""Kernels as Numba's compiler has made them for sm_90, run on the host against the contract."""
 
 import os
 

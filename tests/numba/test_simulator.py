@@ -1,10 +1,4 @@
-"""Every numba variant executed in Numba's CUDA simulator, as Python, on tiny shapes. It shows that the kernels compute
-the right thing thread by thread; machine code is test_ptx.py's matter, and speed and races are a GPU's.
-
-The simulator must be on before Numba is imported, so this module runs in a process of its own:
-
-    NUMBA_ENABLE_CUDASIM=1 python -m pytest tests/numba/test_simulator.py
-"""
+"""Every numba variant in Numba's CUDA simulator, on tiny shapes, with NUMBA_ENABLE_CUDASIM=1 before any import."""
 
 # ruff: noqa: E402 - what Numba is at import depends on the simulator, so that is asked first
 
@@ -294,8 +288,7 @@ def test_backend_without_shuffles_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """A device of one multiprocessor with clusters, each of as many blocks as ``simulator.clusters_of`` says. Returns
-    what changes it."""
+    """A device of one multiprocessor with clusters of as many blocks as ``simulator.clusters_of`` says."""
     from kernelzoo.kernels.numba import launch
     from kernelzoo.kernels.numba.softmax import columns, split_cluster, split_grid
     from kernelzoo.kernels.numba.softmax_backward import split_cluster as gradient_cluster
@@ -405,8 +398,7 @@ def test_columns_in_registers(dtype: torch.dtype, blocks: int, one_block: Callab
 def test_minimum_of_columns_by_strips(
     shape: tuple[int, ...], start: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that begin anywhere in a vector, in one strip and in several; what no whole vector covers at the ends
-    of x; threads that have no element at all."""
+    """Rows that begin anywhere in a vector, in one strip and in several."""
     from kernelzoo.kernels.numba.min import columns
 
     monkeypatch.setattr(columns, "MOST_THREADS", 128)

@@ -14,10 +14,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def entry() -> Callable[..., Entry]:
-    """Make one entry of ``benchmarks``; a keyword replaces a field of its extra_info.
-
-    ``data`` are the samples, in microseconds, of which there are then as many as there.
-    """
+    """Make one entry of ``benchmarks``; a keyword replaces a field of its extra_info."""
 
     def make(
         id: str = "torch/softmax/eager",
@@ -94,10 +91,7 @@ def write(write_into: Callable[..., Path], tmp_path: Path) -> Write:
 
 @pytest.fixture(scope="session")
 def sweep(entry: Callable[..., Entry]) -> list[Entry]:
-    """Softmax and min on the H200: 98 column counts, twelve and four implementations, and two shapes off the sweep.
-
-    ``multi_row`` takes only rows of up to 2048 columns.
-    """
+    """Softmax and min on the H200: 98 column counts, twelve and four implementations, and two shapes off the sweep."""
     softmax = {
         "torch/softmax/eager": 2.0,
         "torch/softmax/compile": 1.6,

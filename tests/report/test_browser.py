@@ -1,5 +1,4 @@
-"""The page in a real browser: it draws, follows its filters and its address, tells of a point, and asks nothing of any
-network."""
+"""The page in a real browser: it draws, follows its filters and address, and asks nothing of a network."""
 
 from pathlib import Path
 

@@ -1,17 +1,8 @@
-"""What documents show to be run: their blocks, how each is marked, and whether what it prints is what is shown.
+"""What documents show to be run: their ``console`` and ``python`` blocks, and whether they print what is shown.
 
-A block of shell commands has ``console`` beside its fence, one of Python ``python``. Its first line may be a mark:
-
-    # on a GPU           run where there is one, else only parsed
-    # takes long         only parsed
-
-What installs (pip, git, nox, python -m venv) is only parsed too, and so is what needs a language that is not installed.
-
-``python tests/shared/commands.py PAGE...`` runs the blocks of pages, and puts what they print below each command that
-has something below it. Where a line of dots stands there, it prints what is missing, and leaves the choice to you.
+A first line ``# on a GPU`` or ``# takes long`` marks a block as (there) only parsed, as what installs is.
+``python tests/shared/commands.py PAGE...`` runs a page's blocks and puts what they print below each command.
 """
-
-from __future__ import annotations
 
 import contextlib
 import importlib.util
@@ -103,8 +94,7 @@ def missing(shown: Sequence[str], printed: str) -> list[str]:
 
 
 def plain(line: str) -> str:
-    """The line less what another machine, or another run, prints in its place. Cases of the contract are counted the
-    same everywhere."""
+    """The line less what another machine, or another run, prints in its place."""
     if re.search(r"\d+ passed, \d+ refused, \d+ findings", line):
         return line.strip()
     line = re.sub(r"\b(SAME|FASTER|SLOWER|UNCLEAR)\b", "VERDICT", line)
@@ -136,8 +126,7 @@ class Forked:
         _pipe(self._process.stdout).close()
 
     def run(self, folder: Path, given: Sequence[str], gpu: bool = False) -> tuple[int, str, str]:
-        """The exit status, standard output and standard error of a command's words, or of ``-c`` and a program. Only
-        ``gpu`` lets it see GPUs, so that what is shown of the host is the same everywhere."""
+        """The exit status, standard output and standard error of a command; only ``gpu`` lets it see GPUs."""
         _pipe(self._process.stdin).write(json.dumps([str(folder), list(given), gpu]) + "\n")
         _pipe(self._process.stdin).flush()
         status, out, err = json.loads(_pipe(self._process.stdout).readline())

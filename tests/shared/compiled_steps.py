@@ -1,7 +1,5 @@
 """What the binds of a backend compile for a device that is described, step by step. Memory is never touched."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """The programs that a bind of Triton or Gluon compiles for a device that is described. Memory is never touched."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The operations of examples/operations, declared for a while, and forgotten again."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator

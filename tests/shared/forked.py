@@ -1,8 +1,4 @@
-"""Runs of pytest at the price of one import of torch: each in a child of one process that has imported it and no more.
-
-Standard input holds a JSON list of runs, each a folder and pytest's arguments; standard output gets, for each, the exit
-status and what it printed.
-"""
+"""Runs of pytest (JSON on standard input), each in a child of one process that has imported torch."""
 
 import json
 import os

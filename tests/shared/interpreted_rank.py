@@ -1,10 +1,4 @@
-"""A rank of ``ranks_kernel`` in Triton's interpreter: a process, one program, and words that all ranks' processes map.
-
-``python interpreted_rank.py RANK RANKS FOLDER LAUNCHES MISSING``: launches on shards of two layouts by turns, each on
-other numbers, as the folder's ``inputs.pt`` says; after a random while each. What comes out is saved, with whether a
-rank was late. From the launch MISSING on, the last rank does not come (-1: it always does). What waits for memory in
-PTX waits for it here in Python. An interpreter's programs run one after the other: there is one.
-"""
+"""A rank of ``ranks_kernel`` in Triton's interpreter: ``RANK RANKS FOLDER LAUNCHES MISSING``; -1: none is missing."""
 
 import random
 import sys

@@ -1,9 +1,4 @@
-"""Starts programs that a test sends signals to as a terminal would: whatever the tests themselves were started with.
-
-What a script or nohup starts in the background ignores SIGINT or SIGHUP, and so does what that starts.
-"""
-
-from __future__ import annotations
+"""Starts programs that a test sends signals to as a terminal would: whatever the tests themselves were started with."""
 
 import sys
 

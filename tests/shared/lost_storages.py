@@ -1,10 +1,4 @@
-"""Tensors whose storages are freed, shrunk, moved, grown or set to others between two calls: every way into a launch.
-
-As a program: the walk of one backend on a device, in a process of its own, since a launch on memory that is no more
-ends a device's context. It prints what went wrong, a line each.
-"""
-
-from __future__ import annotations
+"""Tensors whose storages are freed, shrunk, moved, grown or set to others between two calls."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Short ways to the operations of one input and one output, for tests."""
 
-from __future__ import annotations
-
 import torch
 
 from kernelzoo.launch import Bind, Launch

@@ -1,7 +1,5 @@
 """What ranks do in tests. Each function is given its rank first."""
 
-from __future__ import annotations
-
 import gc
 import os
 import time
@@ -66,8 +64,7 @@ def gradients(
 def gradient(
     rank: int, op: str, inputs: Sequence[torch.Tensor], sizes: Sequence[int], dim: int, backend: str, parts_a_row: int
 ) -> torch.Tensor:
-    """A gradient of its own, twice on different memory, which must give the same bits; each shard of a row is cut into
-    so many parts, as it is on a GPU, if that is not 0."""
+    """A gradient, twice on different memory, with the same bits; shards cut into so many parts, if not 0."""
     shards = 2 if op == "softmax_backward" else 1
     own = [shard(x, sizes, dim, rank) if i < shards else x for i, x in enumerate(inputs)]
     before = parts.parts_of
@@ -142,8 +139,7 @@ def of_rows(rank: int, rows: Sequence[int]) -> torch.Tensor:
 
 
 def in_groups(rank: int, x: torch.Tensor, sizes: Sequence[int], backend: str) -> list[torch.Tensor]:
-    """Softmax and minimum of a shard in a group of this rank alone, in that of all, and again: of one layout in groups
-    of several sizes."""
+    """Softmax and minimum of a shard in groups of several sizes, of one layout."""
     alone = [dist.new_group([other]) for other in range(dist.get_world_size())][rank]
     own = shard(x, sizes, 1, rank)
     found = []

@@ -1,7 +1,5 @@
 """Ranks for tests: processes of a group on gloo, which run functions of ``rank_work`` by name and answer."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

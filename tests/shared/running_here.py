@@ -1,7 +1,5 @@
 """The backends that can run here, and the implementations of each, for tests of all of them."""
 
-from __future__ import annotations
-
 import kernelzoo
 from kernelzoo.errors import BackendUnavailableError
 

@@ -1,7 +1,5 @@
 """Of the contract's cases, those that a usual run takes on a machine without a GPU. ``--all`` takes all."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -18,8 +16,7 @@ _SPECIAL = ("special-values", "mostly-minus-inf", "extremes")
 _SHAPE = re.compile(r"\d+(x\d+)*")
 
 AUTO, FORMS = {True: 1, False: 3}, {True: 24, False: 48}
-"""Of the kinds of case that are not core, one in so many is for ``auto``, and for another form: of softmax and min; of
-their gradients, and of the steps of sharded operations. Of plain shapes, a third of those."""
+"""Of the kinds of case that are not core, one in so many is for ``auto``, and for another form."""
 
 
 def on_host() -> bool:
@@ -32,12 +29,8 @@ def on_host() -> bool:
 def is_left_out(implementation: kernelzoo.Implementation, case: Case) -> bool:
     """Whether a usual run leaves this case to ``--all``.
 
-    A kind of case is its name without the dtype: a shape, a layout, a set of special values. ``auto`` takes the special
-    values of the core in every dtype; of the other kinds all that are core or needed, every layout and a third of the
-    plain shapes, in one dtype each, which is drawn. Every other form takes special values in rows and columns, half of
-    the core's other kinds but one at the least, each in a dtype that is drawn, and few of what is not core. A step of
-    sharded operations has one form in each language, and no ``auto``: that takes the core in two dtypes alone, and what
-    is needed.
+    A kind of case is its name without the dtype. ``auto`` takes the core's special values in every dtype, all other
+    needed kinds and layouts in one; every other form takes a share of them; a sharded step, the core in two.
     """
     auto, kind = implementation.variant == "auto", _kind(case)
     special = kind.startswith(_SPECIAL)
@@ -62,15 +55,13 @@ def is_left_out(implementation: kernelzoo.Implementation, case: Case) -> bool:
 
 
 def is_drawn_for(implementation: kernelzoo.Implementation) -> bool:
-    """Whether a usual run draws tensors and fuzzes for it: ``auto``, one in three of the forms beside it, and forms of
-    operations that have no ``auto``."""
+    """Whether a usual run draws tensors and fuzzes for it."""
     beside = _has_auto(implementation.backend, implementation.op)
     return implementation.variant == "auto" or not beside or number_of(implementation.id) % 3 == 0
 
 
 def needed(case: Case) -> bool:
-    """Whether it is of a class that every language has to meet, beside the core cases: offsets beyond 32 bits, and
-    inputs without an element."""
+    """Whether it is of a class that every language has to meet: offsets beyond 32 bits, empty inputs."""
     return case.name.endswith("-apart") or "-empty-" in case.name
 
 

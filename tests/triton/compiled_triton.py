@@ -1,10 +1,4 @@
-"""Runs kernels of Triton, Gluon and Helion on the host as Triton's compiler has made them: their PTX, in the emulator
-of tests/emulation. ``install()`` does so for this process; tensors are on the CPU then.
-
-The interpreter runs a kernel's source; this shows what the compiler makes of it, layouts and shared memory included.
-"""
-
-from __future__ import annotations
+"""``install()`` runs kernels of Triton, Gluon and Helion on the host by the PTX emulator of tests/emulation."""
 
 import ctypes
 import functools

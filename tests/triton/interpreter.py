@@ -1,16 +1,5 @@
-"""Mends what Triton's interpreter does to bfloat16 and to conditions, so that results are held to a device's bound.
-
-The interpreter cuts a float32 to bfloat16 where hardware rounds to nearest even, twice the error that an honest kernel
-makes, and it reads a subnormal bfloat16 as another number. Seen in Triton 3.6.0 and 3.7.1
-(``triton/runtime/interpreter.py``, ``_convert_float``). A scalar condition that meets a tile becomes integers, which
-3.9 refuses as a mask (``create_splat``). A loop's bound is an array of one element, which 3.6 gives to int(): NumPy
-2.4 takes none but of no dimension.
-
-It is made faster too. The interpreter looks through all of ``triton.language`` for what to replace at each call of a
-device function, though the kernel that calls it has had that done already; and it reduces by a function of one's own
-element by element, where a device combines halves. Each took two fifths of the time. A type of a tile writes its name
-when it is made, and a tile makes its shape anew, for each result; and to tell NumPy's name of a type, a table is made.
-That took two fifths of what was left.
+"""Mends Triton's interpreter (3.6 to 3.9): it cuts float32 to bfloat16, misreads subnormal bfloat16, makes integers of
+scalar conditions, and gives int() an array as a loop's bound. It is made faster too: what is replaced once is kept.
 """
 
 from typing import Any
@@ -23,8 +12,7 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 
 def install() -> None:
-    """Replace the interpreter's conversions between float32 and bfloat16 by torch's, keep a condition one, and let a
-    loop go as far as a tensor says, for this process."""
+    """Mend the interpreter's bfloat16, its conditions and its loops' bounds for this process."""
     convert, splat, patch = (
         InterpreterBuilder.cast_impl,
         InterpreterBuilder.create_splat,

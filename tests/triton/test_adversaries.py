@@ -1,5 +1,4 @@
-"""The adversaries in Triton: right when they are cold and lazy when they are warm, interpreted; else compiled ahead of
-time. A GPU races them (tests/measure/test_adversaries.py)."""
+"""The adversaries in Triton, interpreted or compiled ahead of time: right when cold, lazy when warm."""
 
 import os
 

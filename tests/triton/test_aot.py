@@ -1,10 +1,4 @@
-"""Every Triton kernel, compiled without a device for each architecture at the tilings that the bind functions choose.
-
-Runs in a process without TRITON_INTERPRET. What is asserted is read off the generated code: no register spills where
-``auto`` chooses, and the instructions that each algorithm is about.
-"""
-
-from __future__ import annotations
+"""Every Triton kernel, compiled without a device for each architecture; read off the generated code."""
 
 import ast
 import re

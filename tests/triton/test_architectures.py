@@ -1,7 +1,5 @@
 """Launches held to what a device has: a few of described/matrix.py, compiled, and plans for devices made up."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

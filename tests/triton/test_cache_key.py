@@ -1,7 +1,4 @@
-"""Triton keeps machine code by a key, which follows every file that a kernel is made of: words of other files, and
-constants, as well as its own source."""
-
-from __future__ import annotations
+"""Triton keeps machine code by a key that follows every file and constant that a kernel is made of."""
 
 import json
 import os

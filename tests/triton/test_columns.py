@@ -1,11 +1,4 @@
-"""Columns shared by several programs, in Triton's interpreter.
-
-Its programs run one after the other, so softmax takes the form of two launches; on a device the gate of each race and
-the contract's cases check the one that exchanges pairs. Tiles are made small here, so that small tensors need many. Run
-as a script where the interpreter must be switched on before Triton is imported.
-"""
-
-from __future__ import annotations
+"""Columns shared by several programs, in Triton's interpreter."""
 
 import math
 import os

@@ -1,7 +1,5 @@
 """The Triton kernels of examples/operations: interpreted where TRITON_INTERPRET is 1, else compiled ahead of time."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,11 +1,4 @@
-"""The gradients in Triton: what is compiled for rows that several programs share, launches of more than two tensors,
-and, in Triton's interpreter, strips of columns so small that small tensors need many.
-
-Programs that wait for each other can't be interpreted: of those the two launches stand for the exchange, which the
-contract's cases check on a device. Run as a script where the interpreter must be switched on before Triton is imported.
-"""
-
-from __future__ import annotations
+"""The gradients in Triton: rows that several programs share, and columns in small strips, interpreted."""
 
 import os
 import re

@@ -1,7 +1,5 @@
 """bench/hints.py: what its kernel asks of the cache and computes, and what is made of the times."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""The probes ask what a first launch by Triton will: an assembler, the driver's library, and a C compiler or what it
-made before. None compiles."""
-
-from __future__ import annotations
+"""The probes ask what a first launch by Triton will need, and compile nothing."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,9 +1,4 @@
-"""Kernels as Triton's compiler has made them for sm_90, run on the host against the contract.
-
-A few forms on a few cases: ``KERNELZOO_EMULATE_PTX=triton pytest tests/test_conformance.py -k triton`` runs all.
-"""
-
-from __future__ import annotations
+"""Kernels as Triton's compiler has made them for sm_90, run on the host against the contract."""
 
 import os
 import re

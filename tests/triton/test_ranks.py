@@ -1,7 +1,5 @@
 """The kernel whose blocks exchange pairs with other ranks, compiled ahead of time: two GPUs are needed to run it."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

@@ -1,7 +1,5 @@
 """The exchange between ranks of ``ranks_kernel``, in Triton's interpreter: processes that share memory."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

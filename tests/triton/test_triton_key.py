@@ -1,7 +1,5 @@
 """Triton's key of its own files, which is kept on disk: the same key, of these very files, and made again of others."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from pathlib import Path

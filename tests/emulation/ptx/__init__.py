@@ -1,18 +1,8 @@
-"""PTX run on the host: what a compiler made for a GPU, checked without one.
+"""PTX run on the host: ``ptx.load(text)["name"].launch(grid, block, arguments, memory=tensors)``.
 
-    kernels = ptx.load(text)
-    kernels["name"].launch(grid, block, arguments, memory=tensors)
-
-Each kernel becomes a function in C++ (translating.py), compiled by the host's compiler, that machine.cpp runs for each
-thread, in another order at each launch. An instruction that isn't known is an error of ``load``. An error of ``launch``
-is what a device would do wrong in silence: an address outside of the memory that was given, a meeting that some lanes
-don't come to, threads that wait for ever.
-
-What it can't show: that a fence is missing, since the host's memory has one order for all threads; an approximation's
-error, since these are near exact; and time.
+Each kernel becomes a C++ function that machine.cpp runs for each thread, in another order at each launch. It finds
+addresses out of bounds, meetings that lanes miss and endless waits; no missing fence, approximation's error or time.
 """
-
-from __future__ import annotations
 
 import ctypes
 import functools
@@ -64,7 +54,7 @@ class _Span(ctypes.Structure):
     _fields_ = (("start", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("written", ctypes.c_uint32))
 
 
-def load(text: str) -> dict[str, Kernel]:
+def load(text: str) -> "dict[str, Kernel]":
     """The kernels of a module by name. Raises PtxError, which quotes what it doesn't know."""
     code, kernels = pickle.loads(host_compiler.kept(lambda: pickle.dumps(translated(text)), _translator(), text))
     library = _library(code)
@@ -126,13 +116,10 @@ class Kernel:
     ) -> None:
         """Run all blocks, and return. Raises PtxError.
 
-        grid: in blocks, even of a kernel that says .blocksareclusters, whose grid the driver counts in clusters.
-        arguments: each parameter's value, as bytes, a ctypes object, or an integer; or ``kernelParams`` of the driver,
-        a ctypes array of pointers to them. cluster: what the kernel itself says if it is 1. memory: what it may touch,
-        as tensors or ``(address, bytes)``, with False behind it for what it may only read; None: anything, and nothing
-        is checked. cooperative: all blocks are there at once. dependent: it may begin before the launch before it has
-        ended, so that it must wait for that (griddepcontrol.wait) before it touches memory. seed: of the order in which
-        threads run; another at each launch if it is None.
+        grid: in blocks. arguments: each parameter's bytes, ctypes object or integer, or the driver's ``kernelParams``.
+        memory: what may be touched, as tensors or ``(address, bytes[, False: only read])``; None: anything, unchecked.
+        cooperative: all blocks are there at once. dependent: it must wait (griddepcontrol.wait) before it touches
+        memory. seed: of the order of threads; None: another at each launch.
         """
         axes, kernel = [_three(sizes) for sizes in (grid, block, cluster)], self._kernel
         if kernel.cluster and cluster == 1:

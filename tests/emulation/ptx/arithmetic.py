@@ -1,7 +1,5 @@
 """Numbers: sums and products, least and largest, comparisons, bits, and what is approximated."""
 
-from __future__ import annotations
-
 import re
 
 from .text import BYTES, PtxError

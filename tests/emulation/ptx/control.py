@@ -1,7 +1,5 @@
 """Branches, and where threads meet: lanes of a warp, a block's barriers, a cluster's."""
 
-from __future__ import annotations
-
 from .text import BYTES, PtxError
 from .writing import Instruction, c_type, instruction
 

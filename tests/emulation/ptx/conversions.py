@@ -1,7 +1,5 @@
 """Moves, and conversions from one type to another."""
 
-from __future__ import annotations
-
 import re
 
 from .arithmetic import ROUNDINGS

@@ -1,7 +1,5 @@
 """Loads, stores, atomic operations, and copies that go on by themselves."""
 
-from __future__ import annotations
-
 import re
 
 from .text import BYTES, PtxError

@@ -1,9 +1,4 @@
-"""PTX text taken apart: variables, kernels with their parameters, and the statements of their bodies.
-
-Debug sections, source lines and what is said to the assembler alone are left out.
-"""
-
-from __future__ import annotations
+"""PTX text taken apart: variables, kernels with their parameters, and the statements of their bodies."""
 
 import re
 import struct

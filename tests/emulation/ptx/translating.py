@@ -1,7 +1,5 @@
 """From the text of a module to C++: each kernel as a function that runs one thread until it waits for others."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -94,7 +92,7 @@ def _kernel(name: str, entry: Entry, variables: list[Variable]) -> tuple[str, Ke
     )
 
 
-def _written(statement: Statement, at: int, to: Writer, jumps: _Jumps) -> None:
+def _written(statement: Statement, at: int, to: Writer, jumps: "_Jumps") -> None:
     opcode, modifiers = statement.opcode, list(statement.modifiers)
     if opcode == "st" and modifiers[:1] == ["async"]:
         opcode, modifiers = "st_async", modifiers[1:]

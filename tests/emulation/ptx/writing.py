@@ -1,10 +1,4 @@
-"""A kernel as it is written in C++, instruction by instruction: registers, operands, addresses, and where it stops.
-
-A register is a local variable where it is set and used between two places at which a thread may stop, begin or be
-jumped to; else it lies in the thread's struct.
-"""
-
-from __future__ import annotations
+"""A kernel as it is written in C++, instruction by instruction: registers, operands, addresses, and where it stops."""
 
 import re
 import struct
