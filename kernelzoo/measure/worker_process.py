@@ -156,10 +156,14 @@ class WorkerProcess:
         except GuardError:
             self._stop()
             raise
-        for said in done.get("operations", ()):
-            operations.known.learn(said)
+        self._learn(done.get("operations", ()))
         summaries = {i["id"]: i["summary"] for i in done["implementations"]}
         return About(done["device"], done["device_name"], done["versions"], summaries, self._which(done))
+
+    def _learn(self, said: Sequence[Json]) -> None:
+        """Know what the process says of its operations."""
+        for one in said:
+            operations.known.learn(one)
 
     def _born(self) -> None:
         """The process answers, and has run no code of a user yet."""

@@ -12,8 +12,7 @@ from kernelzoo.check import running
 from kernelzoo.check.cases import cases
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import Launch
-from kernelzoo.measure import Problem
-from kernelzoo.measure.gate import Gate
+from kernelzoo.measure import Entrant, Gate, Here, Problem, Sets
 from kernelzoo.registry import Implementation
 
 Tensor = torch.Tensor
@@ -165,6 +164,12 @@ def test_verify_rejects_it(rule: Rule, op: str, dtype: str, shape: Any, enter: A
     assert found
 
 
+def admit(problem: Problem, implementation: Implementation) -> None:
+    sets, runner = Sets(problem, 2, torch.device("cpu")), Here(torch.device("cpu"))
+    runner.open(problem, sets, "device")
+    Gate(sets, 3).admit(Entrant(implementation, runner))
+
+
 @pytest.mark.parametrize(
     ("rule", "op", "dtype"), [(softmax, "softmax", "float32"), (right, "min", "float32"), (right, "min", "uint8")]
 )
@@ -174,17 +179,11 @@ def test_a_right_one_passes(rule: Rule, op: str, dtype: str, enter: Any) -> None
         if case.dtype == dtype and (case.elements <= 2**15 or case.elements == 2**23):
             running.check(implementation, case, "cpu")
     for shape in ((64, 300), (1, 2**20)):
-        problem = Problem(op, shape, dtype)
-        inputs = problem.inputs(torch.Generator().manual_seed(0))
-        outs = problem.operation.allocate(problem.arguments(inputs))
-        Gate(problem, [(inputs, outs)]).admit(implementation)
+        admit(Problem(op, shape, dtype), implementation)
 
 
 @pytest.mark.parametrize(("rule", "op", "dtype", "shape"), WRONG, ids=IDS)
 def test_the_gate_rejects_it(rule: Rule, op: str, dtype: str, shape: Any, enter: Any) -> None:
     problem, implementation = Problem(op, shape, dtype), enter(op, rule)
-    generator = torch.Generator().manual_seed(0)
-    inputs = problem.inputs(generator)
-    outs = problem.operation.allocate(problem.arguments(inputs))
     with pytest.raises(ContractError):
-        Gate(problem, [(inputs, outs)], seed=3).admit(implementation)
+        admit(problem, implementation)

@@ -46,6 +46,8 @@ class Apart(WorkerProcess):
         self, device: str, modules: Sequence[str], patience: float, together: threading.Barrier | None = None
     ) -> None:
         self._together = together
+        self.declared: list[str] = []
+        """The names of the operations that its files declare."""
         self._took = 0.0
         """Seconds of the last request, by this process's clock."""
         self._stopped: list[int] = []
@@ -79,6 +81,10 @@ class Apart(WorkerProcess):
             runner._together = None
             runner._halt()
         return runners
+
+    def _learn(self, said: Sequence[Json]) -> None:
+        """Note the names only: the judge loads an operation itself, or knows it."""
+        self.declared = [str(one.get("name", "")) for one in said]
 
     def _born(self) -> None:
         """Learn which processes belong to runners themselves, before any code of a user runs."""

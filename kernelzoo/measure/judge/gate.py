@@ -164,7 +164,9 @@ class Gate:
             raise ContractError("the input was changed while it held fresh data", "changes its input")
 
     def _row_right(self, expected: Expected, row: int) -> bool:
-        """Whether the results of one row of set 1 are right."""
+        """Whether the results of one row of set 1 are right; False where they can't be told apart."""
+        if not self.operation.separable:
+            return False
         names = self.operation.axes[len(self.sets.inputs) :]
         try:
             for bounds, out, of in zip(expected.outputs, self.sets[1][1], names, strict=True):
@@ -188,7 +190,7 @@ class Gate:
     def _check_alone(self, lane: Lane) -> bool | None:
         """Whether the first row alone gives the same bits; None where rows are not along the last axis, or one."""
         shape = self.sets.inputs[0].shape
-        last = self.operation.by_rows and len(shape) > 1 and self.problem.dim % len(shape) == len(shape) - 1
+        last = self.operation.separable and len(shape) > 1 and self.problem.dim % len(shape) == len(shape) - 1
         if not last or not self.sets.inputs[0].elements or self.sets.inputs[0].elements == shape[-1]:
             return None
         self.mutation.write([0])
@@ -225,7 +227,7 @@ class Gate:
             expected.check(tuple(rows[len(inputs) :]))
         except AssertionError as error:
             raise retold(error, f"wrong after the one element at {place} was changed: {error}") from None
-        if not self.operation.by_rows:
+        if not self.operation.separable:
             return
         for part, old in zip(rows[len(inputs) :], self._parts(place, (*inputs, *before))[len(inputs) :], strict=True):
             part.copy_(old)
@@ -244,7 +246,7 @@ class Gate:
 
     def _parts(self, place: tuple[int, ...], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The row of an element of the first input, in each tensor."""
-        if not self.operation.by_rows or not place:
+        if not self.operation.separable or not place:
             return list(tensors)
         ndim, dim = len(place), self.problem.dim % len(place)
         kept = [d for d in range(ndim) if d != dim]

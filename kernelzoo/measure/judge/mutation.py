@@ -232,12 +232,12 @@ class Mutation:
         """Check some rows of one set, or all of a set that is small or has no rows."""
         inputs, outs = self.inputs(number), self.sets[number][1]
         most, size = ELEMENTS[self.sets.device.type], self.sets.inputs[0].elements
-        length = self.sets.inputs[0].shape[self.problem.dim] if self.operation.by_rows and inputs[0].ndim else size
+        length = self.sets.inputs[0].shape[self.problem.dim] if self.operation.separable and inputs[0].ndim else size
         if not first and max(length, 1) > most and self._python.random() >= max(0.25, most / length):
             return
         rows = size // max(1, length)
         count = max(1, min(_ROWS, most // max(1, length)))
-        if not self.operation.by_rows or rows <= count or not inputs[0].ndim:
+        if not self.operation.separable or rows <= count or not inputs[0].ndim:
             self.check_results(number, outs)
             return
         picked = sorted(self._python.sample(range(rows), count))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from kernelzoo import definitions, measure, registry
+from kernelzoo import definitions, measure, operations, registry
 from kernelzoo.errors import DeviceLostError
 from kernelzoo.measure import energy as energies
 from kernelzoo.measure import record
@@ -59,6 +59,10 @@ class Judge(Answering):
         starting.join()
         if self._error is not None:
             raise self._error
+        for number, path in enumerate(files, 1):  # what it declares by way of other files
+            if set(self._runners[number].declared) - set(operations.OPERATIONS):
+                definitions.load_reported(path)
+                self._beside.add(number)
         if ceilings is not None:
             self._ceilings = measure.Ceilings(*ceilings)
         found = about(str(self._device))

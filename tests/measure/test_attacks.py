@@ -1,0 +1,56 @@
+"""Attacks on the judge, each by a class that the threat model names: rejected, or timed as the work that it does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kernelzoo.measure import Problem
+from kernelzoo.measure.guard import Guard
+
+pytestmark = pytest.mark.slow
+
+SHARED = Path(__file__).parents[1] / "shared"
+SOFTMAX = Problem("softmax", (256, 512), "float32")
+PRODUCT = Problem("product", (128, 128), "float32", sizes=(("N", 128),))
+
+
+@pytest.fixture
+def guard():
+    with Guard("cpu", [str(SHARED / "products.py"), str(SHARED / "attacks.py")], patience=60) as made:
+        yield made
+
+
+def names(outcome: str) -> list[str]:
+    """The attacks in the file whose outcome is given as a reason, or as HONEST."""
+    text = (SHARED / "attacks.py").read_text(encoding="utf-8")
+    found = re.findall(r'@attack\((HONEST|"[^"]*")(?:, op="(\w+)")?\)\nclass (\w+)', text)
+    assert len(found) == text.count("@attack(") and len(found) >= 13
+    return [f"{op or 'softmax'}/{name}" for kind, op, name in found if (kind == "HONEST") == (outcome == "HONEST")]
+
+
+def reason_of(name: str) -> str:
+    text = (SHARED / "attacks.py").read_text(encoding="utf-8")
+    found = re.search(rf'@attack\("([^"]*)"(?:, op="\w+")?\)\nclass {name}\(', text)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("attack", names("rejected"))
+def test_it_has_no_result(attack: str, guard: Guard) -> None:
+    """And the honest kernel of another file keeps its own."""
+    op, name = attack.split("/")
+    ids = [f"attack/{attack}"] + ["cpu/softmax/auto"] * (op == "softmax")
+    done, failed = guard.race(SOFTMAX if op == "softmax" else PRODUCT, ids, rounds=6)
+    assert [entry["extra_info"]["id"] for entry in done] == ids[1:]
+    (lost,) = failed
+    assert lost["id"] == ids[0] and re.search(reason_of(name), lost["reason"]), lost
+
+
+@pytest.mark.parametrize("attack", names("HONEST"))
+def test_its_time_is_that_of_its_work(attack: str, guard: Guard) -> None:
+    """The file sets its own number of threads, which harms nobody."""
+    op, _ = attack.split("/")
+    ids = [f"attack/{attack}"] + ["cpu/softmax/auto"] * (op == "softmax")
+    done, failed = guard.race(SOFTMAX if op == "softmax" else PRODUCT, ids, rounds=2)
+    assert sorted(entry["extra_info"]["id"] for entry in done) == sorted(ids) and not failed
