@@ -186,9 +186,7 @@ def test_a_language_gets_another_folder_where_its_own_is_not_safe(tmp_path: Path
     assert not Path(done.stdout.strip()).exists()  # it went with its process
 
 
-def test_processes_that_make_a_language_s_folder_at_once_all_use_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_make_a_language_s_folder_at_once_all_use_it(tmp_path, monkeypatch) -> None:
     """One made it after the other had looked."""
     (tmp_path / "made").mkdir(mode=0o700)
     monkeypatch.setattr(Path, "exists", lambda path: False)

@@ -62,9 +62,7 @@ def test_a_user_meets_an_upper_bound_only_where_newer_versions_are_known_to_brea
         ("cutile", "nvidia-cuda-tileiras", "13.2"),
     ],
 )
-def test_an_error_names_the_versions_that_the_distribution_asks_for(
-    backend: str, package: str, version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_names_the_versions_that_the_distribution_asks_for(backend, package, version, monkeypatch) -> None:
     """Those of pyproject.toml, and no others: the probe reads them off the installed metadata."""
     (extra,) = {name for name in EXTRAS if name in (backend, f"{backend}-cuda13")}
     (asked,) = (Requirement(text) for text in EXTRAS[extra] if Requirement(text).name == package)

@@ -25,11 +25,7 @@ if not (ROOT / "docs" / "records").is_dir():
     pytest.skip("an sdist has no records, which pages link to", allow_module_level=True)
 pages = loaded(ROOT / "bench" / "pages.py")
 
-PAGES = [
-    *sorted(ROOT.glob("docs/**/*.md")),
-    *ROOT.glob("examples/*/README.md"),
-    *sorted(ROOT.glob("*.md")),
-]
+PAGES = [*sorted(ROOT.glob("docs/**/*.md")), *ROOT.glob("examples/*/README.md"), *sorted(ROOT.glob("*.md"))]
 KERNELS = ROOT / "docs" / "kernels.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 SOURCES = (ROOT / "kernelzoo" / "kernels", ROOT / "examples")

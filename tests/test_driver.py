@@ -106,9 +106,7 @@ def test_what_is_not_granted_unasked_is_asked_for(library: Library) -> None:
     assert library.asked == [(8, 47 * 1024 + 1), (14, 1)]
 
 
-def test_a_thread_without_a_context_gets_one_and_a_failure_is_an_error(
-    library: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_without_a_context_gets_one_and_a_failure_is_an_error(library, monkeypatch) -> None:
     from contextlib import nullcontext
 
     attached: list[int] = []

@@ -51,9 +51,7 @@ HERE = Path(__file__)
         ("gfx942", 32, 64, 16 * 1024, 4, ("shared memory",)),
     ],
 )
-def test_occupancy(
-    arch: str, registers: int, threads: int, shared: int, blocks: int, limited_by: tuple[str, ...]
-) -> None:
+def test_occupancy(arch, registers, threads, shared, blocks, limited_by) -> None:
     architecture = ARCHITECTURES[arch]
     found = occupancy(architecture, registers, threads, shared)
     assert found == Occupancy(blocks, blocks * threads / architecture.threads, limited_by)
@@ -243,9 +241,7 @@ def test_sizes_and_modules(tmp_path: Path) -> None:
         inspect.inspect(*given, modules=[path], sizes={"N": 5})
 
 
-def test_a_file_of_the_current_folder_is_not_imported(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_the_current_folder_is_not_imported(package, tmp_path, monkeypatch) -> None:
     (package / "min.py").write_text(MIN)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -279,9 +275,7 @@ def test_what_can_not_be_shown(arguments: tuple, error: type[Exception], match: 
     ("shape", "dim", "error"),
     [((4, 8), 2, AxisError), ((4, 0), -1, EmptyReductionError), ((0, 4), -1, InspectionError)],
 )
-def test_a_problem_is_checked_as_a_call_does(
-    package: Path, shape: tuple[int, ...], dim: int, error: type[Exception]
-) -> None:
+def test_a_problem_is_checked_as_a_call_does(package, shape, dim, error) -> None:
     (package / "min.py").write_text(MIN)
     (answer,) = inspect.ask([Request("made_up", "min", "simple", shape, "float32", dim, "sm_90")])
     assert isinstance(answer, error)

@@ -169,9 +169,7 @@ def test_paths_in_results_are_never_written_to() -> None:
     }
 
 
-def test_no_process_that_is_started_imports_from_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_process_that_is_started_imports_from_the_working_directory(tmp_path, monkeypatch) -> None:
     """Wherever Python is started; and by trial, for a language that the measuring process and a probe would import."""
     commands = [
         [ast.unparse(word) for word in node.elts[:2]]

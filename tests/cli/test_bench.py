@@ -24,9 +24,7 @@ def load(path: Path) -> Any:
     return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
 
 
-def test_bad_kernels_cost_their_own_rows(
-    answer: Answer, bad: Path, small: Small, outcomes: dict[str, tuple[str, str]], tmp_path: Path
-) -> None:
+def test_bad_kernels_cost_their_own_rows(answer, bad, small, outcomes, tmp_path) -> None:
     path = tmp_path / "results.json.gz"
     options = ("--op", "softmax", "--backend", "bad,torch", "--variant", ",".join(i.split("/")[2] for i in outcomes))
     status, told = answer(
@@ -45,9 +43,7 @@ def test_bad_kernels_cost_their_own_rows(
     assert len(document["benchmarks"]) == told["results"] == 2
 
 
-def test_the_file_is_one_of_pytest_benchmark_and_of_the_report(
-    kernelzoo: Callable[..., Any], small: Small, tmp_path: Path
-) -> None:
+def test_the_file_is_one_of_pytest_benchmark_and_of_the_report(kernelzoo, small, tmp_path) -> None:
     pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")
     done = kernelzoo("bench", *small, "--op", "min", "--backend", "torch", "--variant", "eager,auto", "-o", "r.json")
     assert done.returncode == 0, done.stderr
@@ -126,13 +122,7 @@ def wait_for(path: Path, process: subprocess.Popen[str], count: int) -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
-def test_a_run_that_is_ended_can_be_resumed(
-    end: signal.Signals,
-    start: Callable[..., subprocess.Popen[str]],
-    kernelzoo: Callable[..., Any],
-    small: Small,
-    tmp_path: Path,
-) -> None:
+def test_a_run_that_is_ended_can_be_resumed(end, start, kernelzoo, small, tmp_path) -> None:
     path, module = tmp_path / "results.json", tmp_path / "slow.py"
     module.write_text(SLOW)
     options = ("bench", *small, "--shape", "32x96,32x128,32x160", "--op", "softmax", "--backend", "slow,torch")

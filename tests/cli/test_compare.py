@@ -70,9 +70,7 @@ def test_against_an_older_file(kernelzoo: Callable[..., Any], small: Small, tmp_
     assert "fast.json, 90.0% slower allowed" in done.stdout and done.stdout.count("SLOWER") >= 2
 
 
-def test_what_an_older_file_can_say(
-    kernelzoo: Callable[..., Any], answer: Answer, stub: Path, small: Small, tmp_path: Path
-) -> None:
+def test_what_an_older_file_can_say(kernelzoo, answer, stub, small, tmp_path) -> None:
     """Over times that were not measured: one microsecond each."""
     command = ("compare", "torch/eager", "torch/auto", "--op", "min", *small, "--rounds", "9")
     done = kernelzoo(*command, "-o", "old.json")
@@ -104,9 +102,7 @@ def test_a_noisy_baseline_is_not_blessed(answer: Answer, stub: Path, small: Smal
 
 
 @pytest.mark.parametrize(("factor", "slower", "unclear"), [(0.5, True, False), (1.0, False, True), (2.0, False, False)])
-def test_disturbed_rows_are_compared(
-    answer: Answer, stub: Path, small: Small, tmp_path: Path, factor: float, slower: bool, unclear: bool
-) -> None:
+def test_disturbed_rows_are_compared(answer, stub, small, tmp_path, factor, slower, unclear) -> None:
     """By their own noise: slower is what is apart sample by sample."""
     command = ("compare", "torch/eager", "--op", "min", *small, "--rounds", "9")
     assert answer(*command, "-o", "old.json")[0] == 0
@@ -131,9 +127,7 @@ def test_a_result_that_is_gone_is_a_regression(answer: Answer, small: Small, bad
     assert told["against"]["rows"][0]["refusal"] == "has a result in the file, and none now"
 
 
-def test_what_is_wrong_on_special_values_is_timed_on_request(
-    kernelzoo: Callable[..., Any], answer: Answer, small: Small, tmp_path: Path
-) -> None:
+def test_what_is_wrong_on_special_values_is_timed_on_request(kernelzoo, answer, small, tmp_path) -> None:
     module = tmp_path / "drops.py"
     module.write_text(DROPS_NAN)
     command = ("drops/only", "--op", "softmax", *small, "--module", module)

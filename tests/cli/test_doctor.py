@@ -116,10 +116,7 @@ def before(folder: Path) -> str:
 def test_this_machine(answer: Callable[..., tuple[int, Any]]) -> None:
     status, told = answer("doctor")
     assert told["packages"]["torch"] and told["looks"]["torch"]["version"]
-    assert set(told["looks"]) == {
-        *probe.LOOKS,
-        *(f"backend:{name}" for name in OURS),
-    }
+    assert set(told["looks"]) == {*probe.LOOKS, *(f"backend:{name}" for name in OURS)}
     assert "torch" in told["runnable"]
     assert status == (0 if len(told["runnable"]) > 1 else 1)
 
@@ -156,9 +153,7 @@ def test_lines_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert all(len(line) <= 80 or " " not in line for line in said.splitlines()), said
 
 
-def test_nothing_but_torch_is_status_1(
-    kernelzoo: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_but_torch_is_status_1(kernelzoo, tmp_path, monkeypatch) -> None:
     (tmp_path / "numba.py").write_text("raise ImportError('numba is broken on purpose')")
     monkeypatch.setattr(registry, "backends", lambda: ("cpu", "torch"))
     done = kernelzoo("doctor", PYTHONPATH=before(tmp_path))

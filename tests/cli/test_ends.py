@@ -83,9 +83,7 @@ def test_a_sweep_in_the_background_is_ended_by_what_it_does_not_ignore(bench: Ca
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(
-    bench: Callable[..., int], end: signal.Signals, capsys
-) -> None:
+def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(bench, end, capsys) -> None:
     command = interruptible.python("-c", SWEEP, *COMMAND, "r.json", "--shape", "4x4,7x4")
     sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert sweep.stderr is not None and "[1/2]" in sweep.stderr.readline()  # it hangs in the second
@@ -115,20 +113,14 @@ def interrupts(self: Guards, step: Callable[[Any], bool], processes: int) -> Non
     ("command", "told", "rows"),
     [
         ("fuzz torch/min/* --cases 9 --seed 3", "9 of 18 cases; kept in r.json; --seed 3 draws the same again", 2),
-        (
-            "accuracy torch/min/* --seed 3",
-            "1 of 10 groups of implementations; kept in r.json; --seed",
-            2,
-        ),
+        ("accuracy torch/min/* --seed 3", "1 of 10 groups of implementations; kept in r.json; --seed", 2),
         ("verify torch/min/*", "1 of 2 implementations; nothing else is kept", None),
         ("compare torch/min/eager --shape 4x4,5x4 --rounds 1", "1 of 2 problems; kept in r.json", None),
         ("bench --op min --first-call --backend torch", "1 of 6 rows; kept in r.json", 1),
         ("list", "", None),
     ],
 )
-def test_ctrl_c_says_what_is_kept(
-    command: str, told: str, rows: int | None, stub: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
-) -> None:
+def test_ctrl_c_says_what_is_kept(command, told, rows, stub, monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Guards, "run", interrupts)
     races, calls = measuring.races, FirstCall("torch/min/auto", "long rows", "float32", "1x1", "1x1", "failed")
@@ -172,9 +164,7 @@ def test_ctrl_c_of_tune_says_which_tables_are_stored(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
-def test_a_disk_that_fills_up_ends_it_with_what_there_is(
-    bench: Callable[..., int], fault: int, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_a_disk_that_fills_up_ends_it_with_what_there_is(bench, fault, monkeypatch, capsys) -> None:
     sync, calls = os.fsync, []
 
     def full(descriptor: int) -> None:
@@ -199,9 +189,7 @@ def test_a_disk_that_fills_up_ends_it_with_what_there_is(
     assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 4
 
 
-def test_a_device_that_is_gone_for_good_ends_it_with_what_there_is(
-    bench: Callable[..., int], stub: Path, capsys
-) -> None:
+def test_a_device_that_is_gone_for_good_ends_it_with_what_there_is(bench, stub, capsys) -> None:
     """The process that should replace the one that hung does not start."""
     stub.write_text(stub.read_text().replace("time.sleep(600)", "os.rename('stub.py', 'gone'); os._exit(3)"))
     assert bench(shapes="4x4,7x4,5x4") == 2
@@ -210,9 +198,7 @@ def test_a_device_that_is_gone_for_good_ends_it_with_what_there_is(
     assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 2
 
 
-def test_results_of_other_versions_or_rounds_are_not_mixed(
-    bench: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_results_of_other_versions_or_rounds_are_not_mixed(bench, monkeypatch, capsys) -> None:
     assert bench(shapes="4x4") == 0
     before = Path("r.json").read_bytes()
     assert bench("--resume", "--rounds", "4") == 2

@@ -1,7 +1,6 @@
 """``--energy``: a column of ``bench`` and ``compare``, and what is said where there is no counter."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,9 +32,7 @@ def entry(id: str, mj: float | None, *flags: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_the_energy_stands_beside_the_time_with_its_ratio(
-    full: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_energy_stands_beside_the_time_with_its_ratio(full, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     made = [entry("torch/softmax/eager", 4.0), entry("triton/softmax/auto", 1.0)]
     made.append(entry("cupy/softmax/auto", None, "no energy: the counter did not move in 1 s"))
@@ -61,9 +58,7 @@ def test_without_energy_there_is_no_column(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("command", [("bench",), ("compare", "torch/softmax/eager")])
-def test_without_a_counter_it_is_said_before_anything_is_measured(
-    command: tuple[str, ...], answer: Callable[..., tuple[int, Any]], small: tuple[str, ...]
-) -> None:
+def test_without_a_counter_it_is_said_before_anything_is_measured(command, answer, small) -> None:
     shape = small if command == ("bench",) else ("--shape", "32x64")
     status, told = answer(*command, *shape, "--op", "softmax", "--device", "cpu", "--energy")
     assert status == 2

@@ -45,9 +45,7 @@ def test_a_free_gpu_takes_the_next_problem_and_no_race_is_split(answer: Answer, 
     assert status == 0 and told["results"] == 14 and results(tmp_path / "r.json")[9] == {(1, "GPU-b")}
 
 
-def test_results_of_a_card_that_is_slower_are_flagged(
-    kernelzoo: Callable[..., Any], stub: Path, tmp_path: Path
-) -> None:
+def test_results_of_a_card_that_is_slower_are_flagged(kernelzoo, stub, tmp_path) -> None:
     done = kernelzoo(*BENCH, "0,1", "--shape", "8x4,2x4,3x4,4x4", STUB_SLOW="GPU-b", **TWO)
     assert done.returncode == 0, done.stderr
     assert "GPU 1 takes 5.0% longer than the fastest card on min-float32-8x4: its results are flagged" in done.stderr

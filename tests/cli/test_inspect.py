@@ -50,9 +50,7 @@ def test_a_kernel_of_the_host(kernelzoo: Callable[..., Any], answer: Callable[..
     assert f"no ptx of {kernel['name']}" in done.stderr
 
 
-def test_source_alone_reads_the_files_of_a_form(
-    kernelzoo: Callable[..., Any], answer: Callable[..., tuple[int, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_source_alone_reads_the_files_of_a_form(kernelzoo, answer, monkeypatch) -> None:
     """Whether or not the language is installed; which form a chooser takes is asked of it, if it is there."""
 
     def absent(requests: list[engine.Request], modules: Sequence[str] = ()) -> Any:
@@ -134,9 +132,7 @@ def tuned(a, b, out):
 """
 
 
-def test_kernels_of_ones_own(
-    kernelzoo: Callable[..., Any], answer: Callable[..., tuple[int, Any]], tmp_path: Path
-) -> None:
+def test_kernels_of_ones_own(kernelzoo, answer, tmp_path) -> None:
     for language in ("triton", "cupy", "numba.cuda"):
         pytest.importorskip(language, reason="the module is written in three languages")
     path = tmp_path / "module.py"
@@ -170,9 +166,7 @@ def test_what_has_no_kernels_says_so(kernelzoo: Callable[..., Any]) -> None:
     assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 
 
-def test_the_limit_is_predicted(
-    kernelzoo: Callable[..., Any], answer: Callable[..., tuple[int, Any]], tmp_path: Path
-) -> None:
+def test_the_limit_is_predicted(kernelzoo, answer, tmp_path) -> None:
     """By a data sheet, or by what was measured: floor + bytes / ceiling."""
     pytest.importorskip("numba", reason="the cpu backend needs Numba")
     command = ("inspect", "cpu/min/auto", "--shape", "64x64")

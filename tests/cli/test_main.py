@@ -105,9 +105,7 @@ def test_help_names_every_command_and_the_exit_statuses(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("width", [60, 80])
 @pytest.mark.parametrize("command", ["", *COMMANDS, "fuzz", "accuracy", "merge", "tune", "history"])
-def test_help_cuts_no_name_and_names_no_type(
-    command: str, width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_cuts_no_name_and_names_no_type(command, width, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     assert main([*filter(None, [command]), "--help"]) == 0
     out = capsys.readouterr().out
@@ -175,9 +173,7 @@ def test_no_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
-def test_bad_usage_is_one_line_and_status_2(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_usage_is_one_line_and_status_2(arguments, told, capsys) -> None:
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ") and err.count("\n") == 1 and told in err

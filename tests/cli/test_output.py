@@ -3,9 +3,7 @@
 import io
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -103,9 +101,7 @@ def test_what_has_no_result_is_told_by_reason() -> None:
     assert lines == ["FAILED b/min/c on p: crashed", "refused by 5 implementations, 10 times: no GPU"]
 
 
-def test_forms_that_do_not_take_a_problem_are_one_line_by_reason(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_forms_that_do_not_take_a_problem_are_one_line_by_reason(monkeypatch, capsys) -> None:
     def problem(columns: int) -> rows.Row:
         why = [UnsupportedProblemError(f"a/softmax/{form}", f"no row of {columns}") for form in ("fused", "one", "two")]
         why.append(UnsupportedProblemError("a/softmax/columns", "it takes columns"))
@@ -163,9 +159,7 @@ def test_the_bar_is_there_before_anyone_knows_how_much_there_is_to_do(monkeypatc
     ],
 )
 @pytest.mark.parametrize("name", ["r.json", "r.html"])
-def test_no_command_makes_the_folder_of_its_output(
-    command: str, name: str, answer: Callable[..., tuple[int, Any]], tmp_path: Path
-) -> None:
+def test_no_command_makes_the_folder_of_its_output(command, name, answer, tmp_path) -> None:
     given = command.format(folder=tmp_path, results=RESULTS).split()
     status, told = answer(*given, "-o", Path("missing", name))
     assert status == 2 and told["error"] == (

@@ -35,9 +35,7 @@ def module(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler that works")
-def test_what_does_not_compile_costs_its_own_row(
-    kernelzoo: Callable[..., Any], module: Path, small: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_does_not_compile_costs_its_own_row(kernelzoo, module, small, tmp_path) -> None:
     """Torch's own compiler is broken too, on the host by its C++ compiler."""
     broken = tmp_path / "bin" / "g++"
     broken.parent.mkdir()

@@ -55,9 +55,7 @@ def test_what_means_nothing_is_refused(answer: Answer, given: tuple[str, ...], w
     assert status == 2 and words in told["error"]
 
 
-def test_knobs_are_listed_for_a_device_that_is_not_here(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_knobs_are_listed_for_a_device_that_is_not_here(monkeypatch, capsys) -> None:
     pytest.importorskip("triton")
     shapes = ((600, 8192), (1, 1), (16, 262144), (1, 2), (4096, 300), (1, 3))  # every second is kept to verify on
     monkeypatch.setattr(planning, "pool", lambda op, *_: [Problem(op, shape, "float32") for shape in shapes])
@@ -70,9 +68,7 @@ def test_knobs_are_listed_for_a_device_that_is_not_here(
     assert knobs["short_across"]["id"] is None  # nothing here is reduced across rows
 
 
-def test_a_folder_that_takes_no_file_is_found_before_the_hour_is_spent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_takes_no_file_is_found_before_the_hour_is_spent(tmp_path, monkeypatch) -> None:
     (tmp_path / "kernelzoo").write_text("a file where the folder should be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(options.OptionError, match=r"no table can be stored.*XDG_CACHE_HOME"):
@@ -147,9 +143,7 @@ def one_class(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first, "CLASSES", {"odd rows": first.CLASSES["odd rows"]})
 
 
-def test_first_calls_are_kept_in_a_file(
-    one_class: None, capsys: pytest.CaptureFixture[str], bad: Path, tmp_path: Path
-) -> None:
+def test_first_calls_are_kept_in_a_file(one_class, capsys, bad, tmp_path) -> None:
     file = tmp_path / "first.json"
     given = ("--backend", "torch,bad", "--variant", "eager,leaves,zeros", "--op", "softmax", "--device", "cpu")
     arguments = ["bench", "--first-call", *given, "--module", str(bad), "-o", str(file), "--json"]

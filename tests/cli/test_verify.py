@@ -157,9 +157,7 @@ def tensor(x, out):
 """
 
 
-def test_findings_have_a_kind_a_place_and_a_command(
-    kernelzoo: Callable[..., Any], answer: Answer, tmp_path: Path
-) -> None:
+def test_findings_have_a_kind_a_place_and_a_command(kernelzoo, answer, tmp_path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(KINDS_OF_WRONG)
     plain, special = "float32-3x129", "float32-special-values-300"

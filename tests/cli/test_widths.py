@@ -127,10 +127,7 @@ def test_tables_at_this_width(width: int, monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_can_t_fit_is_shown_in_blocks() -> None:
     fitted = fit(["name", "value", "spare", "why"], [["a" * 30, "1", "2", "because it is so"], ["b", "3", "", ""]], 20)
     assert fitted.head == [] and fitted.notes == []
-    assert fitted.rows == [
-        ["a" * 30, "  value  1", "  spare  2", "  why    because it is so"],
-        ["b", "  value  3"],
-    ]
+    assert fitted.rows == [["a" * 30, "  value  1", "  spare  2", "  why    because it is so"], ["b", "  value  3"]]
 
 
 if __name__ == "__main__":
@@ -139,9 +136,7 @@ if __name__ == "__main__":
         (FOLDER / f"tables-{columns}.txt").write_text(shown(), encoding="utf-8")
 
 
-def test_what_the_contract_costs_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_contract_costs_is_said_once(monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     tables, found = rows.Tables(output.console()), problem()
     found["rows"][2] |= {"id": "torch/softmax/auto", "form": "torch/softmax/renormalized"}

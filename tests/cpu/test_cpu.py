@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections.abc import Iterator
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -15,12 +16,9 @@ from one_input import MIN, SOFTMAX
 import kernelzoo
 from kernelzoo import measure
 from kernelzoo.errors import UnsupportedProblemError
-
-numba = pytest.importorskip("numba", reason="the cpu backend is written in Numba")
-
-from kernelzoo.kernels.cpu.softmax import device_functions as dev  # noqa: E402  # need Numba
-from kernelzoo.kernels.cpu.softmax import fused, launching  # noqa: E402
-from kernelzoo.operations import OPERATIONS  # noqa: E402
+from kernelzoo.kernels.cpu.softmax import device_functions as dev  # need Numba
+from kernelzoo.kernels.cpu.softmax import fused, launching
+from kernelzoo.operations import OPERATIONS
 
 pytestmark = pytest.mark.slow
 

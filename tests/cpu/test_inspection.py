@@ -3,7 +3,6 @@
 import pytest
 
 pytest.importorskip("numba", reason="numba is not installed")
-pytest.importorskip("torch", reason="torch is not installed")
 
 import kernelzoo
 from kernelzoo import inspect

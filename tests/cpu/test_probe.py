@@ -2,12 +2,11 @@
 
 import sys
 
+import numba
 import pytest
 
-numba = pytest.importorskip("numba")
-
-from kernelzoo.errors import BackendUnavailableError  # noqa: E402
-from kernelzoo.kernels.cpu import probe  # noqa: E402
+from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels.cpu import probe
 
 
 @pytest.mark.parametrize(
@@ -25,9 +24,7 @@ from kernelzoo.kernels.cpu import probe  # noqa: E402
         ("THREADING_LAYER", "workqueue", (), ""),
     ],
 )
-def test_a_threading_layer_that_is_not_there_is_refused(
-    monkeypatch: pytest.MonkeyPatch, setting: str, value: object, absent: tuple[str, ...], says: str
-) -> None:
+def test_a_threading_layer_that_is_not_there_is_refused(monkeypatch, setting, value, absent, says) -> None:
     monkeypatch.setattr(numba.config, setting, value)
     for module in absent:
         monkeypatch.setitem(sys.modules, f"numba.np.ufunc.{module}", None)

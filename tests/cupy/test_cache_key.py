@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("cupy", reason="CuPy is not installed")
 
 import kernelzoo

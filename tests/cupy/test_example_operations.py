@@ -9,15 +9,14 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import cupy
 import example_operations
 import pytest
+import torch
 
-cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-torch = pytest.importorskip("torch", reason="torch is not installed")
-
-import kernelzoo  # noqa: E402  (after the skips)
-from kernelzoo.check.running import check  # noqa: E402
-from kernelzoo.kernels.cupy import compiler  # noqa: E402
+import kernelzoo
+from kernelzoo.check.running import check
+from kernelzoo.kernels.cupy import compiler
 
 EMULATED = os.environ.get("KERNELZOO_EMULATE_PTX") == "cupy"
 

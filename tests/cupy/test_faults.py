@@ -3,9 +3,6 @@
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("cupy", reason="CuPy is not installed")
-
 from cupy.cuda._compiler_cache import DiskKernelCacheBackend
 
 from kernelzoo.kernels.cupy import compiler

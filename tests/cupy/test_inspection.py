@@ -3,21 +3,19 @@
 import re
 from pathlib import Path
 
-import choices
 import pytest
-from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling
+from asking import Answers, assert_launch
+from inspections import Inspection, assert_disassembled
 from with_nvrtc import cupy  # which skips this module without a compiler
 
-import kernelzoo
 import kernelzoo.kernels.cupy as backend
 from kernelzoo import inspect, inspecting
 from kernelzoo.device import ARCHITECTURES
-from kernelzoo.errors import InspectionError, UnsupportedProblemError
+from kernelzoo.errors import InspectionError
 from kernelzoo.inspect import Kernel, Request
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.shared import cubin, driver
 
-IMPLEMENTATIONS = kernelzoo.implementations("cupy")
 FUSED = Path(backend.__file__).parent / "softmax/fused.cu"
 
 
@@ -27,82 +25,31 @@ def require_known(arch: str) -> None:
         pytest.skip(f"NVRTC {'.'.join(map(str, cupy.cuda.nvrtc.getVersion()))} knows no {arch}")
 
 
-@choices.of("cupy")
-def test_auto_takes_what_won(request_: inspect.Request, form: str) -> None:
-    choices.check(request_, form)
-
-
-@pytest.fixture(scope="module")
-def on_h200(request: pytest.FixtureRequest) -> Answers:
+class TestCupy(Inspection):
+    backend = "cupy"
     named = (("cupy/softmax/split", "float32"), ("cupy/softmax/split_ring", "bfloat16"))
-    return ask_some("cupy", "sm_90", *named, every=request.config.getoption("--all")) | columns("sm_90")
+    filling = ("softmax/persistent", "min/atomic_batched")
 
+    def require_known(self, arch: str) -> None:
+        require_known(arch)
 
-def columns(arch: str) -> Answers:
-    """The kernels of what takes columns alone."""
-    requests = [
-        Request("cupy", i.op, i.variant, (256, 64), "float32", 0, arch)
-        for i in IMPLEMENTATIONS
-        if i.variant.startswith("columns")
-    ]
-    answers = zip(requests, inspect.ask(requests), strict=True)
-    return {(r.id, r.dtype): answer for r, answer in answers if not isinstance(answer, UnsupportedProblemError)}
+    def assert_whole(self, kernel: Kernel, id: str) -> None:
+        """Every field says something, and what can be told from another field agrees with it."""
+        assert_launch(kernel, id)
+        assert kernel.language == "CUDA C++"
+        name, _, arguments = kernel.name.partition("<")
+        assert kernel.source is not None and "__global__" in kernel.source and f" {name}(" in kernel.source
+        assert kernel.source.endswith("\n}") and kernel.source.count("__global__") == 1
+        values = [str(value).lower() if isinstance(value, bool) else str(value) for value in kernel.constants.values()]
+        assert values == [value.strip() for value in arguments.rstrip(">").split(",")]
+        assert_disassembled(kernel)
 
-
-def test_every_implementation_is_shown(on_h200: Answers) -> None:
-    assert {id for id, _ in on_h200} == {i.id for i in IMPLEMENTATIONS}
-    for (id, _), kernels in on_h200.items():
-        assert kernels
-        for kernel in kernels:
-            assert_whole(kernel, id)
-
-
-def assert_whole(kernel: Kernel, id: str) -> None:
-    """Every field says something, and what can be told from another field agrees with it."""
-    assert_launch(kernel, id)
-    assert kernel.language == "CUDA C++"
-    name, _, arguments = kernel.name.partition("<")
-    assert kernel.source is not None and "__global__" in kernel.source and f" {name}(" in kernel.source
-    assert kernel.source.endswith("\n}") and kernel.source.count("__global__") == 1
-    values = [str(value).lower() if isinstance(value, bool) else str(value) for value in kernel.constants.values()]
-    assert values == [value.strip() for value in arguments.rstrip(">").split(",")]
-    assert kernel.ptx is not None and f".target {kernel.arch}" in kernel.ptx and kernel.ptx.rstrip().endswith("}")
-    assert kernel.ptx.count(".entry") == 1
-    if cubin.tools("nvdisasm"):
-        assert kernel.sass is not None and "EXIT" in kernel.sass and kernel.sass_missing is None
-    else:
-        assert kernel.sass is None and kernel.sass_missing is not None
-
-
-@pytest.mark.parametrize("op", sorted({i.op for i in IMPLEMENTATIONS}))
-def test_auto_shows_the_sibling_that_it_hands_on_to(op: str, on_h200: Answers) -> None:
-    assert_same_as_sibling(on_h200, op, "cupy")
-
-
-def test_a_cluster_and_a_cooperative_grid_are_told(on_h200: Answers) -> None:
-    (kernel,) = on_h200["cupy/softmax/split", "float32"]
-    assert kernel.cluster == (kernel.constants["CLUSTER"], 1, 1) and not kernel.cooperative
-    assert kernel.cluster[0] > 1
-    (kernel,) = on_h200["cupy/softmax/split_ring", "bfloat16"]
-    assert kernel.cluster == (1, 1, 1) and kernel.cooperative
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_120"])
-def test_the_described_device_sizes_what_fills_it(arch: str) -> None:
-    require_known(arch)
-    found = ask("cupy", arch, "cupy/softmax/persistent", "cupy/min/atomic_batched")
-    for (id, _), kernels in found.items():
-        for kernel in kernels:
-            assert_whole(kernel, id)
-    (kernel,) = found["cupy/softmax/persistent", "float32"]
-    assert kernel.occupancy is not None
-    assert kernel.grid == (ARCHITECTURES[arch].multiprocessors * kernel.occupancy.blocks, 1, 1)
-
-
-@pytest.mark.parametrize("arch", ["sm_75", "gfx942"])
-def test_an_architecture_that_the_kernels_are_not_for_is_refused(arch: str) -> None:
-    with pytest.raises(InspectionError, match=rf"not for {arch}; allowed: sm_80, sm_86, sm_87, sm_89, sm_90"):
-        inspect.inspect("cupy/softmax/online", (64, 64), "float32", arch=arch)
+    def test_a_cluster_and_a_cooperative_grid_are_told(self, on_h200: Answers) -> None:
+        (kernel,) = on_h200["cupy/softmax/split", "float32"]
+        assert kernel.cluster == (kernel.constants["CLUSTER"], 1, 1) and not kernel.cooperative
+        assert kernel.cluster[0] > 1
+        (kernel,) = on_h200["cupy/softmax/split_ring", "bfloat16"]
+        assert kernel.cluster == (1, 1, 1) and kernel.cooperative
 
 
 SPILLING = """
@@ -161,6 +108,6 @@ def test_torch_is_not_asked_for_a_stream(monkeypatch: pytest.MonkeyPatch) -> Non
     def no_driver(index: int) -> int:
         raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
 
-    monkeypatch.setattr(driver, "_current_stream", no_driver)
+    monkeypatch.setattr(driver, "current_stream", no_driver)
     (kernel,) = inspecting.kernels(Request("cupy", "min", "rows", (512, 1000), "float32", -1, "sm_90"))
     assert kernel.arch == "sm_90"

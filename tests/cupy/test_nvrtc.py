@@ -224,9 +224,7 @@ def largest(kernel: str) -> int:
 
 @pytest.mark.sampled(28)
 @pytest.mark.parametrize(("op", "dtype", "architecture"), CASES)
-def test_every_instance_compiles_without_spills(
-    op: str, dtype: str, architecture: int, request: pytest.FixtureRequest
-) -> None:
+def test_every_instance_compiles_without_spills(op, dtype, architecture, request) -> None:
     """Without ``--all``, of each form the instance of the largest numbers, and one of eight."""
     spilled, few = [], 1 if request.config.getoption("--all") else 8
     for form, every in instances(op, dtype, architecture).items():
@@ -367,9 +365,7 @@ def test_rows_in_registers_stay_in_the_l2_cache_longer_than_results(names: tuple
     ("op", "dtype", "used", "names"),
     [pytest.param(*batch, id=batch[0], marks=together(*batch[:2], 90)) for batch in BATCHES],
 )
-def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used(
-    op: str, dtype: str, used: str, names: tuple[str, ...]
-) -> None:
+def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used(op, dtype, used, names) -> None:
     sass = disassembled(op, dtype, 90)
     for name in names:
         kinds = re.findall(rf"(LDG\.E\S*\.128|{used})", sass[name])

@@ -13,17 +13,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
-import torch
-
-if os.environ.get("KERNELZOO_EMULATE_PTX") != "cupy":
-    pytest.skip("emulator only: run with KERNELZOO_EMULATE_PTX=cupy", allow_module_level=True)
-
 import compiled_cupy  # which conftest.py has loaded, and installed
 import host_compiler
-
-if not host_compiler.compiler():
-    pytest.skip("no C++ compiler: install g++ or clang++, or the package ziglang", allow_module_level=True)
-
+import torch
 from ptx import PtxError
 
 import kernelzoo
@@ -32,6 +24,12 @@ from kernelzoo import operations, registry, tables
 from kernelzoo.device import KIB, Device
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.cupy.softmax.choose import Knobs
+
+if os.environ.get("KERNELZOO_EMULATE_PTX") != "cupy":
+    pytest.skip("emulator only: run with KERNELZOO_EMULATE_PTX=cupy", allow_module_level=True)
+if not host_compiler.compiler():
+    pytest.skip("no C++ compiler: install g++ or clang++, or the package ziglang", allow_module_level=True)
+
 
 INF = float("inf")
 SIX, OLD = compiled_cupy.DEVICES[90], compiled_cupy.DEVICES[80]
@@ -283,10 +281,7 @@ def _replaced(before: str, after: str, source: str) -> str:
 
 TINY = torch.arange(1, 81, dtype=torch.int32).view(torch.float32).repeat(3, 1)
 SUBNORMAL = [
-    (
-        *("min", (TINY * torch.tensor([[1], [-1], [1]]),), "min.NaN.f32 x, x, y;"),
-        "min.ftz.NaN.f32 x, x, y;",
-    ),
+    (*("min", (TINY * torch.tensor([[1], [-1], [1]]),), "min.NaN.f32 x, x, y;"), "min.ftz.NaN.f32 x, x, y;"),
     (
         *("softmax_backward", (torch.linspace(-1e8, 1e8, 80).repeat(3, 1), TINY)),
         *("mul.rn.f32 %0, %0, %1;", "mul.rn.ftz.f32 %0, %0, %1;"),

@@ -1,110 +1,70 @@
 """cuTile's kernels, compiled without a device for each architecture at the tiles that the bind functions choose."""
 
-import ast
 import contextlib
-import inspect
 import re
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cuda.tile as ct
 import pytest
+import torch
+from ahead import ARCHITECTURES as NAMES
+from ahead import FLOATS, LOAD, MIN, SOFTMAX, STORE, Ahead, forms, name, occurrences
+from compiled_steps import Binds, Program
 
-torch = pytest.importorskip("torch")
-ct = pytest.importorskip("cuda.tile", reason="the cutile backend needs the package cuda-tile")
-import kernelzoo.kernels.cutile as backend  # noqa: E402  (after the skips)
+import kernelzoo
+import kernelzoo.kernels.cutile as backend
+from kernelzoo import operations, registry
+from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
+from kernelzoo.inspect import inspect as inspected
+from kernelzoo.kernels.cutile import compiler, launch, tiles
+from kernelzoo.kernels.shared.code_cache import read
+from kernelzoo.launch import recorded
+from kernelzoo.layout import rows_of
 
 if backend.stand_in is not None:
     pytest.skip("nothing is compiled where cuTile is evaluated; unset the variable for it", allow_module_level=True)
-from kernelzoo.kernels.cutile import compiler  # noqa: E402
-
 if why := compiler.lacking():
     pytest.skip(why, allow_module_level=True)
 
-from compiled_steps import Binds, Program  # noqa: E402
-
-import kernelzoo  # noqa: E402
-from kernelzoo import operations, registry  # noqa: E402
-from kernelzoo.device import ARCHITECTURES, assumed  # noqa: E402
-from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError  # noqa: E402
-from kernelzoo.inspect import inspect as inspected  # noqa: E402
-from kernelzoo.kernels.cutile import launch, tiles  # noqa: E402
-from kernelzoo.kernels.shared.code_cache import read  # noqa: E402
-from kernelzoo.launch import recorded  # noqa: E402
-from kernelzoo.layout import rows_of  # noqa: E402
 
 BINDS = Binds("cutile")
 bound, programs = BINDS.bound, BINDS.programs
-ARCHITECTURES_HERE = ("sm_80", "sm_90", "sm_100", "sm_120")
-OPERATIONS = tuple(operations.OPERATIONS[name] for name in ("softmax", "min", "softmax_backward", "min_backward"))
-SOFTMAX, MIN = OPERATIONS[:2]
-FORMS = [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations("cutile") if not i.chooses]
-FLOATS = (torch.float32, torch.bfloat16, torch.float64)
-
-# Short rows, middling ones even and odd, the longest on chip, few very long, one giant, other axes.
-PROBLEMS = (
-    ((1 << 20, 64), 1),
-    ((1000003, 33), 1),
-    ((4096, 1000), 1),
-    ((4096, 4096), 1),
-    ((1823, 781), 1),
-    ((3001, 5003), 1),
-    ((4096, 12672), 1),
-    ((512, 32768), 1),
-    ((777, 50257), 1),
-    ((16, 262144), 1),
-    ((1, 1 << 28), 1),
-    ((8192, 8192), 0),
-    ((300, 4099), 0),
-    ((64, 512, 96), 1),
-)
-LOAD, STORE = r"ld\.global\S*\.v(?:4\.b32|2\.b64|8\.b16)", r"st\.global\S*\.v(?:4\.b32|2\.b64|8\.b16)"
-
 VECTORS = LOAD.removesuffix(")") + r"|16\.b8)"
+FORMS = forms("cutile")
 
 
-def occurrences(pattern: str, program: Program) -> int:
-    return len(re.findall(pattern, program.ptx))
+class TestCutile(Ahead):
+    backend, programs = "cutile", staticmethod(programs)
+    forms = FORMS
+    vectors = (((4096, 4096), 1, None), ((1 << 18, 64), 1, None), ((512, 4096), 0, None))
+    first_statement, least_kernels = "ct.grid_dependency_control_wait()", 14
+    arrival, read_after = "atom.global.acq_rel.add.u32", r"bar\.sync.*ld\.global"
+
+    @staticmethod
+    def leaves_out(form: str, shape: tuple[int, ...], axis: int) -> bool:
+        """Rows that are read one by one, and less than a vector to a thread."""
+        short = shape[1] == 64 and form not in ("fused", "rows", "rows_deferred")
+        return short or (axis == 0 and form in ("online", "rows"))
+
+    @classmethod
+    def kernels(cls) -> Iterator[Any]:
+        yield from {function._pyfunc for *_, function in cls.functions() if isinstance(function, ct.kernel)}
+
+    @staticmethod
+    def keeps_nan(program: Any, dtype: Any) -> None:
+        if dtype == torch.float64:
+            assert occurrences(r"setp\.nan\.f64", program) >= occurrences(r"\bmin\.f64", program) > 0
+        else:
+            Ahead.keeps_nan(program, dtype)
 
 
-def taken(op: operations.Operation, form: str, dtype: Any, arch: str) -> list[list[Program]]:
-    """The launches of a form for some problems, at least one of which it takes."""
-    found = []
-    for shape, axis in (((4096, 4096), 1), ((1 << 18, 64), 1), ((512, 4096), 0)):
-        if axis == 0 and form in ("online", "rows"):
-            continue  # where rows are read one by one
-        if shape[1] == 64 and form not in ("fused", "rows", "rows_deferred"):
-            continue  # which is less than a vector to a thread
-        try:
-            found.append(programs(op, form, shape, axis, dtype, arch))
-        except UnsupportedProblemError:
-            continue
-    return found
-
-
-@pytest.mark.sampled(24, "op")
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize(("shape", "axis"), PROBLEMS, ids=str)
-@pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
-@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
-def test_auto_spills_no_register(op: Any, arch: str, shape: tuple[int, ...], axis: int, dtype: Any) -> None:
-    made = programs(op, "auto", shape, axis, dtype, arch)
-    assert made and not [str(program) for program in made if program.compiled.local_bytes]
-
-
-@pytest.mark.sampled(12, "op", "form")
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
-@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
-def test_every_form_reads_and_writes_16_bytes_at_a_time(
-    op: operations.Operation, form: str, arch: str, dtype: Any
-) -> None:
-    launches = taken(op, form, dtype, arch)
-    assert launches
-    for made in launches:
-        assert not [str(program) for program in made if program.compiled.local_bytes]
-        assert all(occurrences(LOAD, program) for program in made), list(map(str, made))
-        assert op is MIN or occurrences(STORE, made[-1]), str(made[-1])
+def taken(op: operations.Operation, form: str, arch: str) -> Iterator[Program]:
+    """The programs of a form for some problems."""
+    for _, made in TestCutile().taken(op, form, arch, torch.bfloat16, Ahead.waiting):
+        yield from made
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -112,7 +72,7 @@ def test_every_form_reads_and_writes_16_bytes_at_a_time(
 def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(op: str, n: int, dtype: Any) -> None:
     """Of a row's ends each thread has one element of each input at the most."""
     (program,) = programs(operations.OPERATIONS[op], "fused", (777, n), 1, dtype, "sm_90")
-    assert program.compiled.constants["PACK"] == 16 // dtype.itemsize and not program.compiled.local_bytes
+    assert program.compiled.constants["PACK"] == 16 // dtype.itemsize and not program.spilled
     alone = {direction: occurrences(rf"{direction}\.global\S*\.b(?:16|32|64)\s", program) for direction in ("ld", "st")}
     assert occurrences(LOAD, program) and occurrences(STORE, program)
     vectors = {direction: occurrences(rf"{direction}\.global\S*\.v\S*", program) for direction in ("ld", "st")}
@@ -122,12 +82,7 @@ def test_rows_that_start_anywhere_are_read_and_written_by_vectors_inside(op: str
 
 @pytest.mark.parametrize(
     ("op", "shape"),
-    [
-        ("softmax", (1823, 781)),
-        ("softmax", (1, 300017)),
-        ("softmax_backward", (1823, 781)),
-        ("min", (1, 300017)),
-    ],
+    [("softmax", (1823, 781)), ("softmax", (1, 300017)), ("softmax_backward", (1823, 781)), ("min", (1, 300017))],
     ids=str,
 )
 def test_rows_that_start_anywhere_and_one_alone_are_read_by_vectors_inside(op: str, shape: tuple[int, int]) -> None:
@@ -140,28 +95,27 @@ def test_rows_that_start_anywhere_and_one_alone_are_read_by_vectors_inside(op: s
 @pytest.mark.parametrize("form", ["rows", "rows_deferred", "split"])
 def test_minima_of_rows_that_start_anywhere_read_vectors_inside(form: str, dtype: Any) -> None:
     (program,) = programs(MIN, form, (77, 50257), 1, dtype, "sm_90")
-    assert program.compiled.constants["PACK"] == 16 // dtype.itemsize and not program.compiled.local_bytes
-    assert occurrences(VECTORS, program), program.ptx[:9000]
+    assert program.compiled.constants["PACK"] == 16 // dtype.itemsize and not program.spilled
+    assert occurrences(VECTORS, program), str(program)
 
 
 @pytest.mark.sampled(4, "op", "form")
-@pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
-@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+@pytest.mark.parametrize("arch", NAMES)
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=name)
 def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operation, form: str, arch: str) -> None:
     """Its threads, and its parameters, whose order is that of cuTile's calling convention."""
-    for made in taken(op, form, torch.bfloat16, arch):
-        for program in made:
-            code = program.ptx
-            assert re.findall(r"\.reqntid (\d+)", code) == [str(program.step.threads)]
-            assert ".reqnctapercluster" not in code
-            arrays = [known for known in program.step.constants if isinstance(known, compiler.Array)]
-            expected = []
-            for array in arrays:
-                number = ".u64" if array.index == "int64" else ".u32"
-                expected += [".u64", *[number] * (2 * len(array.ones))]
-            expected += [".u32"] * len(program.step.arguments)
-            head = code[: code.index(".reqntid")]
-            assert re.findall(r"\.param (\.\w+)", head) == expected
+    for program in taken(op, form, arch):
+        code = program.ptx
+        assert re.findall(r"\.reqntid (\d+)", code) == [str(program.step.threads)]
+        assert ".reqnctapercluster" not in code
+        arrays = [known for known in program.step.constants if isinstance(known, compiler.Array)]
+        expected = []
+        for array in arrays:
+            number = ".u64" if array.index == "int64" else ".u32"
+            expected += [".u64", *[number] * (2 * len(array.ones))]
+        expected += [".u32"] * len(program.step.arguments)
+        head = code[: code.index(".reqntid")]
+        assert re.findall(r"\.param (\.\w+)", head) == expected
 
 
 def test_threads_are_the_compilers_own() -> None:
@@ -185,78 +139,6 @@ def test_parameters_stand_where_the_kernel_reads_them() -> None:
     assert (made.starts[0], made.starts[10]) == (0, 1)  # where a launch on other addresses writes them
 
 
-def test_every_kernel_begins_by_waiting_for_the_launch_before() -> None:
-    registry.import_kernels("cutile", "kernelzoo.kernels.cutile")
-    kernels = {
-        function
-        for key, module in list(sys.modules.items())
-        if key.startswith("kernelzoo.kernels.cutile.")
-        for function in vars(module).values()
-        if isinstance(function, ct.kernel)
-    }
-    assert len(kernels) >= 14
-    for kernel in kernels:
-        (definition,) = ast.parse(inspect.getsource(kernel._pyfunc)).body
-        assert isinstance(definition, ast.FunctionDef)
-        first = next(s for s in definition.body if not isinstance(getattr(s, "value", None), ast.Constant))
-        assert ast.unparse(first) == "ct.grid_dependency_control_wait()", kernel
-
-
-@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
-def test_launches_wait_before_they_touch_memory(op: operations.Operation, form: str) -> None:
-    for arch, early in (("sm_90", True), ("sm_80", False)):
-        for program in (program for made in taken(op, form, torch.bfloat16, arch) for program in made):
-            code = program.ptx
-            assert code.count("griddepcontrol.wait") == early
-            if early:
-                memory = re.search(r"\b(?:ld|st|red|atom)\.(?:relaxed|acquire|release|weak|volatile|\.)*global", code)
-                assert memory is not None and code.index("griddepcontrol.wait") < memory.start()
-
-
-@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
-def test_sums_are_in_a_fixed_order(op: operations.Operation, form: str) -> None:
-    """No floating-point number is added to another by an atomic: the same input gives the same bits."""
-    for dtype in FLOATS:
-        for made in taken(op, form, dtype, "sm_90"):
-            assert not any(occurrences(r"\b(?:atom|red)\.\S*add\S*\.b?f\d", program) for program in made)
-
-
-@pytest.mark.parametrize("arch", ARCHITECTURES_HERE)
-def test_last_arriver_is_ordered_by_release_and_acquire(arch: str) -> None:
-    for shape, axis in (((16, 262144), 1), ((262144, 64), 0)):
-        (program,) = programs(MIN, "split", shape, axis, torch.float32, arch)
-        before, arrival, after = program.ptx.partition("atom.global.acq_rel.add.u32")
-        assert arrival
-        # The partial result is stored, then all threads meet, then one of them arrives.
-        assert re.search(r"st\.global.*bar\.sync", before, re.DOTALL)
-        assert re.search(r"bar\.sync.*ld\.global", after, re.DOTALL)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str)
-def test_a_minimum_keeps_nan(dtype: Any) -> None:
-    """In float64, for which there is no such instruction, it is asked for."""
-    for form, shape, axis in (
-        ("rows", (4096, 5003), 1),
-        ("rows_deferred", (4096, 40000), 1),
-        ("split", (16, 262144), 1),
-        ("rows_deferred", (512, 4096), 0),
-        ("split", (262144, 64), 0),
-    ):
-        (program,) = programs(MIN, form, shape, axis, dtype, "sm_90")
-        if dtype == torch.float64:
-            assert occurrences(r"setp\.nan\.f64", program) >= occurrences(r"\bmin\.f64", program) > 0
-            continue
-        assert occurrences(r"\bmin\.NaN\.b?f(?:32|16)", program)
-        assert not occurrences(r"\bmin\.(?:ftz\.)?b?f(?:16|32)", program)
-
-
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int64], ids=str)
-def test_a_minimum_of_integers_spills_no_register(dtype: Any) -> None:
-    for shape, axis in (((4096, 4096), 1), ((3001, 5003), 1), ((16, 262144), 1), ((8192, 8192), 0)):
-        for program in programs(MIN, "auto", shape, axis, dtype, "sm_90"):
-            assert not program.compiled.local_bytes, (str(program), shape, axis)
-
-
 @pytest.mark.parametrize("n", [1032, 2048, 2053])
 def test_a_minimum_of_one_short_block_a_row_unrolls_no_loop(n: int) -> None:
     """Over blocks of 2048 numbers of two bytes, the loop of ``rows`` is unrolled 27 times."""
@@ -276,7 +158,7 @@ def test_large_arrays_have_offsets_of_64_bits() -> None:
         assert {known.index for known in program.step.constants if isinstance(known, compiler.Array)} == {"int64"}
 
 
-@pytest.mark.parametrize(("op", "form"), FORMS, ids=lambda value: getattr(value, "name", value))
+@pytest.mark.parametrize(("op", "form"), FORMS, ids=name)
 def test_every_form_has_offsets_of_64_bits(op: operations.Operation, form: str) -> None:
     """Types that a kernel infers from its arrays' sizes agree where these are of 64 bits, also with a loop's bounds."""
     made = []
@@ -321,19 +203,6 @@ def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pyt
     assert compiler.compiled(program, 90) == made
     with pytest.raises(TypeError):
         compiler.compiled(program, 80)
-
-
-def test_a_row_too_long_for_the_chip_is_refused() -> None:
-    for op in OPERATIONS:
-        if op is not MIN:
-            with pytest.raises(UnsupportedProblemError, match="must fit on chip"):
-                programs(op, "fused", (4, 32769), 1, torch.float32, "sm_90")
-
-
-@pytest.mark.parametrize("arch", ["sm_75", "gfx942"])
-def test_other_architectures_are_refused_by_name(arch: str) -> None:
-    with pytest.raises(kernelzoo.errors.InspectionError, match=f"{arch}.*sm_80"):
-        inspected("cutile/softmax/fused", (64, 64), "fp32", arch=arch)
 
 
 def test_a_kernel_is_shown() -> None:

@@ -4,22 +4,21 @@ import re
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("cuda.tile", reason="the cutile backend needs the package cuda-tile")
-import kernelzoo.kernels.cutile as backend  # noqa: E402  (after the skips)
+from compiled_steps import Binds, Program
+
+import kernelzoo.kernels.cutile as backend
+from kernelzoo import operations
+from kernelzoo.kernels.cutile import compiler
+from kernelzoo.kernels.shared import cubin
 
 if backend.stand_in is not None:
     pytest.skip("nothing is compiled where cuTile is evaluated; unset the variable for it", allow_module_level=True)
-from kernelzoo.kernels.cutile import compiler  # noqa: E402
-
 if why := compiler.lacking():
     pytest.skip(why, allow_module_level=True)
 
-from compiled_steps import Binds, Program  # noqa: E402
-
-from kernelzoo import operations  # noqa: E402
-from kernelzoo.kernels.shared import cubin  # noqa: E402
 
 programs = Binds("cutile").programs
 
@@ -52,9 +51,7 @@ def machine_code(program: Program) -> str:
     ],
     ids=str,
 )
-def test_vectors_of_half_precision_are_asked_for_together(
-    op: str, form: str, shape: tuple[int, int], vectors: int
-) -> None:
+def test_vectors_of_half_precision_are_asked_for_together(op, form, shape, vectors) -> None:
     """All that a thread has of a tile: none waits for what another brings, as behind a branch of its own."""
     for program in programs(operations.OPERATIONS[op], form, shape, 1, torch.bfloat16, "sm_90"):
         code = machine_code(program)
@@ -65,9 +62,7 @@ def test_vectors_of_half_precision_are_asked_for_together(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("form", "shape"), [("online", (4096, 12288)), ("split_two_launches", (16, 262144))], ids=str)
 @pytest.mark.parametrize("op", ["softmax", "softmax_backward", "min_backward"])
-def test_a_block_is_written_before_all_threads_have_the_one_before(
-    op: str, form: str, shape: tuple[int, int], dtype: Any
-) -> None:
+def test_a_block_is_written_before_all_threads_have_the_one_before(op, form, shape, dtype) -> None:
     """No barrier follows each store: there is one between the loop over whole blocks and that over the others."""
     *_, program = programs(operations.OPERATIONS[op], form, shape, 1, dtype, "sm_90")
     _, first, rest = machine_code(program).partition("STG.E.128")

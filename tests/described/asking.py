@@ -1,4 +1,4 @@
-"""What the test_inspection.py of each language share: what they ask for, and what holds for every kernel they get."""
+"""What is asked for to inspect a language, and what holds for every kernel that it shows."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ Answers = dict[tuple[str, str], tuple[Kernel, ...]]
 
 def ask(backend: str, arch: str, *ids: str) -> Answers:
     """The kernels of all implementations, unless some are named, less what a named variant refuses."""
-    return _answers([request for request in _requests(backend, arch) if not ids or request.id in ids])
+    return answers([request for request in _requests(backend, arch) if not ids or request.id in ids])
 
 
 def ask_some(backend: str, arch: str, *named: tuple[str, str], every: bool) -> Answers:
@@ -30,9 +30,9 @@ def ask_some(backend: str, arch: str, *named: tuple[str, str], every: bool) -> A
     first = [request for request in requests if request.dtype == DTYPES[ids.index(request.id) % len(DTYPES)]]
     autos = {(form_of(request), request.dtype) for request in first if request.variant == "auto"}
     wanted = {(request.id, request.dtype) for request in first} | autos | set(named)
-    found = _answers([request for request in requests if (request.id, request.dtype) in wanted])
+    found = answers([request for request in requests if (request.id, request.dtype) in wanted])
     shown = {id for id, _ in found}
-    return found | _answers([request for request in requests if request.id not in shown])
+    return found | answers([request for request in requests if request.id not in shown])
 
 
 def form_of(request: Request) -> str:
@@ -59,7 +59,7 @@ def _requests(backend: str, arch: str) -> list[Request]:
     ]
 
 
-def _answers(requests: list[Request]) -> Answers:
+def answers(requests: list[Request]) -> Answers:
     found = {}
     for request, answer in zip(requests, inspect.ask(requests) if requests else (), strict=True):
         if isinstance(answer, UnsupportedProblemError):

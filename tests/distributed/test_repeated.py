@@ -88,9 +88,7 @@ def _calls(x: torch.Tensor) -> dict[str, Callable[[], tuple[torch.Tensor, torch.
 @pytest.mark.usefixtures("movable")
 @pytest.mark.parametrize("op", ["softmax", "min", "softmax_backward", "min_backward"])
 @pytest.mark.parametrize(("n", "count"), [(700, 1), (700, 5), (640, 5), (451, 7), (40, 5)], ids=str)
-def test_a_repeated_call_binds_nothing(
-    n: int, count: int, op: str, bound: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_call_binds_nothing(n, count, op, bound, monkeypatch) -> None:
     """Whatever parts a shard is cut into: whole ones, with a rest and without, and some that are empty."""
     monkeypatch.setattr(parts, "parts_of", lambda rows, on_gpu: count)
     for turn in range(3):

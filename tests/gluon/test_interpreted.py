@@ -30,9 +30,7 @@ ROWS = (
 
 @pytest.mark.parametrize(("shape", "dtype"), ROWS, ids=str)
 @pytest.mark.parametrize("special", [None, float("nan"), float("inf"), float("-inf")], ids=str)
-def test_programs_that_exchange_pairs_agree(
-    shape: tuple[int, int], dtype: Any, special: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_that_exchange_pairs_agree(shape, dtype, special, monkeypatch) -> None:
     """Programs run one after the other here: the first time each leaves its pair, the second it finds those of all."""
     made: list[tuple[Any, ...]] = []
     monkeypatch.setattr(

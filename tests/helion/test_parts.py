@@ -1,14 +1,15 @@
 """Rows that several programs share, in Triton's interpreter: the core cases of the contract have none so long."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("helion", reason="the helion backend needs the package helion")
-triton = pytest.importorskip("triton", reason="the helion backend needs the package triton")
+import triton
+
+from kernelzoo import operations, registry
+
 if not triton.knobs.runtime.interpret:
     pytest.skip("interpreter only: run with TRITON_INTERPRET=1", allow_module_level=True)
-
-from kernelzoo import operations, registry  # noqa: E402  (after the skips)
 
 
 @pytest.mark.parametrize(("shape", "dim"), [((3, 20001), -1), ((2, 16384), -1), ((9000, 5), 0)], ids=str)

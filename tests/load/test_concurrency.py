@@ -89,9 +89,7 @@ def test_kept_launches_are_bounded(kept: Backend) -> None:
     assert 0 < len(kept._cache._launches) <= launch_cache.MAX_LAUNCHES
 
 
-def test_a_kept_launch_is_for_the_current_device_where_there_are_several(
-    kept: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kept_launch_is_for_the_current_device_where_there_are_several(kept, monkeypatch) -> None:
     x = on_device(9, 1.0)
     given = []
     kept._allocate = lambda shape, strides, dtype: given.append((shape, strides, dtype)) or torch.empty(shape)

@@ -1,7 +1,5 @@
 """The probe asks what a first compilation will: libNVVM, libdevice, and NVRTC, which says what Numba compiles for."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -25,9 +23,7 @@ def one_device(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> 
     ("module", "name", "says"),
     [(nvvm, "NVVM", "libNVVM"), (nvvm, "LibDevice", "libdevice"), (nvrtc, "get_lowest_supported_cc", "NVRTC")],
 )
-def test_a_part_of_the_compiler_that_is_missing_is_named(
-    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, says: str
-) -> None:
+def test_a_part_of_the_compiler_that_is_missing_is_named(monkeypatch, module, name, says) -> None:
     one_device(monkeypatch, (9, 0))
 
     def missing() -> None:

@@ -188,9 +188,7 @@ def count(pattern: str, text: str) -> int:
     ],
     ids=["-".join((*case[:4], "sm_{}{}".format(*case[4]))) for case in CASES],
 )
-def test_compiles_to_what_it_is_written_for(
-    op: str, dtype: str, shape: str, name: str, capability: tuple[int, int]
-) -> None:
+def test_compiles_to_what_it_is_written_for(op, dtype, shape, name, capability) -> None:
     made = inspected(KERNELS[op, dtype, shape, name], capability)
     ptx = made.ptx
     assert ".local" not in ptx, "an array whose index isn't known at compile time has left the registers"

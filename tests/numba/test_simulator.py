@@ -327,9 +327,7 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     ids=["a cluster of one", "a cluster", "a grid of one", "a grid"],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
-def test_threads_without_elements_have_no_maximum(
-    blocks: int, processors: int, dtype: torch.dtype, one_block: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_without_elements_have_no_maximum(blocks, processors, dtype, one_block, monkeypatch) -> None:
     """Of rows far below zero, with parts of -inf: a zero for what was not read would be larger than all of them."""
     from kernelzoo.kernels.numba.softmax import split_cluster
 
@@ -395,9 +393,7 @@ def test_columns_in_registers(dtype: torch.dtype, blocks: int, one_block: Callab
     "shape", [(70, 41), (2, 67, 45), (64, 300), (65, 64), (3, 66, 16)], ids=lambda shape: "x".join(map(str, shape))
 )
 @pytest.mark.parametrize("start", [0, 3])
-def test_minimum_of_columns_by_strips(
-    shape: tuple[int, ...], start: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_minimum_of_columns_by_strips(shape, start, dtype, monkeypatch) -> None:
     """Rows that begin anywhere in a vector, in one strip and in several."""
     from kernelzoo.kernels.numba.min import columns
 
@@ -499,9 +495,7 @@ def test_special_values_of_gradients(implementation: kernelzoo.Implementation) -
 @pytest.mark.parametrize("held", [True, False], ids=["held", "read twice"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=names(FLOATS))
 @pytest.mark.parametrize(("n", "start"), [(1024, 0), (1003, 1), (5, 0)], ids=str)
-def test_gradient_of_a_softmax_in_a_cluster(
-    n: int, start: int, dtype: torch.dtype, held: bool, one_block: Callable[..., None]
-) -> None:
+def test_gradient_of_a_softmax_in_a_cluster(n, start, dtype, held, one_block) -> None:
     from kernelzoo.kernels.numba.launch import Simulated
     from kernelzoo.kernels.numba.softmax_backward.split_cluster import LINE, cluster_kernel
     from kernelzoo.kernels.numba.tiling import Tiling, view
@@ -525,9 +519,7 @@ def test_gradient_of_a_softmax_in_a_cluster(
     [(1, 3), (1, 40), (5, 2)],
     ids=["a row by three blocks", "by more than a warp", "rows in turn"],
 )
-def test_gradients_of_rows_that_blocks_share(
-    rows: int, processors: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_of_rows_that_blocks_share(rows, processors, dtype, monkeypatch) -> None:
     """More of a row than a block holds: each reads the rest of its share again. Of edges, the first block's alone."""
     from kernelzoo.kernels.numba import launch
     from kernelzoo.kernels.numba.min_backward import split_grid as form

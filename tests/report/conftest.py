@@ -169,13 +169,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def page_file(
-    sweep: list[Entry],
-    host: list[Entry],
-    entry: Callable[..., Entry],
-    write_into: Write,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def page_file(sweep, host, entry, write_into, tmp_path_factory) -> Path:
     """A sweep, shapes side by side on the host, and one of each thing that has a table of its own."""
     from kernelzoo.report import load
     from kernelzoo.report.page import write_page

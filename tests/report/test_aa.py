@@ -63,9 +63,7 @@ def test_the_block_counts_the_verdicts_and_says_how_far_the_medians_spread(tmp_p
     ]
 
 
-def test_the_block_is_printed_or_goes_between_the_markers_of_a_document(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_block_is_printed_or_goes_between_the_markers_of_a_document(tmp_path, capsys) -> None:
     path = write(tmp_path / "aa.json", document(entry("torch/softmax/eager", [SAME])))
     assert main([str(path)]) == 0
     assert capsys.readouterr().out == aa_block(path) + "\n"
@@ -143,9 +141,7 @@ TINY = ("--shape", "64x33", "--rounds", "6", "--pairs", "2", "--device", "cpu")
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_the_script_races_an_implementation_with_itself(
-    script: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_script_races_an_implementation_with_itself(script, tmp_path, monkeypatch, capsys) -> None:
     """Whatever the verdicts on this machine, they are counted; what can't run on it says why."""
 
     def nowhere(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -169,9 +165,7 @@ def test_the_script_races_an_implementation_with_itself(
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_an_implementation_that_is_wrong_fails_the_experiment(
-    script: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_implementation_that_is_wrong_fails_the_experiment(script, tmp_path, monkeypatch) -> None:
     def zeros(x: torch.Tensor, out: torch.Tensor) -> Launch:
         return lambda: void(out.zero_())
 
@@ -193,9 +187,7 @@ def test_an_implementation_that_is_wrong_fails_the_experiment(
         (("--op", "max"), "invalid choice: 'max'"),
     ],
 )
-def test_options_that_make_no_sense_are_errors(
-    script: types.ModuleType, options: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_that_make_no_sense_are_errors(script, options, words, capsys) -> None:
     with pytest.raises(SystemExit) as stopped:
         script.main([*options, "-o", "aa.json"])
     assert stopped.value.code == 2

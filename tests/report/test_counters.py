@@ -34,9 +34,7 @@ def profile() -> ModuleType:
     return scripts.loaded(SCRIPT)
 
 
-def test_the_profilers_words_become_a_table(
-    profile: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_profilers_words_become_a_table(profile, tmp_path, monkeypatch) -> None:
     cases = profile.short([MAP], ["cupy", "numba", "triton"], 0.6, 0)
     assert cases and all(case["of_limit"] < 0.6 and case["id"].endswith("/auto") for case in cases)
     assert {case["id"].split("/")[0] for case in cases} == {"cupy", "numba", "triton"}

@@ -80,11 +80,7 @@ def test_samples_are_believed_and_not_the_summary_of_them(entry, write) -> None:
 
 
 def test_share_of_limit_is_the_one_told_and_hot_data_has_none_of_its_own(entry, write) -> None:
-    made = [
-        entry(of_limit=0.5),
-        entry("cpu/softmax/auto", of_limit=None),
-        entry("cpu/softmax/rows", cache="hot"),
-    ]
+    made = [entry(of_limit=0.5), entry("cpu/softmax/auto", of_limit=None), entry("cpu/softmax/rows", cache="hot")]
     shares = {row.id: row.of_limit for group in load([write(made)]).groups for row in group.rows}
     assert shares == {"torch/softmax/eager": 0.5, "cpu/softmax/auto": None, "cpu/softmax/rows": None}
 

@@ -159,14 +159,7 @@ def test_spread_is_a_distribution_of_speeds_and_worst_its_end(entry, write) -> N
     assert lines["triton/auto", "a plain copy"][0] == "7.56"
     assert lines["cupy/auto", "best peer"] == [*["0.50"] * 3, "float32 (4, 8)", "1 of 12"]
     worst = texts(score.worst_table(group, "softmax"))
-    assert len(worst) == 20 and worst[0] == [
-        "float32 (4, 96)",
-        "triton/auto",
-        "12.0",
-        "best peer",
-        "0.25",
-        "0.02",
-    ]
+    assert len(worst) == 20 and worst[0] == ["float32 (4, 96)", "triton/auto", "12.0", "best peer", "0.25", "0.02"]
     assert [line[0] for line in worst[10:]] == [f"float32 (4, {8 * n})" for n in range(12, 2, -1)]
     terminal = sections.terminal(results)
     assert "tenth percentile" in terminal and "its time / kernelzoo's" in terminal

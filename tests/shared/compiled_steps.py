@@ -20,6 +20,10 @@ class Program(NamedTuple):
         assert self.compiled.ptx is not None
         return self.compiled.ptx
 
+    @property
+    def spilled(self) -> int:
+        return self.compiled.local_bytes or 0
+
     def __str__(self) -> str:
         made = self.compiled
         return f"{made.name}{made.constants}: {made.local_bytes} bytes spilled, {made.registers} registers"

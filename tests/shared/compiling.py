@@ -1,6 +1,6 @@
 """The programs that a bind of Triton or Gluon compiles for a device that is described. Memory is never touched."""
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -8,7 +8,7 @@ from unittest import mock
 import torch
 
 from kernelzoo import operations, registry
-from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.device import ARCHITECTURES, Device, assumed
 from kernelzoo.kernels.shared import described
 from kernelzoo.kernels.shared import jit as launch
 from kernelzoo.launch import Step, recorded
@@ -21,8 +21,8 @@ class Program:
     compiled: Any
     """Triton's own, with ``asm`` and ``metadata``."""
     step: Step
-    n_regs: int
-    n_spills: int
+    registers: int
+    spilled: int
     """As a driver counts them: in registers."""
 
     @property
@@ -33,8 +33,11 @@ class Program:
     def metadata(self) -> Any:
         return self.compiled.metadata
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.spilled} spilled, {self.registers} registers"
+
     @property
-    def assembly(self) -> str:
+    def ptx(self) -> str:
         """PTX, or AMD's assembly."""
         asm = self.compiled.asm
         return str(asm["ptx"] if "ptx" in asm else asm["amdgcn"])
@@ -83,18 +86,19 @@ def bound(
     return programs
 
 
-def programs(
-    op: operations.Operation,
-    form: str,
-    shape: tuple[int, ...],
-    axis: int,
-    dtype: Any,
-    arch: str,
-    backend: str = "triton",
-) -> list[Program]:
-    """The same for a contiguous problem."""
-    return bound(op, form, torch.empty(shape, dtype=dtype, device="meta"), axis, arch, backend)
+def compiled(backend: str) -> Callable[..., list[Program]]:
+    """``programs(op, form, shape, axis, dtype, arch)``: the same for a contiguous problem of a backend."""
+
+    def programs(
+        op: operations.Operation, form: str, shape: tuple[int, ...], axis: int, dtype: Any, arch: str
+    ) -> list[Program]:
+        return bound(op, form, torch.empty(shape, dtype=dtype, device="meta"), axis, arch, backend)
+
+    return programs
 
 
-def occurrences(pattern: str, program: Program) -> int:
-    return len(re.findall(pattern, program.assembly))
+def resident(program: Program, device: Device) -> int:
+    """How many of its programs run at once, whose registers are given to a warp in pieces of 256."""
+    threads = 32 * program.metadata.num_warps
+    registers = -(-program.registers // 8) * 8 * threads
+    return min(device.registers // registers, device.threads // threads) * device.multiprocessors

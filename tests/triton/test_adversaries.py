@@ -2,12 +2,9 @@
 
 import os
 
+import adversaries_triton as given
 import pytest
 import torch
-
-pytest.importorskip("triton", reason="Triton is not installed")
-
-import adversaries_triton as given
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget

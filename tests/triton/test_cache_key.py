@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("triton", reason="the triton backend needs the package triton")
-
 import kernelzoo
 
 CONSTANTS = {

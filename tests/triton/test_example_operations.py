@@ -7,9 +7,6 @@ from types import ModuleType
 
 import example_operations
 import pytest
-
-pytest.importorskip("triton", reason="Triton is not installed")
-
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget

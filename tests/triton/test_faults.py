@@ -6,9 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-pytest.importorskip("triton", reason="Triton is not installed")
-
 import triton
 
 from kernelzoo.errors import BackendUnavailableError

@@ -1,7 +1,6 @@
 """The gradients in Triton: rows that several programs share, and columns in small strips, interpreted."""
 
 import os
-import re
 import subprocess
 import sys
 import warnings
@@ -115,56 +114,6 @@ def test_a_launch_hands_on_all_canonical_tensors(monkeypatch: pytest.MonkeyPatch
             )
             assert moved == (33, 1, 1, 5, 7, (4, 1), None, None, None, *range(100, 100 + tensors), *rest, 12)
             given.clear()
-
-
-if not INTERPRETED and __name__ != "__main__":
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("triton", reason="the triton backend needs the package triton")
-    from compiling import occurrences, programs
-
-    from kernelzoo import operations
-    from kernelzoo.device import ARCHITECTURES
-
-    OPERATIONS = {name: operations.OPERATIONS[name] for name in GRADIENTS}
-
-    @pytest.mark.sampled(6, "op")
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
-    @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
-    @pytest.mark.parametrize("op", GRADIENTS)
-    def test_programs_of_a_shared_row_all_run_at_once(op: str, arch: str, dtype: Any) -> None:
-        chip = ARCHITECTURES[arch]
-        for shape, axis in (((777, 50257), 1), ((5, 3000017), 1), ((4096, 4096), 0), ((1000003, 33), 0)):
-            (program,) = programs(OPERATIONS[op], "split", shape, axis, dtype, arch)
-            assert program.metadata.launch_cooperative_grid
-            # A thread's own words, once: the compiler may not wait for them again in another layout.
-            waits = re.findall(r"tt\.elementwise_inline_asm[^\n]*ld\.relaxed", program.compiled.asm["ttgir"])
-            assert len(waits) == 1
-            assert occurrences(r"atom\.global\.gpu\.relaxed\.exch\.b64", program)
-            threads = 32 * program.metadata.num_warps
-            registers = -(-program.n_regs // 8) * 8 * threads
-            held = min(chip.registers // registers, chip.threads // threads)
-            assert program.step.grid[0] <= held * chip.multiprocessors
-
-    @pytest.mark.parametrize("op", GRADIENTS)
-    def test_split_is_two_launches_where_programs_may_not_wait(op: str) -> None:
-        for shape, axis in (((16, 262144), 1), ((16384, 1000), 0)):
-            made = programs(OPERATIONS[op], "split", shape, axis, torch.float32, "gfx942")
-            assert len(made) == 2
-            assert not any(occurrences(r"global_atomic", program) for program in made)
-
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-    def test_vocabularies_are_read_once(dtype: Any) -> None:
-        """A program holds its part of both inputs: no block of it is read twice."""
-        for shape in ((2048, 128256), (8192, 50257)):
-            (program,) = programs(OPERATIONS["softmax_backward"], "auto", shape, 1, dtype, "sm_90")
-            assert program.name == "split_kernel" and program.n_spills == 0
-            assert program.step.constants[-2] == "0"  # BLOCK
-
-    @pytest.mark.parametrize("axis", [0, 1])
-    def test_minima_are_counted_as_integers_and_divided_to_the_nearest(axis: int) -> None:
-        for variant in ("online", "split", "fused"):
-            for program in programs(OPERATIONS["min_backward"], variant, (4096, 4096), axis, torch.float32, "sm_90"):
-                assert occurrences(r"div\.rn\.f32", program) and not occurrences(r"div\.full|\.f64", program)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,10 @@ from types import ModuleType
 
 import pytest
 import scripts
+import torch
+import triton
 
-torch = pytest.importorskip("torch")
-triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
-
-from kernelzoo.report import findings  # noqa: E402
+from kernelzoo.report import findings
 
 SCRIPT = Path(__file__).parents[2] / "bench" / "hints.py"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -85,9 +84,7 @@ def test_ratios_are_to_the_same_round_without_a_hint(hints: ModuleType) -> None:
     assert "| float32 | softmax alone | reads evicted first | 1.100 |" in findings._parsed(text, "f").table().markdown()
 
 
-def test_without_a_gpu_nothing_is_measured(
-    hints: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_gpu_nothing_is_measured(hints, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit, match="2"):
         hints.main(["-o", str(tmp_path / "h.json")])

@@ -9,50 +9,43 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
+import triton
+from asking import Answers, ask, assert_launch
+from inspections import Inspection
+from one_input import MIN, SOFTMAX
 
-torch = pytest.importorskip("torch")
-triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
-
-import choices  # noqa: E402
-from asking import Answers, ask, ask_some, assert_launch, assert_same_as_sibling  # noqa: E402
-from one_input import MIN, SOFTMAX  # noqa: E402
-
-import kernelzoo  # noqa: E402  (after the skips)
-from kernelzoo import inspect, operations  # noqa: E402
-from kernelzoo.device import ARCHITECTURES, occupancy  # noqa: E402
-from kernelzoo.inspect import Kernel  # noqa: E402
-from kernelzoo.kernels.shared import cubin  # noqa: E402
-
-IMPLEMENTATIONS = kernelzoo.implementations("triton")
+from kernelzoo import inspect
+from kernelzoo.device import ARCHITECTURES, occupancy
+from kernelzoo.inspect import Kernel
+from kernelzoo.kernels.shared import cubin
 
 
-@choices.of("triton")
-def test_auto_takes_what_won(request_: inspect.Request, form: str) -> None:
-    choices.check(request_, form)
-
-
-@pytest.fixture(scope="module")
-def on_h200(request: pytest.FixtureRequest) -> Answers:
+class TestTriton(Inspection):
+    backend = "triton"
     named = (("triton/min/atomic_eager", "bfloat16"),)
-    return ask_some("triton", "sm_90", *named, every=request.config.getoption("--all"))
+    refused = ()
+    sized = ("sm_80", "sm_120", "gfx942")
 
+    def assert_whole(self, kernel: Kernel, id: str) -> None:
+        """Every field says something, and what can be told from another field agrees with it."""
+        assert_launch(kernel, id)
+        architecture = ARCHITECTURES[kernel.arch]
+        assert kernel.source is not None and f"def {kernel.name}(" in kernel.source and "@triton.jit" in kernel.source
+        assert kernel.sass is not None and kernel.sass_missing is None
+        if architecture.is_nvidia:
+            assert kernel.ptx is not None and f".visible .entry {kernel.name}(" in kernel.ptx
+            assert f".target {kernel.arch}" in kernel.ptx and "EXIT" in kernel.sass
+        else:
+            assert kernel.ptx is None and "s_endpgm" in kernel.sass
+        assert kernel.cluster == (1, 1, 1)
+        assert kernel.block == (kernel.constants["num_warps"] * architecture.warp_size, 1, 1)
+        signature = kernel.source.partition("):")[0]
+        assert set(re.findall(r"(\w+): tl\.constexpr", signature)) <= set(kernel.constants)
 
-def test_every_implementation_is_shown(on_h200: Answers) -> None:
-    shown = {id for id, _ in on_h200}
-    requests = [  # of those that take columns alone
-        inspect.Request("triton", i.op, i.variant, (512, 512), "float32", 0, "sm_90")
-        for i in IMPLEMENTATIONS
-        if i.id not in shown
-    ]
-    columns = {(r.id, "float32"): kernels for r, kernels in zip(requests, inspect.ask(requests), strict=True)}
-    assert all(isinstance(kernels, tuple) for kernels in columns.values()), columns
-    for (id, _), kernels in {**on_h200, **columns}.items():
-        for kernel in kernels:
-            if kernel.language == "torch":
-                assert kernel.name.startswith("aten.") and kernel.source is kernel.registers is None
-            else:
-                assert_whole(kernel, id)
-        assert any(kernel.language == "triton" for kernel in kernels)
+    def test_steps_that_torch_runs_are_told(self, on_h200: Answers) -> None:
+        names = [kernel.name for kernel in on_h200["triton/min/atomic_eager", "bfloat16"]]
+        assert names == ["aten.fill_.Scalar", "atomic_eager_kernel", "aten.copy_.default"]
 
 
 @pytest.mark.parametrize("op", ["softmax", "softmax_backward", "min_backward"])
@@ -66,9 +59,7 @@ def test_every_implementation_is_shown(on_h200: Answers) -> None:
         ((3, 13312), "bfloat16", 1, 64),  # fewer to a program, so that each SM has two
     ],
 )
-def test_threads_have_whole_rows_across_memory(
-    op: str, shape: tuple[int, int], dtype: str, single: int, rows: int
-) -> None:
+def test_threads_have_whole_rows_across_memory(op, shape, dtype, single, rows) -> None:
     form = "multi_row_tile" if op == "softmax" else "fused"
     (kernel,) = inspect.inspect(f"triton/{op}/{form}", shape, dtype, dim=0, arch="sm_90")
     assert (kernel.constants["SINGLE"], kernel.constants["ROWS"]) == (single, rows)
@@ -85,48 +76,9 @@ def test_threads_have_whole_rows_across_memory(
         ("split", (16384, 1002), "float32", 32),
     ],
 )
-def test_lines_are_as_wide_as_the_device_is_filled(
-    variant: str, shape: tuple[int, int], dtype: str, lanes: int
-) -> None:
+def test_lines_are_as_wide_as_the_device_is_filled(variant, shape, dtype, lanes) -> None:
     (kernel,) = inspect.inspect(f"triton/min/{variant}", shape, dtype, dim=0, arch="sm_90")
     assert kernel.constants["LANES"] == lanes
-
-
-def assert_whole(kernel: Kernel, id: str) -> None:
-    """Every field says something, and what can be told from another field agrees with it."""
-    assert_launch(kernel, id)
-    architecture = ARCHITECTURES[kernel.arch]
-    assert kernel.source is not None and f"def {kernel.name}(" in kernel.source and "@triton.jit" in kernel.source
-    assert kernel.sass is not None and kernel.sass_missing is None
-    if architecture.is_nvidia:
-        assert kernel.ptx is not None and f".visible .entry {kernel.name}(" in kernel.ptx
-        assert f".target {kernel.arch}" in kernel.ptx and "EXIT" in kernel.sass
-    else:
-        assert kernel.ptx is None and "s_endpgm" in kernel.sass
-    assert kernel.cluster == (1, 1, 1)
-    assert kernel.block == (kernel.constants["num_warps"] * architecture.warp_size, 1, 1)
-    signature = kernel.source.partition("):")[0]
-    assert set(re.findall(r"(\w+): tl\.constexpr", signature)) <= set(kernel.constants)
-
-
-@pytest.mark.parametrize("op", operations.OPERATIONS)
-def test_auto_shows_the_sibling_that_it_hands_on_to(op: str, on_h200: Answers) -> None:
-    assert_same_as_sibling(on_h200, op, "triton")
-
-
-def test_steps_that_torch_runs_are_told(on_h200: Answers) -> None:
-    names = [kernel.name for kernel in on_h200["triton/min/atomic_eager", "bfloat16"]]
-    assert names == ["aten.fill_.Scalar", "atomic_eager_kernel", "aten.copy_.default"]
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("arch", ["sm_80", "sm_120", "gfx942"])
-def test_the_described_device_sizes_what_fills_it(arch: str) -> None:
-    found = ask("triton", arch, "triton/softmax/persistent", "triton/softmax/online")
-    for (id, _), (kernel,) in found.items():
-        assert_whole(kernel, id)
-    (persistent,) = found["triton/softmax/persistent", "float32"]
-    assert persistent.grid is not None and persistent.grid[0] % ARCHITECTURES[arch].multiprocessors == 0
 
 
 def test_the_interpreters_switch_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,16 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import triton
+from triton.backends.nvidia import driver
 
-triton = pytest.importorskip("triton", reason="Triton is not installed")
-
-import torch  # noqa: E402
-from triton.backends.nvidia import driver  # noqa: E402
-
-from kernelzoo.errors import BackendUnavailableError  # noqa: E402
-from kernelzoo.kernels import gluon, helion  # noqa: E402
-from kernelzoo.kernels import triton as own  # noqa: E402
-from kernelzoo.kernels.shared import triton_needs  # noqa: E402
+from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels import gluon, helion
+from kernelzoo.kernels import triton as own
+from kernelzoo.kernels.shared import triton_needs
 
 Patch = pytest.MonkeyPatch
 

@@ -75,9 +75,7 @@ def test_the_same_as_by_the_launcher_before(monkeypatch: pytest.MonkeyPatch) -> 
         ("HIPLauncher", "3.6.0", {}),
     ],
 )
-def test_any_other_launcher_is_called(
-    name: str, version: str, attributes: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_other_launcher_is_called(name, version, attributes, monkeypatch) -> None:
     monkeypatch.setattr(triton, "__version__", version)
     called: list[tuple[Any, ...]] = []
     run, given = launcher(type(name, (), {"__call__": lambda self, *args: called.append(args)}), **attributes)

@@ -5,9 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("triton", reason="the triton backend needs the package triton")
-
 import torch
 import triton
 from triton.compiler import compiler
@@ -90,9 +87,7 @@ def test_a_kernel_is_compiled_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["triton", "gluon"])
-def test_a_backend_that_is_asked_for_leaves_triton_alone(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backend_that_is_asked_for_leaves_triton_alone(name, tmp_path, monkeypatch) -> None:
     own = cache.triton_key
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(triton.knobs.runtime, "interpret", False)

@@ -1,0 +1,86 @@
+"""Launches of Numba's kernels held to what a device has, for every knob and for devices made up."""
+
+# ruff: noqa: E402 - what Numba is at import depends on the simulator, so that is asked first
+
+import os
+from typing import Any, ClassVar
+
+import pytest
+
+if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
+    pytest.skip("the simulator is on, and has no launches to look at", allow_module_level=True)
+
+for package in ("numba.cuda", "cuda.core", "cuda.bindings"):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+
+import matrix
+import torch
+from planning import Planning
+
+from kernelzoo import registry
+from kernelzoo.device import ARCHITECTURES, Device
+from kernelzoo.kernels.numba import launch
+from kernelzoo.kernels.numba.min import choose, columns
+from kernelzoo.kernels.numba.tiling import view
+from kernelzoo.launch import Step
+
+
+class TestNumba(Planning):
+    backend = "numba"
+    compiled = (("sm_120", "float32"),)
+    more = (matrix.Laid("numba", "softmax", "split", (64, 131072), "float32", -1, "sm_120"),)
+    environment: ClassVar = {"NUMBA_ENABLE_CUDASIM": "1"}
+
+    @staticmethod
+    def static_shared(step: Step) -> int:
+        """Softmax's clusters have room for the pairs of 32 warps of 16 blocks, in float64 at the most."""
+        return (16 * 32 * 2 if step.kernel.startswith("cluster_kernel") else 256) * 8
+
+    def noting(self, monkeypatch: pytest.MonkeyPatch, device: Device) -> list[Any]:
+        """The most threads that each kernel is compiled for, as it is called."""
+        registry.import_kernels("numba", "kernelzoo.kernels.numba")
+        most_threads: list[Any] = []
+        call = launch.Recorded.call
+
+        def noted(self: launch.Recorded, *arguments: int, **asked: Any) -> Any:
+            bind = call(self, *arguments, **asked)
+            return lambda *tensors: (most_threads.append(self.source.threads), bind(*tensors))[1]
+
+        monkeypatch.setattr(launch.Recorded, "call", noted)
+        monkeypatch.setattr(  # as many as the device holds, if registers leave room for them
+            *(launch.Recorded, "resident"),
+            lambda self, threads: device.multiprocessors * max(1, device.threads // threads),
+        )
+        return most_threads
+
+    def within(self, step: Step, device: Device, dtype: str, noted: int) -> None:
+        largest = 1 if device.capability < 90 else 16 if device.arch in matrix.LARGE_CLUSTERS else 8
+        assert step.threads <= noted <= 1024 and 1 <= step.cluster <= largest, step
+        assert not step.cooperative or step.grid[0] <= device.multiprocessors * (device.threads // noted), step
+
+    @pytest.mark.parametrize(("shape", "type"), [((1100, 19), "float32"), ((20011, 33), "bfloat16")])
+    def test_leave_is_asked_for_where_a_kernel_declares_shared_memory_itself(self, shape: Any, type: str) -> None:
+        """Below 48 kB of dynamic shared memory, too: unasked, what the kernel declares counts."""
+        _, wrong, _ = matrix.examined([matrix.Laid("numba", "softmax", "auto", shape, type, 0, "sm_90")])
+        assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "lanes", "threads", "form"),
+    [
+        ((8192, 8192), "bfloat16", 8, 512, "columns"),  # a strip for each SM
+        ((8192, 8192), "float32", 8, 256, "columns"),  # two
+        ((4096, 4096), "bfloat16", 8, 512, "columns"),
+        ((2048, 2048), "bfloat16", 4, 512, "columns"),
+        ((65536, 256), "float32", 4, 512, "split_arrival"),
+        ((100, 65537), "bfloat16", 32, 256, "columns"),
+    ],
+    ids=str,
+)
+def test_minima_of_columns_fill_the_device(shape: Any, dtype: str, lanes: int, threads: int, form: str) -> None:
+    x = torch.empty((1, *shape), dtype=getattr(torch, dtype), device="meta")
+    v = view(x, torch.empty_like(x[:, 0]))
+    device = ARCHITECTURES["sm_90"]
+    cut = columns.cut(v, device.multiprocessors)
+    assert cut is not None and (cut[1].lanes, cut[1].threads) == (lanes, threads)
+    assert choose.best(v, device, choose.Knobs()) == form
