@@ -125,13 +125,9 @@ def compiled(backend: str, arch: str, log: Path | None) -> dict[str, Any]:
     if log is not None:
         log.write_text("\n".join(["at fault:", *wrong, "spilling:", *spilled, ""]), encoding="utf-8")
     return {
-        "passed": row["taken"],
-        "skipped": row["refused"],
-        "failed": row["faults"],
-        "seconds": row["seconds"],
-        "kernels": row["kernels"],
-        "spilling": row["spilling"],
-    }
+        "passed": row["taken"], "skipped": row["refused"], "failed": row["faults"], "seconds": row["seconds"],
+        "kernels": row["kernels"], "spilling": row["spilling"],
+    }  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

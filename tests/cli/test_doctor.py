@@ -25,14 +25,9 @@ PACKAGES = {"numpy": "2.4.6", "numba": "0.68.1", "torch": "2.11.0", "triton": "3
 def machine(**changes: Any) -> Machine:
     """A machine that nothing is wrong with, but for the changes."""
     good: dict[str, Any] = {
-        "packages": PACKAGES,
-        "torch_pins": "3.6.0",
-        "environment": QUIET,
-        "cores": 8,
-        "load": 0.2,
-        "governor": "performance",
-        "looks": GOOD,
-    }
+        "packages": PACKAGES, "torch_pins": "3.6.0", "environment": QUIET, "cores": 8, "load": 0.2,
+        "governor": "performance", "looks": GOOD,
+    }  # fmt: skip
     return Machine(**{**good, **changes})
 
 

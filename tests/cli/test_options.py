@@ -10,15 +10,9 @@ from kernelzoo.cli.sizes import problems
 from kernelzoo.errors import UnknownNameError
 
 KNOWN = [
-    "cpu/min/auto",
-    "cpu/softmax/auto",
-    "cpu/softmax/online",
-    "mine/softmax/one",
-    "mine/softmax/two",
-    "torch/min/auto",
-    "torch/softmax/auto",
-    "torch/softmax/eager",
-]
+    "cpu/min/auto", "cpu/softmax/auto", "cpu/softmax/online", "mine/softmax/one", "mine/softmax/two",
+    "torch/min/auto", "torch/softmax/auto", "torch/softmax/eager",
+]  # fmt: skip
 
 
 def test_words_split_commas_and_keep_order() -> None:

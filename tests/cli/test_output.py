@@ -18,18 +18,10 @@ RESULTS = Path(__file__).parents[2] / "bench" / "results" / "h200-dtypes.json.gz
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "-"),
-        (0.0123456, "0.0123"),
-        (1.0, "1.00"),
-        (9.999, "10.00"),
-        (123.4, "123"),
-        (98765.4, "98765"),
-        (0.0, "0"),
-        (1e-25, "1e-25"),
-        (5.43e-6, "5.43e-06"),
-        (0.000123, "0.000123"),
+        (None, "-"), (0.0123456, "0.0123"), (1.0, "1.00"), (9.999, "10.00"), (123.4, "123"), (98765.4, "98765"),
+        (0.0, "0"), (1e-25, "1e-25"), (5.43e-6, "5.43e-06"), (0.000123, "0.000123"),
     ],
-)
+)  # fmt: skip
 def test_numbers(value: float | None, text: str) -> None:
     assert output.number(value) == text
 
@@ -148,16 +140,10 @@ def test_the_bar_is_there_before_anyone_knows_how_much_there_is_to_do(monkeypatc
 @pytest.mark.parametrize(
     "command",
     [
-        "compare torch/min/eager",
-        "bench --op min",
-        "bench --op min --first-call",
-        "fuzz torch/min/eager",
-        "accuracy torch/min/eager",
-        "tune",
-        "merge {folder}/a.json",
-        "report {results}",
+        "compare torch/min/eager", "bench --op min", "bench --op min --first-call", "fuzz torch/min/eager",
+        "accuracy torch/min/eager", "tune", "merge {folder}/a.json", "report {results}",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["r.json", "r.html"])
 def test_no_command_makes_the_folder_of_its_output(command, name, answer, tmp_path) -> None:
     given = command.format(folder=tmp_path, results=RESULTS).split()

@@ -115,12 +115,8 @@ def test_lanes_with_tables_of_their_own_run_in_one_race_and_a_crash_costs_its_ow
     file.write_text(TOY)
     problem = Problem("softmax", (64, 2048), "float32")
     tables = {
-        "shipped": {},
-        "once": {"repeats": 1},
-        "crashes": {"crash": 2},
-        "zeros": {"wrong": 2},
-        "odd": {"crash": 3},
-    }
+        "shipped": {}, "once": {"repeats": 1}, "crashes": {"crash": 2}, "zeros": {"wrong": 2}, "odd": {"crash": 3},
+    }  # fmt: skip
     id = "toy/softmax/auto"
     with Guard("cpu", [str(file)], patience=60) as guard:
         ((shipped, once, again),) = guard.plans(id, [problem], [{}, {"repeats": 1}, {"repeats": 8}])

@@ -96,13 +96,9 @@ def show_reported() -> None:
 
 
 SHOWN = {
-    "compare": show_compared,
-    "bench": show_benched,
-    "accuracy": show_accuracy,
-    "bench --first-call": show_first_calls,
-    "tune": show_tuned,
-    "report": show_reported,
-}
+    "compare": show_compared, "bench": show_benched, "accuracy": show_accuracy,
+    "bench --first-call": show_first_calls, "tune": show_tuned, "report": show_reported,
+}  # fmt: skip
 
 
 def shown() -> str:

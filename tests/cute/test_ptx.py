@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from ahead import forms
+from ahead import forms, name
 from compiled_cute import Machine
 from emulated import Emulated, inputs_of
 

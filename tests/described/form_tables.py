@@ -12,16 +12,9 @@ PACKAGE = Path(kernelzoo.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "kernels.md"
 
 NAMES = {
-    "triton": "Triton",
-    "gluon": "Gluon",
-    "cutile": "cuTile",
-    "cute": "CuTe",
-    "helion": "Helion",
-    "cupy": "CUDA C",
-    "numba": "Numba",
-    "cpu": "cpu",
-    "torch": "torch",
-}
+    "triton": "Triton", "gluon": "Gluon", "cutile": "cuTile", "cute": "CuTe", "helion": "Helion", "cupy": "CUDA C",
+    "numba": "Numba", "cpu": "cpu", "torch": "torch",
+}  # fmt: skip
 """Languages, in the order of the page, and what it calls them."""
 
 

@@ -55,37 +55,17 @@ class Problem:
 # One of each class of the launch tables: rows so short that many share a block, even and odd; a warp's; a block's, up
 # to the most that one holds, with edges and without; longer ones, few and many; one giant row; the same across rows.
 SHAPES = (
-    Problem((1 << 20, 5)),
-    Problem((100003, 200)),
-    Problem((4096, 781)),
-    Problem((4096, 1024)),
-    Problem((3001, 5003)),
-    Problem((4096, 12672)),
-    Problem((512, 32768)),
-    Problem((777, 50257)),
-    Problem((64, 131072)),
-    Problem((16, 262144)),
-    Problem((5, 3000017)),
-    Problem((64, 100), 0),
-    Problem((512, 4096), 0),
-    Problem((1100, 4099), 0),
-    Problem((64, 512, 96), 1),
-    Problem((1 << 20, 33)),
-    Problem((4096, 64)),
-    Problem((4096, 4096)),
-    Problem((1009, 16384)),
-    Problem((1, 1 << 28)),
-    Problem((4096, 4096), 0),
+    Problem((1 << 20, 5)), Problem((100003, 200)), Problem((4096, 781)), Problem((4096, 1024)), Problem((3001, 5003)),
+    Problem((4096, 12672)), Problem((512, 32768)), Problem((777, 50257)), Problem((64, 131072)),
+    Problem((16, 262144)), Problem((5, 3000017)), Problem((64, 100), 0), Problem((512, 4096), 0),
+    Problem((1100, 4099), 0), Problem((64, 512, 96), 1), Problem((1 << 20, 33)), Problem((4096, 64)),
+    Problem((4096, 4096)), Problem((1009, 16384)), Problem((1, 1 << 28)), Problem((4096, 4096), 0),
     Problem((65536, 33), 0),
-)
+)  # fmt: skip
 LAYOUTS = (
-    Problem((4096, 64), -1, "unaligned"),
-    Problem((777, 50257), -1, "unaligned"),
-    Problem((4096, 1024), -1, "padded"),
-    Problem((16, 262144), -1, "padded"),
-    Problem((4096, 1024), -1, "stepped"),
-    Problem((777, 50257), -1, "stepped"),
-)
+    Problem((4096, 64), -1, "unaligned"), Problem((777, 50257), -1, "unaligned"), Problem((4096, 1024), -1, "padded"),
+    Problem((16, 262144), -1, "padded"), Problem((4096, 1024), -1, "stepped"), Problem((777, 50257), -1, "stepped"),
+)  # fmt: skip
 FEW = (SHAPES[1], SHAPES[4], SHAPES[9], SHAPES[12], LAYOUTS[0])
 
 

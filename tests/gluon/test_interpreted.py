@@ -19,13 +19,9 @@ kernelzoo.get("gluon")
 from kernelzoo.kernels.gluon.softmax import split_grid  # noqa: E402  (with the interpreter in Gluon's place)
 
 ROWS = (
-    ((3, 40000), torch.float32),
-    ((3, 40001), torch.float32),
-    ((5, 4099), torch.bfloat16),
-    ((2, 20003), torch.float64),
-    ((1, 300001), torch.float32),
-    ((1, 140000), torch.bfloat16),
-)
+    ((3, 40000), torch.float32), ((3, 40001), torch.float32), ((5, 4099), torch.bfloat16),
+    ((2, 20003), torch.float64), ((1, 300001), torch.float32), ((1, 140000), torch.bfloat16),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("shape", "dtype"), ROWS, ids=str)

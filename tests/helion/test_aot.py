@@ -71,17 +71,12 @@ def test_rows_that_start_anywhere_and_one_alone_are_read_by_vectors_inside(op: s
 @pytest.mark.parametrize(
     ("form", "shape", "axis"),
     [
-        ("fused", (4096, 4096), 1),
-        ("fused", (3001, 5003), 1),
-        ("fused", (9973, 64), 1),
-        ("online", (512, 131072), 1),
-        ("online", (777, 50257), 1),
-        ("split_two_launches", (16, 262144), 1),
-        ("split_two_launches", (5, 300017), 1),
-        ("fused", (512, 4096), 0),
+        ("fused", (4096, 4096), 1), ("fused", (3001, 5003), 1), ("fused", (9973, 64), 1),
+        ("online", (512, 131072), 1), ("online", (777, 50257), 1), ("split_two_launches", (16, 262144), 1),
+        ("split_two_launches", (5, 300017), 1), ("fused", (512, 4096), 0),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_exponentials_are_powers_of_two(form: str, shape: tuple[int, int], axis: int) -> None:
     """The device's own. torch.exp takes four times as many instructions, which is what half precision waits for."""
     for program in programs(SOFTMAX, form, shape, axis, torch.bfloat16, "sm_90"):
@@ -92,15 +87,12 @@ def test_exponentials_are_powers_of_two(form: str, shape: tuple[int, int], axis:
 @pytest.mark.parametrize(
     ("op", "form", "shape"),
     [
-        (MIN, "rows", (1823, 781)),
-        (MIN, "rows_deferred", (777, 50257)),
-        (MIN, "split", (5, 3000017)),
-        (SOFTMAX, "fused", (3001, 5003)),
-        (SOFTMAX, "online", (777, 50257)),
+        (MIN, "rows", (1823, 781)), (MIN, "rows_deferred", (777, 50257)), (MIN, "split", (5, 3000017)),
+        (SOFTMAX, "fused", (3001, 5003)), (SOFTMAX, "online", (777, 50257)),
         (SOFTMAX, "split_two_launches", (61, 99991)),
     ],
     ids=name,
-)
+)  # fmt: skip
 def test_rows_that_begin_anywhere_are_read_by_whole_vectors_inside(op: Any, form: str, shape: Any, dtype: Any) -> None:
     made = programs(op, form, shape, 1, dtype, "sm_90")
     assert not [str(program) for program in made if program.spilled]

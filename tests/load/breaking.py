@@ -12,20 +12,10 @@ from kernelzoo.launch import Launch, void
 Tensor = torch.Tensor
 
 CAUGHT_BY = {
-    "narrow": ("sizes",),
-    "leaky": ("memory",),
-    "greedy": ("memory",),
-    "racy": ("threads",),
-    "lazy": ("threads",),
-    "frozen": ("graphs",),
-    "ambient": ("modes",),
-    "unforkable": ("processes",),
-    "homebound": ("streams",),
-    "unready": ("streams",),
-    "settled": ("devices",),
-    "deadly": ("graphs",),
-    "endless": ("graphs",),
-}
+    "narrow": ("sizes",), "leaky": ("memory",), "greedy": ("memory",), "racy": ("threads",), "lazy": ("threads",),
+    "frozen": ("graphs",), "ambient": ("modes",), "unforkable": ("processes",), "homebound": ("streams",),
+    "unready": ("streams",), "settled": ("devices",), "deadly": ("graphs",), "endless": ("graphs",),
+}  # fmt: skip
 """Backend of this module, and the sections that must fail it."""
 
 NEEDS_GPU = ("homebound", "unready", "settled")

@@ -34,17 +34,10 @@ CAPABILITIES = [(8, 0), (9, 0), (10, 0), (12, 0)]
 # One row length for each way of holding a row: part of a warp, a warp, a block at its fullest, a cluster; and one that
 # no vector divides.
 SHAPES = {
-    "odd_shortest": (4096, 5, 1),
-    "short": (4096, 64, 1),
-    "odd": (4096, 781, 1),
-    "odd_short": (4096, 33, 1),
-    "odd_longer": (4096, 155, 1),
-    "block": (4096, 16384, 1),
-    "cluster": (4096, 50257, 1),
-    "across_flat": (1, 4096, 33),
-    "across_odd": (4, 4099, 333),
-    "across": (1, 512, 4096),
-}
+    "odd_shortest": (4096, 5, 1), "short": (4096, 64, 1), "odd": (4096, 781, 1), "odd_short": (4096, 33, 1),
+    "odd_longer": (4096, 155, 1), "block": (4096, 16384, 1), "cluster": (4096, 50257, 1),
+    "across_flat": (1, 4096, 33), "across_odd": (4, 4099, 333), "across": (1, 512, 4096),
+}  # fmt: skip
 
 
 def look(shape: tuple[int, int, int], dtype: str, op: str) -> View:

@@ -70,12 +70,8 @@ def write_into() -> Callable[..., Path]:
         path = folder / name
         commit = {"id": "0123456789abcdef", "dirty": False}
         document = {
-            "machine_info": {},
-            "commit_info": commit,
-            "benchmarks": entries,
-            "datetime": date,
-            "version": "5.2.3",
-        }
+            "machine_info": {}, "commit_info": commit, "benchmarks": entries, "datetime": date, "version": "5.2.3",
+        }  # fmt: skip
         if ours is not None:
             document["kernelzoo"] = ours
         path.write_text(json.dumps(document), encoding="utf-8")
@@ -93,19 +89,11 @@ def write(write_into: Callable[..., Path], tmp_path: Path) -> Write:
 def sweep(entry: Callable[..., Entry]) -> list[Entry]:
     """Softmax and min on the H200: 98 column counts, twelve and four implementations, and two shapes off the sweep."""
     softmax = {
-        "torch/softmax/eager": 2.0,
-        "torch/softmax/compile": 1.6,
-        "torch/softmax/naive": 6.0,
-        "triton/softmax/auto": 1.2,
-        "triton/softmax/fused": 1.3,
-        "triton/softmax/multi_row": 1.25,
-        "triton/softmax/online": 1.7,
-        "triton/softmax/persistent": 1.22,
-        "triton/softmax/split": 2.6,
-        "cupy/softmax/auto": 1.4,
-        "cupy/softmax/block": 1.45,
-        "numba/softmax/auto": 3.0,
-    }
+        "torch/softmax/eager": 2.0, "torch/softmax/compile": 1.6, "torch/softmax/naive": 6.0,
+        "triton/softmax/auto": 1.2, "triton/softmax/fused": 1.3, "triton/softmax/multi_row": 1.25,
+        "triton/softmax/online": 1.7, "triton/softmax/persistent": 1.22, "triton/softmax/split": 2.6,
+        "cupy/softmax/auto": 1.4, "cupy/softmax/block": 1.45, "numba/softmax/auto": 3.0,
+    }  # fmt: skip
     minimum = {"torch/min/eager": 1.5, "torch/min/naive": 1.6, "triton/min/auto": 1.1, "triton/min/rows": 1.3}
     shapes = [(4096, n) for n in range(256, 12673, 128)] + [(1823, 781), (16, 262144)]
     made = []

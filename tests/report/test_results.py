@@ -96,12 +96,8 @@ def test_what_newer_files_tell_is_read_and_what_older_ones_lack_is_empty(entry, 
     assert (row.race, row.repeated_rounds, row.first_call_ms, row.cupti_us) == ("a1", 2, 3.5, 9.5)
     assert row.flags == ("host-bound",)
     assert row.condition == (
-        ("sm_mhz", 1980.0),
-        ("throttled", "power"),
-        ("throttled", "heat"),
-        ("sm_mhz", 1975.0),
-        ("idle", "false"),
-    )
+        ("sm_mhz", 1980.0), ("throttled", "power"), ("throttled", "heat"), ("sm_mhz", 1975.0), ("idle", "false"),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("data", [[1.0], [1.0, -1.0], [1.0, "2"], "1.0", [1.0, float("nan")]])
@@ -194,13 +190,8 @@ def test_problems_are_ordered_by_size_and_negative_axes_count_from_the_end(entry
     entries += [entry(shape=(4096, 256), dim=0), entry("torch/softmax/naive", (4096, 256), dim=1)]
     selection = load([write(entries)]).groups[0].select("softmax")
     assert list(map(str, selection.problems)) == [
-        "(7,)",
-        "(4096, 256) dim 0",
-        "(16, 262144)",
-        "(4096, 256)",
-        "(4096, 1024)",
-        "(2, 3, 4)",
-    ]
+        "(7,)", "(4096, 256) dim 0", "(16, 262144)", "(4096, 256)", "(4096, 1024)", "(2, 3, 4)",
+    ]  # fmt: skip
 
 
 def test_ratios_are_geometric_means_over_what_both_take(entry, write) -> None:

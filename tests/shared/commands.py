@@ -28,15 +28,9 @@ ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 ON_A_GPU, TAKES_LONG = "# on a GPU", "# takes long"
 NEEDS = {
-    "triton": "triton",
-    "gluon": "triton",
-    "cutile": "cutile_cache",
-    "cute": "nvidia_cutlass_dsl",
-    "helion": "helion",
-    "cupy": "cupy",
-    "numba": "numba_cuda",
-    "cpu": "numba",
-}
+    "triton": "triton", "gluon": "triton", "cutile": "cutile_cache", "cute": "nvidia_cutlass_dsl", "helion": "helion",
+    "cupy": "cupy", "numba": "numba_cuda", "cpu": "numba",
+}  # fmt: skip
 """Backends, and the packages without which they can do nothing."""
 DISTURBED = re.compile(r"^(\d+ disturbed rounds? w|~ disturbed)")
 """A line that a busy machine adds."""

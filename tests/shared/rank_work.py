@@ -108,13 +108,8 @@ def on_dtensor(
     (y * y).sum().backward()
     grad = whole.grad.full_tensor()
     return (
-        y.detach().full_tensor(),
-        str(y.placements),
-        least.detach().full_tensor(),
-        str(least.placements),
-        grad,
-        most,
-    )
+        y.detach().full_tensor(), str(y.placements), least.detach().full_tensor(), str(least.placements), grad, most,
+    )  # fmt: skip
 
 
 def fails(rank: int, how: str) -> float:

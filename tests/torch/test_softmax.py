@@ -69,17 +69,11 @@ def test_it_is_refused_on_a_gpu() -> None:
 @pytest.mark.parametrize(
     ("n", "side_by_side", "eager_fits", "eager_is_exact"),
     [
-        (1000, 1, True, True),
-        (2**23, 1, True, True),
-        (2**23 + 1, 1, True, False),
-        (2**31, 1, False, False),
-        (32, 65, True, True),
-        (33, 65, True, False),
-        (33, 64, True, True),
-        (2**17, 33, True, True),
+        (1000, 1, True, True), (2**23, 1, True, True), (2**23 + 1, 1, True, False), (2**31, 1, False, False),
+        (32, 65, True, True), (33, 65, True, False), (33, 64, True, True), (2**17, 33, True, True),
         (1000003, 33, True, False),
     ],
-)
+)  # fmt: skip
 def test_rows_that_torchs_gpu_kernel_is_not_given(n, side_by_side, eager_fits, eager_is_exact) -> None:
     """The rules alone, of what was seen on a GPU; a machine without one can ask no more."""
     x: Any = SimpleNamespace(device=torch.device("cuda"), size=lambda axis: (1, n, side_by_side)[axis])

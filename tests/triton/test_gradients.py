@@ -99,19 +99,8 @@ def test_a_launch_hands_on_all_canonical_tensors(monkeypatch: pytest.MonkeyPatch
             rest = [t.data_ptr() for t in workspace]
             addresses, moved = given
             assert addresses == (
-                33,
-                1,
-                1,
-                5,
-                7,
-                (4, 1),
-                None,
-                None,
-                None,
-                *(t.data_ptr() for t in canonical),
-                *rest,
-                12,
-            )
+                33, 1, 1, 5, 7, (4, 1), None, None, None, *(t.data_ptr() for t in canonical), *rest, 12,
+            )  # fmt: skip
             assert moved == (33, 1, 1, 5, 7, (4, 1), None, None, None, *range(100, 100 + tensors), *rest, 12)
             given.clear()
 

@@ -11,14 +11,9 @@ from triton.backends.nvidia.driver import CudaLauncher
 from kernelzoo.kernels.shared.jit import submission
 
 PROBES = {
-    "num_ctas": 1,
-    "global_scratch_size": 0,
-    "global_scratch_align": 1,
-    "profile_scratch_size": 0,
-    "profile_scratch_align": 1,
-    "launch_cooperative_grid": True,
-    "launch_pdl": False,
-}
+    "num_ctas": 1, "global_scratch_size": 0, "global_scratch_align": 1, "profile_scratch_size": 0,
+    "profile_scratch_align": 1, "launch_cooperative_grid": True, "launch_pdl": False,
+}  # fmt: skip
 GIVEN = (33, 1, 1, 5, 7, (4, 1), None, None, None, 100, 200, 3)
 """What a launcher is called with: grid, stream 5, function 7, metadata, no hooks, two addresses and a number."""
 
