@@ -229,7 +229,7 @@ def tests_triton(session: nox.Session) -> None:
     """The contract, for the Triton backend: interpreted, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=("triton",))
     conformance = (CONFORMANCE, *only("triton"), *session.posargs)
-    interpreted = (f"tests/triton/test_{name}.py" for name in ("adversaries", "example_operations"))
+    interpreted = (f"tests/triton/test_{name}.py" for name in ("adversaries", "example_operations", "strips"))
     check(session, *interpreted, STORAGES, *conformance, *PARALLEL, **INTERPRETER)
     check(session, "tests/triton", *PARALLEL, *session.posargs)
     check(session, "tests/triton/test_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "triton"})

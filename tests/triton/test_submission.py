@@ -4,11 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch  # noqa: F401  (before Triton, which looks for it)
+import torch
 import triton
 from triton.backends.nvidia.driver import CudaLauncher
 
+from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.jit import submission
+from kernelzoo.launch import RebindableLaunch, WorkspaceLaunch
 
 PROBES = {
     "num_ctas": 1, "global_scratch_size": 0, "global_scratch_align": 1, "profile_scratch_size": 0,
@@ -76,3 +78,25 @@ def test_any_other_launcher_is_called(name, version, attributes, monkeypatch) ->
     run, given = launcher(type(name, (), {"__call__": lambda self, *args: called.append(args)}), **attributes)
     submit(run)
     assert called == [GIVEN] and not given
+
+
+def test_a_launch_hands_on_all_canonical_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "current_stream", lambda device: 5)
+    given: list[tuple[Any, ...]] = []
+    program = SimpleNamespace(run=lambda *args: given.append(args), function=7, packed_metadata=(4, 1))
+    one, two, three, own = (torch.empty(4) for _ in range(4))
+    for tensors, canonical in ((2, (one, two)), (3, (one, two, three))):
+        for workspace in ((), (own,)):
+            args = (*canonical, *workspace, 12)
+            made = jit.launch_of(None, program, 33, args, tensors)
+            assert isinstance(made, WorkspaceLaunch if workspace else RebindableLaunch)
+            made()
+            assert isinstance(made, RebindableLaunch) and len(made.tensors) == tensors
+            made.at(*range(100, 100 + tensors))
+            rest = [t.data_ptr() for t in workspace]
+            addresses, moved = given
+            assert addresses == (
+                33, 1, 1, 5, 7, (4, 1), None, None, None, *(t.data_ptr() for t in canonical), *rest, 12,
+            )  # fmt: skip
+            assert moved == (33, 1, 1, 5, 7, (4, 1), None, None, None, *range(100, 100 + tensors), *rest, 12)
+            given.clear()
