@@ -444,7 +444,7 @@ def streams(backend: str, where: Where) -> Iterator[Row]:
         for case, check in (
             ("eight streams at once", _streams_at_once),
             ("bound on one stream, run on another", _bound_elsewhere),
-            ("a launch dropped while it runs elsewhere", _dropped),
+            ("a launch dropped while it runs elsewhere", partial(_bound_elsewhere, dropped=True)),
             ("after torch.cuda.empty_cache", _emptied),
         ):
             yield tried("streams", implementation.id, case, partial(check, implementation, where))
@@ -488,8 +488,11 @@ def _streams_at_once(implementation: registry.Implementation, where: Where) -> t
     return count, None, ""
 
 
-def _bound_elsewhere(implementation: registry.Implementation, where: Where) -> tuple[int, None, str]:
-    """What the bind enqueued (a counter's zeroing) is behind a long wait on its own stream."""
+def _bound_elsewhere(
+    implementation: registry.Implementation, where: Where, dropped: bool = False
+) -> tuple[int, None, str]:
+    """What the bind enqueued (a counter's zeroing) is behind a long wait on its own stream; or, of one that is dropped,
+    the workspace must not be given to anyone before the other stream is done with it."""
     _on_gpu(where)
     count = 0
     home, other = torch.cuda.Stream(), torch.cuda.Stream()
@@ -497,40 +500,24 @@ def _bound_elsewhere(implementation: registry.Implementation, where: Where) -> t
         out = poison_like(expected)
         settle(where)
         with torch.cuda.stream(home):
-            # Whatever the workspace gets is not zero before.
-            garbage = torch.full((2**22,), -7, dtype=torch.int32, device=where.device)
-            del garbage
-            torch.cuda._sleep(20_000_000)
+            if not dropped:  # whatever the workspace gets is not zero before
+                garbage = torch.full((2**22,), -7, dtype=torch.int32, device=where.device)
+                del garbage
+                torch.cuda._sleep(20_000_000)
             launch = implementation.launch(x, out=out)
         with torch.cuda.stream(other):
+            if dropped:
+                torch.cuda._sleep(20_000_000)
             launch()
-            launch()
-        settle(where)
-        same_bits(out, expected, f"{tuple(x.shape)} bound on another stream")
-        count += 1
-    return count, None, ""
-
-
-def _dropped(implementation: registry.Implementation, where: Where) -> tuple[int, None, str]:
-    """Its workspace must not be given to anyone before the other stream is done with it."""
-    _on_gpu(where)
-    count = 0
-    home, other = torch.cuda.Stream(), torch.cuda.Stream()
-    for x, expected in _stream_problem(implementation, where):
-        out = poison_like(expected)
-        settle(where)
-        with torch.cuda.stream(home):
-            launch = implementation.launch(x, out=out)
-        with torch.cuda.stream(other):
-            torch.cuda._sleep(20_000_000)
-            launch()
+            if not dropped:
+                launch()
         del launch
         with torch.cuda.stream(home):
-            for size in (2**8, 2**12, 2**16, 2**20, 2**22):
+            for size in (2**8, 2**12, 2**16, 2**20, 2**22) if dropped else ():
                 for _ in range(4):
                     torch.full((size,), -7, dtype=torch.int32, device=where.device)
         settle(where)
-        same_bits(out, expected, f"{tuple(x.shape)} whose launch was dropped")
+        same_bits(out, expected, f"{tuple(x.shape)} bound on another stream")
         count += 1
     return count, None, ""
 
@@ -556,53 +543,35 @@ def _emptied(implementation: registry.Implementation, where: Where) -> tuple[int
 def graphs(backend: str, where: Where) -> Iterator[Row]:
     """A CUDA graph of a call, and of a bound launch, on other data each time; on the host, the bound launch alone."""
     for implementation in implementations(backend, where):
-        yield tried(
-            "graphs", implementation.id, "a bound launch on other data", partial(_replayed, implementation, where)
-        )
-        if where.is_cuda:
-            yield tried(
-                "graphs", implementation.id, "a captured call", partial(_captured, implementation, where, False)
-            )
-            yield tried(
-                "graphs", implementation.id, "a captured launch", partial(_captured, implementation, where, True)
-            )
+        cases = [("a bound launch on other data", None)]
+        cases += [("a captured call", False), ("a captured launch", True)] if where.is_cuda else []
+        for case, captured in cases:
+            yield tried("graphs", implementation.id, case, partial(_replayed, implementation, where, captured))
 
 
-def _replayed(implementation: registry.Implementation, where: Where) -> tuple[int, None, str]:
+def _replayed(implementation: registry.Implementation, where: Where, captured: bool | None) -> tuple[int, None, str]:
+    """``captured``: a graph of the launch, or of a call; None: the launch itself."""
     count = 0
     for x, first in _stream_problem(implementation, where):
-        out = torch.empty_like(first)
-        launch = implementation.launch(x, out=out)
-        for seed in range(1, 4):
-            x.copy_(drawn(implementation.op, tuple(x.shape), "float32", where, seed))
-            out.copy_(poison_like(first))
+        result = torch.empty_like(first)
+        launch = implementation.launch(x, out=result)
+        if captured is not None:
             launch()
-            implementation.operation.assert_close(out, x)
-            count += 1
-    return count, None, ""
-
-
-def _captured(implementation: registry.Implementation, where: Where, bound: bool) -> tuple[int, None, str]:
-    count = 0
-    for x, first in _stream_problem(implementation, where):
-        out = torch.empty_like(first)
-        launch = implementation.launch(x, out=out)
-        launch()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            if bound:
-                launch()
-                result = out
-            else:
-                result = call(implementation, x)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                if captured:
+                    launch()
+                else:
+                    result = call(implementation, x)
         for seed in range(1, 4):
             x.copy_(drawn(implementation.op, tuple(x.shape), "float32", where, seed))
             result.copy_(poison_like(first))
-            for _ in range(17):
-                graph.replay()
+            for _ in range(1 if captured is None else 17):
+                launch() if captured is None else graph.replay()
+                count += 1
             implementation.operation.assert_close(result, x)
-            same_bits(call(implementation, x), result, f"{tuple(x.shape)} replayed")
-            count += 17
+            if captured is not None:
+                same_bits(call(implementation, x), result, f"{tuple(x.shape)} replayed")
     return count, None, ""
 
 
