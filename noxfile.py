@@ -302,8 +302,7 @@ def tests_numba(session: nox.Session) -> None:
     """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=(f"numba-cuda{CUDA}",))
     check(session, "tests/numba/test_simulator.py", STORAGES, *PARALLEL, *session.posargs, **SIMULATOR)
-    compiled = [f"tests/numba/test_{name}.py" for name in ("ptx", "inspection", "planning", "disk", "probe")]
-    check(session, *compiled, *PARALLEL, *session.posargs)
+    check(session, "tests/numba", *PARALLEL, *session.posargs)
     check(session, "tests/numba/test_run_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "numba"})
     if GPU:
         check(session, CONFORMANCE, *only("numba"), *session.posargs)
