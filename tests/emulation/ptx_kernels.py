@@ -2,8 +2,15 @@
 
 from typing import Any
 
+import host_compiler
 import numpy as np
 import ptx
+import pytest
+
+MARKS = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"),
+]
 
 REGISTERS = (
     ".reg .pred p<9>; .reg .b8 rb<9>; .reg .b16 rs<32>; .reg .b32 r<64>; .reg .b64 rd<64>; "

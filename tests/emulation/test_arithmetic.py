@@ -4,16 +4,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import host_compiler
 import numpy as np
 import pytest
 import torch
-from ptx_kernels import bits, each, pairs
+from ptx_kernels import MARKS, bits, each, pairs
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"),
-]
+pytestmark = MARKS
 
 F32 = np.array(
     [0.0, -0.0, 1.0, -1.0, 1.5, 3.0, -7.25, 1e-3, 1e20, -1e20, 3e38, 2.0**-126, -(2.0**-126), 2.0**-127, 2.0**-149,

@@ -2,17 +2,13 @@
 
 from typing import Any
 
-import host_compiler
 import numpy as np
 import ptx
 import pytest
 import torch
-from ptx_kernels import bits, each, pairs, run
+from ptx_kernels import MARKS, bits, each, pairs, run
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"),
-]
+pytestmark = MARKS
 
 FLOATS = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.3, 255.5, -300, 3e9, -3e9, 1e19, 65519.9, 65520, 3.38953e38,
                    1e-7, 6e-8, 2.0**-133, 1e-45, np.inf, -np.inf, np.nan], "f4")  # fmt: skip

@@ -1,15 +1,11 @@
 """The emulator of PTX: copies that go on by themselves, and barriers in shared memory that count them."""
 
-import host_compiler
 import numpy as np
 import ptx
 import pytest
-from ptx_kernels import run
+from ptx_kernels import MARKS, run
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"),
-]
+pytestmark = MARKS
 
 BUFFER = ".extern .shared .align 128 .b8 buffer[];"
 BARRIER = ".shared .align 8 .b64 ready;"

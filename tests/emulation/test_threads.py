@@ -2,16 +2,12 @@
 
 import ctypes
 
-import host_compiler
 import numpy as np
 import ptx
 import pytest
-from ptx_kernels import module, run
+from ptx_kernels import MARKS, module, run
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not host_compiler.compiler(), reason="needs a C++ compiler: g++, or the package ziglang"),
-]
+pytestmark = MARKS
 
 WORD = "mul.wide.u32 rd9, r0, 4; add.s64 rd10, rd1, rd9; add.s64 rd11, rd2, rd9;"
 """rd10 and rd11: where the thread's words are in the first two arrays."""
