@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from kernelzoo.signatures import softmax_finish as softmax_finish
     from kernelzoo.signatures import softmax_merge as softmax_merge
     from kernelzoo.signatures import softmax_pairs as softmax_pairs
+    from kernelzoo.signatures import sum as sum
     from kernelzoo.signatures import vecdot as vecdot
 
 __version__ = "0.2.0"

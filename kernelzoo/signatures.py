@@ -34,6 +34,8 @@ Other: TypeAlias = DLPack | CudaArray
 T = TypeVar("T", torch.Tensor, "npt.NDArray[Any]")
 U = TypeVar("U", torch.Tensor, "npt.NDArray[Any]", Other)
 
+# Written by tests/described/signatures.py
+
 
 class Softmax(Protocol):
     @overload
@@ -114,6 +116,20 @@ class MinBackward(Protocol):
     ) -> Any: ...
 
 
+class Sum(Protocol):
+    def __call__(
+        self,
+        x: U,
+        dim: Axes = -1,
+        keepdim: bool = False,
+        *,
+        axis: Axes = ...,
+        keepdims: bool | None = None,
+        variant: str = "auto",
+        out: U | None = None,
+    ) -> U: ...
+
+
 class SoftmaxPairs(Protocol):
     def __call__(
         self,
@@ -178,21 +194,6 @@ class SoftmaxBackwardFinish(Protocol):
     ) -> U: ...
 
 
-class MinBackwardCounts(Protocol):
-    def __call__(
-        self,
-        x: U,
-        y: U,
-        dim: Axis = -1,
-        keepdim: bool = False,
-        *,
-        axis: Axis = ...,
-        keepdims: bool | None = None,
-        variant: str = "auto",
-        out: U | None = None,
-    ) -> U: ...
-
-
 class MinBackwardFinish(Protocol):
     def __call__(
         self,
@@ -212,12 +213,13 @@ softmax: Softmax
 min: Min
 softmax_backward: SoftmaxBackward
 min_backward: MinBackward
+sum: Sum
 softmax_pairs: SoftmaxPairs
 softmax_merge: SoftmaxMerge
 softmax_finish: SoftmaxFinish
 vecdot: Vecdot
 softmax_backward_finish: SoftmaxBackwardFinish
-min_backward_counts: MinBackwardCounts
+min_backward_counts: Vecdot
 min_backward_finish: MinBackwardFinish
 
 
@@ -228,10 +230,11 @@ class Operations:
     min: Min
     softmax_backward: SoftmaxBackward
     min_backward: MinBackward
+    sum: Sum
     softmax_pairs: SoftmaxPairs
     softmax_merge: SoftmaxMerge
     softmax_finish: SoftmaxFinish
     vecdot: Vecdot
     softmax_backward_finish: SoftmaxBackwardFinish
-    min_backward_counts: MinBackwardCounts
+    min_backward_counts: Vecdot
     min_backward_finish: MinBackwardFinish

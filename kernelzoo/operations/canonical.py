@@ -141,11 +141,13 @@ def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: 
     return strides[:dim] + strides[dim + 1 :] if tensor.ndim == ndim else strides
 
 
-def launch_reduced(bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[int, ...]) -> Launch:
+def launch_reduced(
+    bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[int, ...], stage_dtype: torch.dtype
+) -> Launch:
     """Bind a reduction over any number of axes of one tensor. Its parts may be reduced in any order.
 
-    ``out`` has no reduced axes. Reduced axes that do not merge in memory are reduced one after the other. The smallest
-    stride comes first: it is the cheapest to read.
+    ``out`` has no reduced axes. Reduced axes that do not merge in memory are reduced one after the other, by way of
+    tensors of ``stage_dtype``. The smallest stride comes first: it is the cheapest to read.
     """
     out_strides = iter(out.stride())
     axes: list[Group] = [
@@ -159,13 +161,13 @@ def launch_reduced(bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[i
     kept: list[Group] = [(size, strides, i > position) for i, (size, strides, _) in enumerate(runs) if i != position]
     staged = len(reduced) > 1
     if staged:
-        stage = x.new_empty([size for size, *_ in kept])
+        stage = x.new_empty([size for size, *_ in kept], dtype=stage_dtype)
         kept = [
             (size, (strides[0], own), after) for (size, strides, after), own in zip(kept, stage.stride(), strict=True)
         ]
     groups = merge(kept)
     if len(groups) > 2:
-        return through_copies(lambda xs, to: launch_reduced(bind, xs[0], to[0], dims), (x,), (out,))
+        return through_copies(lambda xs, to: launch_reduced(bind, xs[0], to[0], dims, stage_dtype), (x,), (out,))
     outer, inner = outer_inner(groups, 2)
     target = stage if staged else out
     launch = bind(
@@ -180,4 +182,4 @@ def launch_reduced(bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[i
         [strides[1] for _, strides, is_reduced in rest if not is_reduced],
     )
     rest_dims = tuple(i for i, run in enumerate(rest) if run[2])
-    return via_staging_buffer(stage, launch, launch_reduced(bind, stage, rest_out, rest_dims))
+    return via_staging_buffer(stage, launch, launch_reduced(bind, stage, rest_out, rest_dims, stage_dtype))

@@ -18,6 +18,9 @@ the axes before and after it."""
 WIDE = "wide"
 """A dtype that means float32, or float64 where the first input is float64."""
 
+SUMMED = "summed"
+"""A dtype that means int64 where the first input has integers or bool, else its dtype: that of torch's sums."""
+
 Size: TypeAlias = "int | str"
 """A number, or the name of an axis or scalar with that value."""
 
@@ -64,8 +67,9 @@ class Scalar:
 class Output:
     """A tensor that an operation writes.
 
-    ``axes``: as for :class:`Input`. ``dtype``: a name, "wide", or the name of an input with that dtype; "" for the
-    first. ``inplace``: the name of an input that a caller may also pass as ``out``.
+    ``axes``: as for :class:`Input`. ``dtype``: a name, "wide", "summed" (int64 for integers and bool, else the first
+    input's), or the name of an input with that dtype; "" for the first. ``inplace``: the name of an input that a caller
+    may also pass as ``out``.
     """
 
     axes: str

@@ -59,7 +59,13 @@ class Operation(Signature):
         if out.ndim == x.ndim and len(dims):  # keepdim: drop the reduced axes, which have size 1
             kept = [d for d in range(out.ndim) if d not in dims]
             out = out.as_strided([out.size(d) for d in kept], [out.stride(d) for d in kept])
-        return launch_reduced(bind, x, out, dims)
+        return launch_reduced(bind, x, out, dims, self._stage_dtype(out.dtype))
+
+    def _stage_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """The dtype between two reductions: what an operation accumulates in, so that nothing is rounded twice."""
+        import torch
+
+        return torch.promote_types(dtype, torch.float32) if self.rounds and dtype.is_floating_point else dtype
 
     # --- What is right --------------------------------------------------------------------------------------------
 

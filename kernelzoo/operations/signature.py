@@ -28,7 +28,7 @@ from kernelzoo.operations.arguments import (
     describe,
     dtype_name,
 )
-from kernelzoo.operations.declared import ROW, WIDE, Input, Output, Scalar
+from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Input, Output, Scalar
 from kernelzoo.operations.hooks import Hook, fault, guarded, parameters, place_of
 from kernelzoo.operations.limits import Limit, broken, merged
 from kernelzoo.operations.memory import distinct
@@ -270,7 +270,9 @@ class Signature:
         inputs = dict(zip(self.inputs, args.inputs, strict=True))
         if out.dtype in inputs:
             return inputs[out.dtype].dtype
-        found: torch.dtype = getattr(torch, wide_name(dtype_name(args.x.dtype)) if out.dtype == WIDE else out.dtype)
+        name = dtype_name(args.x.dtype)
+        named = {WIDE: wide_name(name), SUMMED: name if "float" in name else "int64"}
+        found: torch.dtype = getattr(torch, named.get(out.dtype, out.dtype))
         return found
 
     def allocate(self, args: Arguments) -> tuple[torch.Tensor, ...]:

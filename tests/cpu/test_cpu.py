@@ -16,8 +16,9 @@ from one_input import MIN, SOFTMAX
 import kernelzoo
 from kernelzoo import measure
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cpu.softmax import device_functions as dev  # need Numba
-from kernelzoo.kernels.cpu.softmax import fused, launching
+from kernelzoo.kernels.cpu import device_functions as dev  # need Numba
+from kernelzoo.kernels.cpu import launch as launching
+from kernelzoo.kernels.cpu.softmax import fused
 from kernelzoo.operations import OPERATIONS
 
 pytestmark = pytest.mark.slow
@@ -79,7 +80,7 @@ def every_pattern(dtype: torch.dtype) -> torch.Tensor:
 
 
 def storage(x: torch.Tensor) -> np.ndarray:
-    return x.view(launching.DTYPES[x.dtype]).numpy()
+    return x.view(launching.ELEMENTS.get(x.dtype, x.dtype)).numpy()
 
 
 @halves(widen, widen_by_integers)

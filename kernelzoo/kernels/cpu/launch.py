@@ -78,6 +78,19 @@ def tasks(units: int, elements: int) -> int:
     return max(1, min(threads, units, elements // TASK_ELEMENTS))
 
 
+ELEMENTS = {torch.float16: torch.int16, torch.bfloat16: torch.uint16, torch.bool: torch.uint8}
+"""Half precisions come as integers of their width, one type each, and are widened to float32 by their bits."""
+
+
+def bound(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units: int, *constants: Any) -> Launch:
+    """A kernel that takes the tensors' memory, the rows' length, the lanes, and the strides of each tensor."""
+    x = tensors[0]
+    strides = (stride for tensor in tensors for stride in tensor.stride())
+    shape = (x.size(1), x.size(2), *strides, *constants, units, tasks(units, x.numel()))
+    arrays = [flat(tensor, ELEMENTS.get(tensor.dtype, tensor.dtype)) for tensor in tensors]
+    return launcher(tensors, arrays, (kernel, (*arrays, *shape)))
+
+
 def launcher(tensors: Sequence[torch.Tensor], arrays: Sequence[Any], *steps: Kernel) -> Launch:
     """A launch that runs compiled kernels with their arguments, in order; under a recording, their steps.
 

@@ -61,3 +61,19 @@ def edge_columns(lane, before, inside, n, VECTOR: tl.constexpr):
     """(columns, known) of the elements outside whole vectors, fewer than VECTOR at either end; 2 * VECTOR lanes."""
     cols = tl.where(lane < VECTOR, lane, before + inside + lane - VECTOR)
     return cols, tl.where(lane < VECTOR, lane < before, cols < n)
+
+
+@triton.jit
+def add_exactly(total, lost, x):
+    """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2). Integers lose nothing."""
+    new = total + x
+    if total.dtype.is_floating():
+        back = new - total
+        lost += (total - (new - back)) + (x - back)
+    return new, lost
+
+
+@triton.jit
+def whole(total, lost):
+    """A sum with what it rounded off, which is NaN where the sum is infinite."""
+    return total + tl.where(lost == lost, lost, 0)

@@ -8,9 +8,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, lanes_last, side_by_side
-from kernelzoo.kernels.cpu.softmax.device_functions import (
+from kernelzoo.kernels.cpu.device_functions import (
     empty,
     exponential,
     float_of,
@@ -20,8 +18,9 @@ from kernelzoo.kernels.cpu.softmax.device_functions import (
     two_sum,
     widen,
 )
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
-from kernelzoo.kernels.cpu.softmax.launching import bound
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register

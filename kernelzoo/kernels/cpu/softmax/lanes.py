@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from kernelzoo.kernels.cpu.softmax.device_functions import exponential, narrow, two_sum, widen
+from kernelzoo.kernels.cpu.device_functions import exponential, narrow, two_sum, widen
 
 LANES_BLOCK = 16
 """Elements of each row exponentiated and summed at a time, where each lane adds its terms in turn."""

@@ -7,11 +7,10 @@ import numpy as np
 import torch
 from numba import njit, prange
 
+from kernelzoo.kernels.cpu.device_functions import empty, exponential, float_of, narrow, ordered, two_sum, widen
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, lanes_last, side_by_side
-from kernelzoo.kernels.cpu.softmax.device_functions import empty, exponential, float_of, narrow, ordered, two_sum, widen
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
-from kernelzoo.kernels.cpu.softmax.launching import bound
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register

@@ -8,7 +8,7 @@ pass a NaN by: the exponentials and the sum still carry it.
 import numpy as np
 from numba import njit
 
-from kernelzoo.kernels.cpu.softmax.device_functions import bits_of, exponential, ordered, widen
+from kernelzoo.kernels.cpu.device_functions import bits_of, exponential, ordered, widen
 
 BLOCK = 256
 """Elements exponentiated and summed at a time: 1 kB of float32, between prefetches of as much of the next row. With

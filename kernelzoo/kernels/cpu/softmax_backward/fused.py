@@ -4,11 +4,10 @@ import numpy as np
 import torch
 from numba import njit, prange
 
+from kernelzoo.kernels.cpu.device_functions import empty, rounded, two_sum, whole, widen
 from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, lanes_last, side_by_side
-from kernelzoo.kernels.cpu.softmax.device_functions import empty, rounded, two_sum, widen
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes
-from kernelzoo.kernels.cpu.softmax.launching import bound
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK
 from kernelzoo.kernels.cpu.tiles import tile_lanes
 from kernelzoo.launch import Launch
@@ -26,12 +25,6 @@ def sum_of_products(grad, at, grad_step, y, y_at, y_step, n, zero):
         for j in range(n):
             total += widen(grad[at + j * grad_step]) * widen(y[y_at + j * y_step])
     return total
-
-
-@njit
-def whole(total, carry):
-    """A sum with what it rounded off, which is no number where the sum is none or infinite."""
-    return total + carry if carry == carry else total
 
 
 @njit

@@ -1,4 +1,4 @@
-"""What the softmax kernels of the host share: elements as floats and back, the exponential, rounded sums.
+"""What the kernels of the host share: elements as floats and back, the exponential, rounded sums.
 
 Only in the exponential may a product be fused with a sum ('contract'). No other order of a sum is taken here.
 """
@@ -242,3 +242,15 @@ def two_sum(total, carry, term):
     new = total + term
     back = new - total
     return new, carry + ((total - (new - back)) + (term - back))
+
+
+@njit
+def whole(total, carry):
+    """A sum with what it rounded off, which is no number where the sum is none or infinite."""
+    return total + carry if carry == carry else total
+
+
+@njit
+def place(row, lanes, group_stride, lane_stride):
+    """Offset of a row's first element: unsigned, as a signed index has a branch that stops LLVM from vectorising."""
+    return np.uint64(row // lanes * group_stride + row % lanes * lane_stride)

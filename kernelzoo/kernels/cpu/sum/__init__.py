@@ -1,0 +1,1 @@
+"""Sums on the host, in Numba."""

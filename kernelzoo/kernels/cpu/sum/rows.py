@@ -1,0 +1,72 @@
+"""A row to a thread at a time: blocks of it are added up, and their sums with what these round off."""
+
+import numpy as np
+import torch
+from numba import njit, prange
+
+from kernelzoo.kernels.cpu.device_functions import empty, place, rounded, two_sum, whole, widen
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+BLOCK = 256
+"""Elements added up at a time, in an order that LLVM chooses for their number."""
+
+
+@njit(fastmath={"reassoc"})
+def block_sum(x, at, step, n, zero):
+    total = zero
+    if step == np.uint64(1):
+        for j in range(n):
+            total += widen(x[at + j])
+    else:
+        for j in range(n):
+            total += widen(x[at + j * step])
+    return total
+
+
+@compiled()
+def _floats_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
+    n, step, block = np.uint64(n), np.uint64(xn), np.uint64(BLOCK)
+    zero = empty(1, x).dtype.type(0)
+    for row in range(first, last):
+        at, total, carry = place(row, lanes, xg, xl), zero, zero
+        for j in range(np.uint64(0), n, block):
+            total, carry = two_sum(total, carry, block_sum(x, at + j * step, step, min(block, n - j), zero))
+        to = place(row, lanes, og, ol)
+        out[to] = rounded(whole(total, carry), out[to])
+
+
+@compiled()
+def _integers_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
+    for row in range(first, last):
+        at, total = place(row, lanes, xg, xl), np.int64(0)
+        for j in range(np.uint64(n)):
+            total += np.int64(x[at + j * np.uint64(xn)])
+        out[place(row, lanes, og, ol)] = total
+
+
+@compiled(parallel=True)
+def _floats(x, out, n, lanes, xg, xn, xl, og, ol, units, tasks):
+    if tasks == 1:
+        _floats_task(x, out, n, lanes, xg, xn, xl, og, ol, FIRST, units)
+        return
+    for i in prange(tasks):
+        _floats_task(x, out, n, lanes, xg, xn, xl, og, ol, i * units // tasks, (i + 1) * units // tasks)
+
+
+@compiled(parallel=True)
+def _integers(x, out, n, lanes, xg, xn, xl, og, ol, units, tasks):
+    if tasks == 1:
+        _integers_task(x, out, n, lanes, xg, xn, xl, og, ol, FIRST, units)
+        return
+    for i in prange(tasks):
+        _integers_task(x, out, n, lanes, xg, xn, xl, og, ol, i * units // tasks, (i + 1) * units // tasks)
+
+
+@register("cpu", "sum", "rows")
+def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Blocks of a row are added up, and their sums with what these round off; rows in parallel."""
+    kernel = _floats if x.is_floating_point() else _integers
+    return bound(kernel, lanes_last(x, out), x.size(0) * x.size(2))

@@ -1,0 +1,45 @@
+"""Tiles of rows for kernels that go along a row block by block: how many rows and columns, and how many programs."""
+
+from typing import NamedTuple
+
+import torch
+
+from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.layout import Rows, cdiv, power_of_two
+
+TILE_BYTES = 16384
+"""Of a tile as computed: 16 float32 elements to each of 256 threads."""
+
+THREAD_BYTES = 64
+"""Of a tile as computed, to a thread."""
+
+LINE_BYTES = 128
+"""Rows across which memory is contiguous are taken by the cache line."""
+
+
+class Tile(NamedTuple):
+    """What each program takes at a time."""
+
+    rows: int
+    block: int
+    """Columns: a power of two."""
+    programs: int
+    warps: int
+
+
+def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
+    """The tile for a kernel that holds so many tensors' elements at each place.
+
+    Short rows are taken together, as long as each multiprocessor has several programs; where memory is contiguous
+    across rows, a line of them at the least.
+    """
+    device, wide = device_of(x), max(4, rows.itemsize)
+    elements = TILE_BYTES // wide // power_of_two(tensors)
+    if rows.across:
+        least = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total))
+        block = min(elements // least, power_of_two(rows.n))
+    else:
+        least, block = 1, min(elements, power_of_two(rows.n))
+    spread = power_of_two(1 + rows.total // (8 * device.multiprocessors))
+    side = max(least, min(elements // block, spread))
+    return Tile(side, block, cdiv(rows.total, side), device.warps(side * block * wide * tensors // THREAD_BYTES))

@@ -1,0 +1,100 @@
+"""The sum along axes, as ``torch.sum``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS, INTEGERS
+from kernelzoo.operations.declared import SUMMED, Input, Output, Sample
+from kernelzoo.operations.declaring import operation
+from kernelzoo.operations.exact import Exact, summed
+
+if TYPE_CHECKING:
+    import torch
+
+LARGEST = 3.4028234663852886e38
+"""Largest float32."""
+
+
+def _largest(dtype: torch.finfo, n: int) -> float:
+    """Largest input: n of them, added in any order, must not overflow float32, or float64 for float64."""
+    return max(dtype.max, LARGEST) / max(n, 1)
+
+
+@operation(dtypes=FLOATS + INTEGERS, in_torch="sum", several_axes=True)
+class sum:
+    """Sum of ``x`` along one axis or a tuple of axes (an empty tuple: all of them), as ``torch.sum``.
+
+    dim defaults to the last axis, unlike ``torch.sum``; None means all axes for both. x: float16, bfloat16, float32,
+    float64, bool, uint8 or int8 to int64, any rank. Returns x's dtype, and int64 for integers and bool, whose sum wraps
+    around. Half precision is accumulated in float32. The error grows as the logarithm of a row's length, as that of
+    pairwise summation does. An empty row has the sum 0.
+    """
+
+    x = Input("outer n inner")
+    out = Output("outer inner", dtype=SUMMED)
+    domain = MappingProxyType({"x": _largest})
+    takes_empty = True
+    gradient = "reference"
+
+    @staticmethod
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1)
+
+    @staticmethod
+    def error(ref: torch.Tensor, x: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor | None:
+        """The error of a pairwise sum: two roundings a level, and eight, of the sum of sizes.
+
+        A subnormal element may count as zero. Integers are exact.
+        """
+        if not ref.is_floating_point():
+            return None
+        sizes = x.abs().sum(1)
+        return sizes.mul_(unit * (8 + 2 * math.log2(max(n, 2)))).add_(n * tiny).nan_to_num_(0.0, 0.0, 0.0)
+
+    @staticmethod
+    def exact(x: torch.Tensor) -> Exact:
+        """The sum in double-double, by pairwise summation."""
+        total = x.sum(1)
+        high, low = (part[:, 0] for part in summed(x, x.new_zeros(()).expand_as(x)))
+        legal = total.isfinite()
+        return high.where(legal, total), low.where(legal, 0.0), None
+
+    @staticmethod
+    def samples() -> tuple[Sample, ...]:
+        return tuple(_samples())
+
+
+def _samples() -> Iterator[Sample]:
+    for n in (3000, 100003):
+        yield Sample(f"float32-equal-terms-{n}", (8, n), partial(equal_terms, n))
+    yield Sample("float32-cancels", (8, 3001), cancelling)
+    yield Sample("int32-wider-than-int32", (2, 3000), wider)
+
+
+def equal_terms(n: int) -> torch.Tensor:
+    """Rows of one number, which a running sum rounds alike at almost every step."""
+    import torch
+
+    return torch.linspace(1, 1.9, 8).mul_(1 + 2.0**-23)[:, None].expand(8, n).contiguous()
+
+
+def cancelling() -> torch.Tensor:
+    """Rows of large terms and their negatives, in another order, and a small one."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randn(8, 1500, generator=generator)
+    x = torch.cat((half * 1e6, -half.flip(1) * 1e6, torch.ones(8, 1)), 1)
+    return x[:, torch.randperm(3001, generator=generator)]
+
+
+def wider() -> torch.Tensor:
+    """Rows whose sums int32 does not hold, above and below."""
+    import torch
+
+    return torch.tensor([[2**31 - 1], [-(2**31)]], dtype=torch.int32).expand(2, 3000).contiguous()

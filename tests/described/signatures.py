@@ -1,0 +1,84 @@
+"""Makes the operations of kernelzoo/signatures.py from their classes: ``python tests/described/signatures.py``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import kernelzoo
+from kernelzoo import operations
+from kernelzoo.calls.methods import signature_of
+
+FILE = Path(kernelzoo.__file__).parent / "signatures.py"
+PUBLIC = FILE.with_name("__init__.py")
+BEGIN = "# Written by tests/described/signatures.py\n"
+
+
+def typed(op: operations.Operation, name: str, given: inspect.Parameter, tensor: str) -> str:
+    """A parameter with its type."""
+    axis = "Axes" if op.several_axes else "Axis"
+    outs = len(op.outputs)
+    out = tensor if outs == 1 else f"tuple[{', '.join([tensor] * outs)}] | list[{tensor}]"
+    if name in op.inputs:
+        return f"{name}: {tensor}" + (" | None = None" if given.default is None else "")
+    if name in op.scalars:
+        return f"{name}: {type(given.default).__name__} = {given.default!r}"
+    return {
+        "dim": f"dim: {axis} = -1",
+        "keepdim": "keepdim: bool = False",
+        "axis": f"axis: {axis} = ...",
+        "keepdims": "keepdims: bool | None = None",
+        "dtype": "dtype: torch.dtype | npt.DTypeLike | None = None" if tensor == "T" else "dtype: Any = None",
+        "variant": 'variant: str = "auto"',
+        "out": "out: Any = None" if tensor == "Other" else f"out: {out} | None = None",
+    }[name]
+
+
+def call(op: operations.Operation, tensor: str) -> str:
+    """One ``__call__``: T is a tensor or NumPy's array, U also an array of another library."""
+    arguments, keyword = ["self"], False
+    for name, given in signature_of(op).parameters.items():
+        if given.kind is inspect.Parameter.KEYWORD_ONLY and not keyword:
+            arguments, keyword = [*arguments, "*"], True
+        arguments.append(typed(op, name, given, tensor))
+    outs = len(op.outputs)
+    result = "Any" if tensor == "Other" else tensor if outs == 1 else f"tuple[{', '.join([tensor] * outs)}]"
+    return f"    def __call__({', '.join(arguments)}) -> {result}: ...\n"
+
+
+def title(name: str) -> str:
+    return name.title().replace("_", "")
+
+
+def protocol(op: operations.Operation) -> str:
+    """The body of an operation's class: overloads where arrays of other libraries give Any."""
+    known = {*operations.MAPPED, *(operations.OPERATIONS[name].gradient for name in operations.MAPPED)}
+    return f"    @overload\n{call(op, 'T')}\n    @overload\n{call(op, 'Other')}" if op.name in known else call(op, "U")
+
+
+def written() -> str:
+    """Everything below BEGIN, before ruff formats it. Operations that are called alike share a class."""
+    classes: dict[str, str] = {}
+    kinds = {
+        name: classes.setdefault(protocol(operations.OPERATIONS[name]), title(name)) for name in operations.BUILT_IN
+    }
+    text = "".join(f"\n\nclass {name}(Protocol):\n{body}" for body, name in classes.items())
+    lines = [f"{name}: {kind}\n" for name, kind in kinds.items()]
+    text += f"\n\n{''.join(lines)}"
+    text += '\n\nclass Operations:\n    """The operations as methods of a backend."""\n\n'
+    return text + "".join(f"    {line}" for line in lines)
+
+
+def public(source: str) -> str:
+    """The source of the package's ``__init__`` with an import of every operation's signature."""
+    line = "    from kernelzoo.signatures import {0} as {0}\n"
+    lines = "".join(map(line.format, sorted(operations.BUILT_IN)))
+    return re.sub(r"(    from kernelzoo\.signatures import .*\n)+", lines, source)
+
+
+if __name__ == "__main__":
+    head = FILE.read_text(encoding="utf-8").partition(BEGIN)[0]
+    FILE.write_text(head + BEGIN + written(), encoding="utf-8")
+    PUBLIC.write_text(public(PUBLIC.read_text(encoding="utf-8")), encoding="utf-8")
+    print("written; now: ruff format", FILE)
