@@ -6,7 +6,7 @@ timed, and captured in CUDA graphs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -157,22 +157,32 @@ def void(_: object) -> None:
 
 
 def sequence(*launches: Launch | None) -> Launch:
-    """One launch after the other, without the Nones. Kernels of the same tensors with workspaces become one such
-    launch."""
+    """One launch after the other, without the Nones. Kernels with workspaces, of the first one's tensors or some of
+    them, become one such launch."""
     steps = [launch for launch in launches if launch is not None]
     if len(steps) == 1:
         return steps[0]
     placed = [step for step in steps if isinstance(step, WorkspaceLaunch)]
-    if steps and len(placed) == len(steps) and len({tuple(map(id, step.tensors)) for step in placed}) == 1:
-        workspace = {id(tensor): tensor for step in placed for tensor in step.workspace}
-        at = locked_sequence(*(step.at for step in placed))
-        return WorkspaceLaunch(at, *placed[0].tensors, workspace=tuple(workspace.values()))
+    if steps and len(placed) == len(steps):
+        place = {id(tensor): i for i, tensor in enumerate(placed[0].tensors)}
+        if all(id(tensor) in place for step in placed for tensor in step.tensors):
+            workspace = {id(tensor): tensor for step in placed for tensor in step.workspace}
+            at = locked_sequence(*(_on_some(step, place) for step in placed))
+            return WorkspaceLaunch(at, *placed[0].tensors, workspace=tuple(workspace.values()))
 
     def launch() -> None:
         for step in steps:
             step()
 
     return launch
+
+
+def _on_some(step: RebindableLaunch, place: Mapping[int, int]) -> Callable[..., None]:
+    """A step as a function of the addresses of all tensors. ``place``: where each tensor is among them, by its id."""
+    wanted, at = [place[id(tensor)] for tensor in step.tensors], step.at
+    if wanted == list(range(len(place))):
+        return at
+    return lambda *addresses: at(*[addresses[i] for i in wanted])
 
 
 def locked_sequence(*steps: Callable[..., None]) -> Callable[..., None]:

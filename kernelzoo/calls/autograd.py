@@ -93,7 +93,8 @@ def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor 
 
 def _by_rule(call: Call, rule: Operation, inputs: Tensors, dim: Dims) -> Tensors:
     try:
-        return several(call.backend._run(rule, inputs, dim, False, {}, "auto", None))
+        scalars = {name: call.scalars.get(name, scalar.default) for name, scalar in rule.scalars.items()}
+        return several(call.backend._run(rule, inputs, dim, False, scalars, "auto", None))
     except UnknownNameError as error:
         raise GradientError(
             f"{call.backend.name} has no {rule.name}, which is the gradient of {call.op.name}; register one, or call "

@@ -296,7 +296,7 @@ def _defined(name: str) -> bool:
 @functools.cache
 def _shard(op: Operation) -> None:
     """Register the sharding with DTensor: rows may be on any device, and nothing is sent."""
-    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor import Partial, Replicate, Shard
     from torch.distributed.tensor.experimental import register_sharding
 
     def rules(x: Any, *rest: Any) -> list[Any]:
@@ -311,7 +311,9 @@ def _shard(op: Operation) -> None:
         found = []
         for place in places:
             placed = [_placed(names, place, dims, keepdim and i >= count) for i, names in enumerate(op.axes)]
-            made = [Replicate() if at is None else Shard(at) for at in placed]
+            # An output without the rows' axes is a sum over all rows, of which each device has a part.
+            whole: list[Any] = [Replicate() if place is None or i < count else Partial() for i in range(len(placed))]
+            made = [whole[i] if at is None else Shard(at) for i, at in enumerate(placed)]
             found.append((made[count:], [*made[:count], *told]))
         return found
 

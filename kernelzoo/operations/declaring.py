@@ -41,7 +41,7 @@ _VALUES = {
     "converts": bool,
 }
 _GIVEN = {
-    "reference": ("unit", "n"),
+    "reference": ("unit", "n", "dtype"),
     "error": ("unit", "tiny", "n", "ref"),
     "special": ("unit", "n", "ref"),
     "exact": ("unit", "n"),
@@ -63,6 +63,7 @@ def operation(
     listed here. For an operation by rows, tensors come in canonical form: axes (outer, n, inner), rows along axis 1.
 
     - ``reference`` (needed): the result, or a tuple of results. If the operation rounds, floats come as float64.
+      ``dtype`` is the first input's own.
     - ``error(ref, ..., unit, tiny)``: the absolute error allowed in each element, in float64, before rounding to a half
       precision. ``ref`` is the result, and ``unit`` the unit roundoff: 2^-24, for float64 2^-53. ``tiny`` is the
       smallest normal number, below which a value may count as zero. Without ``error``, it must equal the reference.

@@ -73,7 +73,7 @@ class Operation(Signature):
         import torch
 
         known: dict[str, Any] = {**zip_dict(self.inputs, inputs), **zip_dict(self.scalars, args.scalars)}
-        known["n"] = inputs[0].size(1) if self.by_rows else 0
+        known["n"], known["dtype"] = inputs[0].size(1) if self.by_rows else 0, args.x.dtype
         wide = torch.finfo(torch.float64 if args.x.dtype == torch.float64 else torch.float32)
         known["unit"], known["tiny"] = wide.eps / 2, wide.tiny
         return known
