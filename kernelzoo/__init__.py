@@ -46,10 +46,13 @@ if TYPE_CHECKING:
     )
     from kernelzoo.operations import FLOATS, INTEGERS, Input, Output, Scalar, operation
     from kernelzoo.registry import Implementation, backends, chooser, implementation, implementations, register
+    from kernelzoo.signatures import add_rms_norm as add_rms_norm
     from kernelzoo.signatures import min as min
     from kernelzoo.signatures import min_backward as min_backward
     from kernelzoo.signatures import min_backward_counts as min_backward_counts
     from kernelzoo.signatures import min_backward_finish as min_backward_finish
+    from kernelzoo.signatures import rms_norm as rms_norm
+    from kernelzoo.signatures import rms_norm_backward as rms_norm_backward
     from kernelzoo.signatures import softmax as softmax
     from kernelzoo.signatures import softmax_backward as softmax_backward
     from kernelzoo.signatures import softmax_backward_finish as softmax_backward_finish

@@ -130,6 +130,50 @@ class Sum(Protocol):
     ) -> U: ...
 
 
+class RmsNorm(Protocol):
+    def __call__(
+        self,
+        x: U,
+        weight: U,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        eps: float = 1e-06,
+        variant: str = "auto",
+        out: U | None = None,
+    ) -> U: ...
+
+
+class RmsNormBackward(Protocol):
+    def __call__(
+        self,
+        x: U,
+        weight: U,
+        grad: U,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        eps: float = 1e-06,
+        variant: str = "auto",
+        out: tuple[U, U] | list[U] | None = None,
+    ) -> tuple[U, U]: ...
+
+
+class AddRmsNorm(Protocol):
+    def __call__(
+        self,
+        x: U,
+        residual: U,
+        weight: U,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        eps: float = 1e-06,
+        variant: str = "auto",
+        out: tuple[U, U] | list[U] | None = None,
+    ) -> tuple[U, U]: ...
+
+
 class SoftmaxPairs(Protocol):
     def __call__(
         self,
@@ -214,6 +258,9 @@ min: Min
 softmax_backward: SoftmaxBackward
 min_backward: MinBackward
 sum: Sum
+rms_norm: RmsNorm
+rms_norm_backward: RmsNormBackward
+add_rms_norm: AddRmsNorm
 softmax_pairs: SoftmaxPairs
 softmax_merge: SoftmaxMerge
 softmax_finish: SoftmaxFinish
@@ -231,6 +278,9 @@ class Operations:
     softmax_backward: SoftmaxBackward
     min_backward: MinBackward
     sum: Sum
+    rms_norm: RmsNorm
+    rms_norm_backward: RmsNormBackward
+    add_rms_norm: AddRmsNorm
     softmax_pairs: SoftmaxPairs
     softmax_merge: SoftmaxMerge
     softmax_finish: SoftmaxFinish

@@ -46,9 +46,9 @@ def exact(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def tally(x: Tensor, weight: Tensor, result: Tensor) -> Tally:
-    """The errors of one result for one row of rms_norm, eps being 0."""
-    operation = operations.OPERATIONS["rms_norm"]
-    counted = Tally("by/rms_norm/hand", "rms_norm", operations.dtype_name(x.dtype))
+    """The errors of one result for one row of own_norm, eps being 0."""
+    operation = operations.OPERATIONS["own_norm"]
+    counted = Tally("by/own_norm/hand", "own_norm", operations.dtype_name(x.dtype))
     args = operation.arguments((x.unsqueeze(0), weight), scalars={"eps": 0.0})
     Truth(operation, args, HAND).count(counted, (result.unsqueeze(0),))
     return counted
@@ -90,20 +90,20 @@ def test_a_right_implementation_is_half_a_ulp_off(entrant: Callable[[str, Bind],
         return lambda: void(out.copy_(exact(x, weight, 0.0)))
 
     for dtype in ("bfloat16", "float32"):
-        (row,) = accuracy.measure("rms_norm", dtype, [entrant("rms_norm", right)], 40_000, 1, CPU)
+        (row,) = accuracy.measure("own_norm", dtype, [entrant("own_norm", right)], 40_000, 1, CPU)
         assert 0.49 < row["worst_ulp"] <= 0.5001 and 0.1 < row["mean_ulp"] < 0.3, row
         assert (row["wrong"], row["same_bits"], row["refused"]) == (0, True, 0) and row["values"] > 20_000
-    (row,) = accuracy.measure("rms_norm", "float32", [entrant("rms_norm", one_more)], 40_000, 1, CPU)
+    (row,) = accuracy.measure("own_norm", "float32", [entrant("own_norm", one_more)], 40_000, 1, CPU)
     assert 1.4 < row["worst_ulp"] <= 2.5001 and 0.9 < row["mean_ulp"] < 1.1 and row["wrong"] == 0
-    (row,) = accuracy.measure("rms_norm", "float32", [entrant("rms_norm", without_eps)], 40_000, 1, CPU)
+    (row,) = accuracy.measure("own_norm", "float32", [entrant("own_norm", without_eps)], 40_000, 1, CPU)
     assert row["wrong"] > 0
 
 
 def test_a_dtype_without_an_exact_result_is_left_out(entrant: Callable[[str, Bind], str]) -> None:
-    assert "float64" not in accuracy.dtypes("rms_norm") and "float64" in accuracy.dtypes("softmax")
+    assert "float64" not in accuracy.dtypes("own_norm") and "float64" in accuracy.dtypes("softmax")
     assert accuracy.dtypes("min") == operations.OPERATIONS["min"].dtypes
-    assert accuracy.measure("rms_norm", "float64", ["measured/rms_norm/only"], 1000, 1, CPU) == []
-    assert (accuracy.torch_id("softmax"), accuracy.torch_id("min"), accuracy.torch_id("rms_norm")) == (
+    assert accuracy.measure("own_norm", "float64", ["measured/own_norm/only"], 1000, 1, CPU) == []
+    assert (accuracy.torch_id("softmax"), accuracy.torch_id("min"), accuracy.torch_id("own_norm")) == (
         "torch.softmax",
         "",
         "",

@@ -57,7 +57,7 @@ def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None].double()
 
 
-def rms_norm(x: Tensor, weight: Tensor, out: Tensor, eps: float) -> Launch:
+def own_norm(x: Tensor, weight: Tensor, out: Tensor, eps: float) -> Launch:
     return lambda: void(out.copy_(normed(x, weight, eps)))
 
 
@@ -73,7 +73,7 @@ def row_sum(x: Tensor, out: Tensor) -> Launch:
     return lambda: void(out.copy_(x.double().sum(1)))
 
 
-RIGHT: dict[str, Bind] = {"rms_norm": rms_norm, "pick": pick, "row_sum": row_sum}
+RIGHT: dict[str, Bind] = {"own_norm": own_norm, "pick": pick, "row_sum": row_sum}
 
 
 @pytest.mark.parametrize("op", RIGHT)
@@ -162,13 +162,13 @@ def sums_whole_blocks(x: Tensor, out: Tensor) -> Launch:
 
 
 WRONG: tuple[tuple[str, Bind, str], ...] = (
-    ("rms_norm", ignores_eps, "wrong elements"),
-    ("rms_norm", takes_weight_for_contiguous, "wrong elements"),
-    ("rms_norm", takes_weight_for_aligned, "wrong elements"),
-    ("rms_norm", skips_the_last_row, "wrong elements"),
-    ("rms_norm", changes_weight, "weight, or bytes around it, have changed"),
-    ("rms_norm", writes_past_the_end, "bytes around out"),
-    ("rms_norm", overwrites_x_too_early, "with x as out"),
+    ("own_norm", ignores_eps, "wrong elements"),
+    ("own_norm", takes_weight_for_contiguous, "wrong elements"),
+    ("own_norm", takes_weight_for_aligned, "wrong elements"),
+    ("own_norm", skips_the_last_row, "wrong elements"),
+    ("own_norm", changes_weight, "weight, or bytes around it, have changed"),
+    ("own_norm", writes_past_the_end, "bytes around out"),
+    ("own_norm", overwrites_x_too_early, "with x as out"),
     ("pick", takes_index_for_contiguous, "pick out: wrong elements"),
     ("pick", forgets_the_second_output, "pick known: wrong elements"),
     ("pick", takes_no_unknown, "pick known: wrong elements"),
@@ -197,11 +197,11 @@ def shrunk(implementation: Implementation, cases: list[Case]) -> Case:
 
 def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) -> None:
     """Down to what makes it fail, and nothing else."""
-    simple = shrunk(enter("rms_norm", ignores_eps), drawn["rms_norm"])
+    simple = shrunk(enter("own_norm", ignores_eps), drawn["own_norm"])
     assert simple == Case("float32", simple.shape, Layout(contiguous(simple.shape)), scalars=(("eps", 0.5),))
     assert simple.elements == 1
 
-    simple = shrunk(enter("rms_norm", takes_weight_for_contiguous), drawn["rms_norm"])
+    simple = shrunk(enter("own_norm", takes_weight_for_contiguous), drawn["own_norm"])
     assert simple.elements == 2 and simple.outs == () and simple.scalars == () and simple.specials == ()
     assert simple.x == Layout(contiguous(simple.shape))
     (weight,) = simple.companions
@@ -234,7 +234,7 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
     if op != "row_sum":
         several["other strides"] = lambda case: any(o.layout and sum(o.layout.strides) > 1 for o in case.companions)
         several["other offset"] = lambda case: any(o.layout and o.layout.offset for o in case.companions)
-    if op == "rms_norm":
+    if op == "own_norm":
         several["other values"] = lambda case: any(other.values for other in case.companions)
         several["other specials"] = lambda case: any(other.specials for other in case.companions)
         several["eps"] = lambda case: case.scalars == (("eps", 0.5),)
@@ -246,8 +246,8 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
 
 def test_values_are_within_what_the_operation_says() -> None:
     generator = torch.Generator()
-    operation = operations.OPERATIONS["rms_norm"]
-    for case in [case for case in fuzz.draw("rms_norm", 200, 3, 2**9) if not case.far and case.elements]:
+    operation = operations.OPERATIONS["own_norm"]
+    for case in [case for case in fuzz.draw("own_norm", 200, 3, 2**9) if not case.far and case.elements]:
         (_, x), _ = inputs(operation, case, generator)
         finite = x.double().where(x.isfinite(), 0).resolve_neg()
         assert finite.square().mean(case.axes or None).max() < torch.finfo(torch.float32).max, case
@@ -267,7 +267,7 @@ def test_json_has_what_is_not_at_its_default() -> None:
         '"weight":{"strides":[2],"offset":3,"values":"wide","specials":[["nan",0]],"negated":true},'
         '"scalars":{"eps":0.5}}'
     )
-    assert fuzz.parse(str(case), "rms_norm") == case
+    assert fuzz.parse(str(case), "own_norm") == case
     text = '{"dtype":"float32","shape":[2,3],"sizes":{"N":4},"out":[[[4,1],0],[[8,2],1]]}'
     case = fuzz.parse(text, "pick")
     assert case.outs == (Layout((4, 1)), Layout((8, 2), 1)) and case.dim is None
@@ -277,11 +277,11 @@ def test_json_has_what_is_not_at_its_default() -> None:
 @pytest.mark.parametrize(
     ("op", "text", "words"),
     [
-        ("rms_norm", '{"dtype":"float32","shape":[2],"weight":{"strides":[1,1]}}', "as many strides as axes"),
-        ("rms_norm", '{"dtype":"float32","shape":[2],"weight":{"values":"odd"}}', "no values 'odd'; known: normal"),
-        ("rms_norm", '{"dtype":"float32","shape":[2],"weight":{"size":1}}', "weight has no size; it has dtype"),
-        ("rms_norm", '{"dtype":"float32","shape":[2],"weight":{"dtype":"int8"}}', "no dtype 'int8'; known: float32"),
-        ("rms_norm", '{"dtype":"float32","shape":[2],"bias":{}}', "a case has no bias; it has dim"),
+        ("own_norm", '{"dtype":"float32","shape":[2],"weight":{"strides":[1,1]}}', "as many strides as axes"),
+        ("own_norm", '{"dtype":"float32","shape":[2],"weight":{"values":"odd"}}', "no values 'odd'; known: normal"),
+        ("own_norm", '{"dtype":"float32","shape":[2],"weight":{"size":1}}', "weight has no size; it has dtype"),
+        ("own_norm", '{"dtype":"float32","shape":[2],"weight":{"dtype":"int8"}}', "no dtype 'int8'; known: float32"),
+        ("own_norm", '{"dtype":"float32","shape":[2],"bias":{}}', "a case has no bias; it has dim"),
         ("pick", '{"dtype":"float32","shape":[2,3]}', "KeyError: 'sizes'"),
         ("pick", '{"dtype":"float32","shape":[2,3],"sizes":{"N":4},"dim":0}', "a case has no dim"),
         ("pick", '{"dtype":"float32","shape":[2],"sizes":{"N":4}}', "x has the axes M K"),
@@ -299,14 +299,14 @@ def test_what_is_no_case_is_refused(op: str, text: str, words: str) -> None:
 def test_every_fault_raises_its_error(op: str, enter: Enter) -> None:
     """Where an output may be x, out within x is a fault all the same."""
     case = {
-        "rms_norm": Case("float32", (3, 4), Layout((4, 1))),
+        "own_norm": Case("float32", (3, 4), Layout((4, 1))),
         "pick": Case("float32", (3, 4), Layout((4, 1)), None, sizes=(("N", 2),)),
         "row_sum": Case("float32", (3, 4), Layout((4, 1)), None),
     }[op]
     names = fuzz.faults(op, "float32")
-    assert ("another shape of an input" in names) == (op != "row_sum") and ("no axis" in names) == (op == "rms_norm")
+    assert ("another shape of an input" in names) == (op != "row_sum") and ("no axis" in names) == (op == "own_norm")
     assert ("outs upon each other" in names) == (op == "pick")
-    shapes = [case, *([replace(case, shape=(1,), x=Layout((1,)))] if op == "rms_norm" else [])]
+    shapes = [case, *([replace(case, shape=(1,), x=Layout((1,)))] if op == "own_norm" else [])]
     cases = [replace(one, fault=fault, seed=seed) for one in shapes for fault in names for seed in range(4)]
     found = running.run(enter(op, RIGHT[op]), cases, CPU)
     assert [(str(cases[number]), words) for number, words in found.wrong] == []
@@ -317,18 +317,18 @@ def test_a_fault_beside_a_negated_input_raises_its_error(enter: Enter) -> None:
     case = Case(
         "float16", (), Layout((), 0), -1, fault="an axis out of range", companions=(Companion("weight", negated=True),)
     )
-    found = running.run(enter("rms_norm", RIGHT["rms_norm"]), [case], CPU)
+    found = running.run(enter("own_norm", RIGHT["own_norm"]), [case], CPU)
     assert (found.wrong, found.faults) == ([], 1)
 
 
 def test_each_input_has_values_of_its_own() -> None:
     case = Case("float32", (8,), Layout((1,)), seed=5)
-    (_, x), (_, weight) = inputs(operations.OPERATIONS["rms_norm"], case, torch.Generator())
+    (_, x), (_, weight) = inputs(operations.OPERATIONS["own_norm"], case, torch.Generator())
     assert not torch.equal(x, weight)
     assert torch.equal(x, values.draw("normal", (8,), "float32", torch.Generator().manual_seed(5)))
 
 
-@pytest.mark.parametrize("op", ["rms_norm", "pick"])
+@pytest.mark.parametrize("op", ["own_norm", "pick"])
 def test_hypothesis_makes_up_cases_too(op: str, enter: Enter) -> None:
     implementation = enter(op, RIGHT[op])
 

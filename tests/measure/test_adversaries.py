@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import adversaries
+import made_up
 import pytest
 import torch
 from adversaries import ADVERSARIES, PROBLEM, SMALL, Adversary
@@ -10,7 +11,10 @@ from registered import forget
 
 import kernelzoo
 from kernelzoo import measure
+from kernelzoo.check.bits import bits
+from kernelzoo.errors import ContractError
 from kernelzoo.measure import Measurement, Problem
+from kernelzoo.measure.judge.mutation import Mutation
 from kernelzoo.registry import Bind
 
 pytestmark = pytest.mark.slow
@@ -55,3 +59,53 @@ def test_what_compares_everything_is_right(race: Race) -> None:
     """It gives the right result for any data, so that its time is its own."""
     result = race(adversaries.compares_everything())["entrant/softmax/only"]
     assert len(result.samples) == 12, result
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem("softmax", (64, 1), "float16"),
+        Problem("softmax", (33,), "float32"),
+        Problem("softmax", (3, 70, 5), "bfloat16", 1),
+        Problem("softmax", (1, 200_003), "float64"),  # longer than what is checked after each turn
+        Problem("softmax", (), "float32"),
+        Problem("min", (40, 33), "bool"),
+        Problem("min", (40, 33), "uint8", 0),
+        Problem("min", (3, 40, 3), "int64", 1),
+        Problem("min", (3000, 2), "bfloat16"),
+        Problem("softmax_backward", (40, 33), "float32"),
+        Problem("min_backward", (3, 40, 3), "bfloat16", 1),
+        Problem("own_norm", (40, 33), "float32"),
+        Problem("pick", (5, 7), "int32", sizes=(("N", 3),)),
+        Problem("pick", (5, 7), "float32", sizes=(("N", 3),)),
+        Problem("row_sum", (40, 33), "float32"),
+    ],
+    ids=lambda problem: f"{problem.op}-{problem.dtype}-{problem.shape}",
+)
+def test_right_results_of_any_operation_pass(problem: Problem) -> None:
+    """Over many turns, each of which writes other inputs; a launch that is left out, or does less, is found."""
+    with made_up.declare():
+        sets = measure.Sets(problem, 3, CPU)
+        mutation = Mutation(sets, 7)
+
+        def launch(number: int) -> None:
+            inputs, outs = sets[number]
+            for out, result in zip(outs, problem.operation.reference(problem.arguments(inputs)), strict=True):
+                out.copy_(result)
+
+        changed = 0
+        for _ in range(12):
+            before = sets[0][0][0].clone()
+            mutation.write([0, 1, 2])
+            changed += not torch.equal(bits(before), bits(sets[0][0][0]))
+            for number in range(3):
+                launch(number)
+            mutation.check([0, 1, 2], whole=(1,))
+        assert changed > 6 or sets.inputs[0].elements < 2
+        mutation.check_guards()
+        if sets.outs[0].dtype.is_floating_point:
+            mutation.write([0, 1, 2])
+            launch(0)
+            launch(2)
+            with pytest.raises(ContractError, match="1 of 3 launches did not write"):
+                mutation.check([0, 1, 2])

@@ -13,7 +13,7 @@ from kernelzoo import operations
 Tensor = torch.Tensor
 
 
-class rms_norm:
+class own_norm:
     """Two inputs, one of them a vector, and a scalar; its output may be x."""
 
     x = kernelzoo.Input("outer n inner")
@@ -60,14 +60,14 @@ class row_sum:
         return x.abs().sum(1) * unit * x.size(1)
 
 
-DTYPES = {"rms_norm": operations.FLOATS, "pick": ("float32", "int32"), "row_sum": ("float32",)}
+DTYPES = {"own_norm": operations.FLOATS, "pick": ("float32", "int32"), "row_sum": ("float32",)}
 
 
 @contextmanager
 def declare() -> Iterator[None]:
     """Within the context, these operations are known."""
     try:
-        for made in (rms_norm, pick, row_sum):
+        for made in (own_norm, pick, row_sum):
             kernelzoo.operation(dtypes=DTYPES[made.__name__])(made)
         yield
     finally:

@@ -254,3 +254,14 @@ def whole(total, carry):
 def place(row, lanes, group_stride, lane_stride):
     """Offset of a row's first element: unsigned, as a signed index has a branch that stops LLVM from vectorising."""
     return np.uint64(row // lanes * group_stride + row % lanes * lane_stride)
+
+
+def zero_of(x: Any) -> Any:
+    """0 as the float that x's elements are accumulated in."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(zero_of)
+def _zero_of(x):
+    real = np.float64 if x.dtype == types.float64 else np.float32
+    return lambda x: real(0)

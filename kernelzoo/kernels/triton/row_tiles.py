@@ -43,3 +43,18 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     spread = power_of_two(1 + rows.total // (8 * device.multiprocessors))
     side = max(least, min(elements // block, spread))
     return Tile(side, block, cdiv(rows.total, side), device.warps(side * block * wide * tensors // THREAD_BYTES))
+
+
+HELD = 16384
+"""Elements of the longest row that a program of ``turns_of`` holds: 16 to each of 1024 threads."""
+
+
+def turns_of(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
+    """The tile for programs that take rows in turn: as many as multiprocessors, twice, and a block that holds a row
+    where one can."""
+    tile = tile_of(x, rows, tensors)
+    if not rows.across and tile.block < rows.n <= HELD * 4 // max(4, rows.itemsize):
+        block = power_of_two(rows.n)
+        tile = Tile(1, block, rows.total, device_of(x).warps(block * max(4, rows.itemsize) // THREAD_BYTES))
+    programs = min(cdiv(rows.total, tile.rows), 2 * device_of(x).multiprocessors)
+    return tile._replace(programs=max(1, programs))

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numba import njit, prange
 
-from kernelzoo.kernels.cpu.device_functions import empty, place, rounded, two_sum, whole, widen
+from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
 from kernelzoo.launch import Launch
@@ -29,7 +29,7 @@ def block_sum(x, at, step, n, zero):
 @compiled()
 def _floats_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     n, step, block = np.uint64(n), np.uint64(xn), np.uint64(BLOCK)
-    zero = empty(1, x).dtype.type(0)
+    zero = zero_of(x)
     for row in range(first, last):
         at, total, carry = place(row, lanes, xg, xl), zero, zero
         for j in range(np.uint64(0), n, block):

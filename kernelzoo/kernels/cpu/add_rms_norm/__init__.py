@@ -1,0 +1,1 @@
+"""Residuals added and normed on the host, in Numba."""

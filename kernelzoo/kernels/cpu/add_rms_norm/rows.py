@@ -1,0 +1,48 @@
+"""A row to a thread at a time: it is added to another, and the sum is read again, from cache, and normed."""
+
+import numpy as np
+import torch
+from numba import prange
+
+from kernelzoo.kernels.cpu.device_functions import place, rounded, widen
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.rms_norm.rows import scale_of
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@compiled()
+def _task(
+    x, residual, weight, out, total, n, lanes, xg, xn, xl, rg, rn, rl, wn, og, on, ol, tg, tn, tl, eps, first, last
+):
+    n, xn, rn, wn, on, tn = np.uint64(n), np.uint64(xn), np.uint64(rn), np.uint64(wn), np.uint64(on), np.uint64(tn)
+    for row in range(first, last):
+        at, beside = place(row, lanes, xg, xl), place(row, lanes, rg, rl)
+        to, sums = place(row, lanes, og, ol), place(row, lanes, tg, tl)
+        for j in range(n):
+            total[sums + j * tn] = rounded(widen(x[at + j * xn]) + widen(residual[beside + j * rn]), total[sums])
+        scale = scale_of(total, sums, tn, n, eps)
+        for j in range(n):
+            out[to + j * on] = rounded(widen(total[sums + j * tn]) * scale * widen(weight[j * wn]), out[to])
+
+
+@compiled(parallel=True)
+def _rows(
+    x, residual, weight, out, total, n, lanes, xg, xn, xl, rg, rn, rl, wn, og, on, ol, tg, tn, tl, eps, units, tasks
+):
+    args = n, lanes, xg, xn, xl, rg, rn, rl, wn, og, on, ol, tg, tn, tl, eps
+    if tasks == 1:
+        _task(x, residual, weight, out, total, *args, FIRST, units)
+        return
+    for i in prange(tasks):
+        _task(x, residual, weight, out, total, *args, i * units // tasks, (i + 1) * units // tasks)
+
+
+@register("cpu", "add_rms_norm", "rows")
+def rows(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
+) -> Launch:
+    """The sum of two rows is written, and its squares added up; it is read again, from cache; rows in parallel."""
+    x, residual, out, total = lanes_last(x, residual, out, total)
+    return bound(_rows, (x, residual, weight, out, total), x.size(0) * x.size(2), float(eps))

@@ -1,0 +1,1 @@
+"""RMS norms on the host, in Numba."""

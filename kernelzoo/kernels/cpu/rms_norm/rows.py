@@ -1,0 +1,64 @@
+"""A row to a thread at a time: its squares are added up, and it is read again, from cache, and written."""
+
+import numpy as np
+import torch
+from numba import njit, prange
+
+from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+BLOCK = 256
+"""Elements added up at a time, in an order that LLVM chooses for their number."""
+
+
+@njit(fastmath={"reassoc"})
+def block_of_squares(x, at, step, n, zero):
+    total = zero
+    if step == np.uint64(1):
+        for j in range(n):
+            total += widen(x[at + j]) * widen(x[at + j])
+    else:
+        for j in range(n):
+            total += widen(x[at + j * step]) * widen(x[at + j * step])
+    return total
+
+
+@njit
+def scale_of(x, at, step, n, eps):
+    """One over the root of a row's mean square and eps."""
+    zero, block = zero_of(x), np.uint64(BLOCK)
+    total = zero
+    for j in range(np.uint64(0), n, block):
+        total += block_of_squares(x, at + j * step, step, min(block, n - j), zero)
+    one = type(zero)(1)
+    return one / np.sqrt(total / type(zero)(n) + type(zero)(eps))
+
+
+@compiled()
+def _task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last):
+    n, xn, wn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(on)
+    for row in range(first, last):
+        at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
+        scale = scale_of(x, at, xn, n, eps)
+        for j in range(n):
+            out[to + j * on] = rounded(widen(x[at + j * xn]) * scale * widen(weight[j * wn]), out[to])
+
+
+@compiled(parallel=True)
+def _rows(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, units, tasks):
+    if tasks == 1:
+        _task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, FIRST, units)
+        return
+    for i in prange(tasks):
+        first, last = i * units // tasks, (i + 1) * units // tasks
+        _task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last)
+
+
+@register("cpu", "rms_norm", "rows")
+def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
+    """A row's squares are added up; it is read again, from cache, and written; rows in parallel."""
+    x, out = lanes_last(x, out)
+    return bound(_rows, (x, weight, out), x.size(0) * x.size(2), float(eps))

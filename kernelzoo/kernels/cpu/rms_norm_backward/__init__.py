@@ -1,0 +1,1 @@
+"""Gradients of RMS norms on the host, in Numba."""

@@ -1,0 +1,66 @@
+"""A row to a thread at a time, which keeps sums for the weight; at the end they are added up in order."""
+
+import numpy as np
+import torch
+from numba import njit, prange
+
+from kernelzoo.kernels.cpu.device_functions import empty, place, rounded, two_sum, whole, widen, zero_of
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.rms_norm.rows import BLOCK, scale_of
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@njit(fastmath={"reassoc"})
+def block_of_products(x, at, xn, grad, beside, gn, weight, wat, wn, n, zero):
+    total = zero
+    for j in range(n):
+        total += widen(x[at + j * xn]) * (widen(grad[beside + j * gn]) * widen(weight[wat + j * wn]))
+    return total
+
+
+@compiled()
+def _task(
+    x, weight, grad, dx, sums, carries, begin, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps, first, last
+):
+    n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
+    zero, block, begin = zero_of(x), np.uint64(BLOCK), np.uint64(begin)
+    for row in range(first, last):
+        at, beside, to = place(row, lanes, xg, xl), place(row, lanes, gg, gl), place(row, lanes, og, ol)
+        scale, total = scale_of(x, at, xn, n, eps), zero
+        for j in range(np.uint64(0), n, block):
+            count = min(block, n - j)
+            total += block_of_products(x, at + j * xn, xn, grad, beside + j * gn, gn, weight, j * wn, wn, count, zero)
+        slope = total / type(zero)(n) * scale * scale
+        for j in range(n):
+            value, pull = widen(x[at + j * xn]), widen(grad[beside + j * gn])
+            dx[to + j * on] = rounded(scale * (pull * widen(weight[j * wn]) - value * slope), dx[to])
+            at_j = begin + j
+            sums[at_j], carries[at_j] = two_sum(sums[at_j], carries[at_j], pull * (value * scale))
+
+
+@compiled(parallel=True)
+def _rows(x, weight, grad, dx, dweight, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, dn, eps, units, tasks):
+    sums, carries = empty(tasks * n, x), empty(tasks * n, x)
+    sums[:], carries[:] = 0, 0
+    args = n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps
+    if tasks == 1:
+        _task(x, weight, grad, dx, sums, carries, 0, *args, FIRST, units)
+    else:
+        for i in prange(tasks):
+            _task(x, weight, grad, dx, sums, carries, i * n, *args, i * units // tasks, (i + 1) * units // tasks)
+    for j in range(n):
+        total = zero_of(x)
+        for i in range(tasks):
+            total += whole(sums[i * n + j], carries[i * n + j])
+        dweight[j * dn] = rounded(total, dweight[0])
+
+
+@register("cpu", "rms_norm_backward", "rows")
+def rows(
+    x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
+) -> Launch:
+    """A row is read twice, and sums for the weight are kept by each thread and added up; rows in parallel."""
+    x, grad, dx = lanes_last(x, grad, dx)
+    return bound(_rows, (x, weight, grad, dx, dweight), x.size(0) * x.size(2), float(eps))

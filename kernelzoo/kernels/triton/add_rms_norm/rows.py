@@ -1,0 +1,56 @@
+"""A program adds several rows to others, block by block, and their squares up, and reads the sums again to write."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.row_tiles import tile_of
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+
+@triton.jit
+def add_rms_norm_kernel(
+    x, residual, weight, out, total, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, residual_outer, residual_n, residual_inner, total_outer, total_n, total_inner,
+    weight_n, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    x += row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    residual += row_start(row, inner, residual_outer, residual_inner, MULTIPLE)
+    out += row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    total += row_start(row, inner, total_outer, total_inner, MULTIPLE)
+    squares = tl.zeros([ROWS, BLOCK], WIDE)
+    for start in range(0, n, BLOCK):
+        here = start + cols
+        mask = (row < rows) & (here < n)
+        tile = tl.load(x + here * x_n, mask, other=0).to(WIDE)
+        tile += tl.load(residual + here * residual_n, mask, other=0).to(WIDE)
+        rounded = tile.to(total.dtype.element_ty)
+        tl.store(total + here * total_n, rounded, mask)
+        squares += rounded.to(WIDE) * rounded.to(WIDE)
+    scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
+    for start in range(0, n, BLOCK):
+        here = start + cols
+        mask = (row < rows) & (here < n)
+        tile = tl.load(total + here * total_n, mask, other=0).to(WIDE)  # by the thread that stored it
+        weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+        tl.store(out + here * out_n, (tile * scale * weights).to(out.dtype.element_ty), mask)
+
+
+@register("triton", "add_rms_norm", "rows")
+def rows(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
+) -> Launch:
+    """Sums are written, and their squares added up in each lane; then they are read again, from cache."""
+    rows, others = rows_with(x, out, residual, total)
+    tile = tile_of(x, rows, 2)
+    constants = (eps, wide_type(x.dtype), tile.rows, tile.block)
+    args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
+    return bound("triton/add_rms_norm/rows", x, add_rms_norm_kernel, tile.programs, args, tile.warps, tensors=5)

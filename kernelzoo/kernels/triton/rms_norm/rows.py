@@ -1,0 +1,47 @@
+"""A program adds up the squares of several rows, block by block, and reads them again to write."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.row_tiles import tile_of
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@triton.jit
+def rms_norm_kernel(
+    x, weight, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
+    weight_n, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    squares = tl.zeros([ROWS, BLOCK], WIDE)
+    for start in range(0, n, BLOCK):
+        here = start + cols
+        tile = tl.load(x + (x_start + here * x_n), (row < rows) & (here < n), other=0).to(WIDE)
+        squares += tile * tile
+    scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
+    for start in range(0, n, BLOCK):
+        here = start + cols
+        mask = (row < rows) & (here < n)
+        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+        weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+        tl.store(out + (out_start + here * out_n), (tile * scale * weights).to(out.dtype.element_ty), mask)
+
+
+@register("triton", "rms_norm", "rows")
+def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
+    """Squares are added up in each lane; then a row is read again, from cache, and written."""
+    rows = rows_of(x, out)
+    tile = tile_of(x, rows)
+    constants = (eps, wide_type(x.dtype), tile.rows, tile.block)
+    args = (x, weight, out, *row_arguments(rows), weight.stride(0), *constants)
+    return bound("triton/rms_norm/rows", x, rms_norm_kernel, tile.programs, args, tile.warps, tensors=3)

@@ -1,0 +1,81 @@
+"""Programs take rows in turn, and leave sums over their rows for the weight; a second launch adds these up."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, row_start, whole
+from kernelzoo.kernels.triton.partials import sum_of_partials
+from kernelzoo.kernels.triton.row_tiles import turns_of
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+
+@triton.jit
+def rows_kernel(
+    x, weight, grad, dx, dweight, partials, rows, n, inner, x_outer, x_n, x_inner, dx_outer, dx_n, dx_inner,
+    MULTIPLE: tl.constexpr, grad_outer, grad_n, grad_inner, weight_n,
+    EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """WHOLE: a block holds a row, and with it the program's sums for the weight, which otherwise stay in memory."""
+    await_last_launch()
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    partials += tl.program_id(0).to(tl.int64) * n
+    sums = tl.zeros([1, BLOCK], WIDE)
+    lost = tl.zeros([1, BLOCK], WIDE)
+    if not WHOLE:
+        for start in range(0, n, BLOCK):
+            tl.store(partials + start + cols, sums, start + cols < n)
+    for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+        row = (tl.cast(first, tl.int64) + tl.arange(0, ROWS))[:, None]
+        x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+        grad_start = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
+        dx_start = row_start(row, inner, dx_outer, dx_inner, MULTIPLE)
+        squares = tl.zeros([ROWS, BLOCK], WIDE)
+        products = tl.zeros([ROWS, BLOCK], WIDE)
+        for start in range(0, n, BLOCK):
+            here = start + cols
+            mask = (row < rows) & (here < n)
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+            pulled = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
+            pulled *= tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            squares += tile * tile
+            products += tile * pulled
+        scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
+        slope = tl.sum(products, 1, keep_dims=True) / n * scale * scale
+        for start in range(0, n, BLOCK):
+            here = start + cols
+            mask = (row < rows) & (here < n)
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+            grads = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
+            weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            result = scale * (grads * weights - tile * slope)
+            tl.store(dx + (dx_start + here * dx_n), result.to(dx.dtype.element_ty), mask)
+            terms = tl.sum(grads * (tile * scale), 0, keep_dims=True)
+            if WHOLE:
+                sums, lost = add_exactly(sums, lost, terms)
+            else:
+                terms += tl.load(partials + here, here < n, other=0)
+                tl.debug_barrier()  # what one thread stores, others load in the next turn
+                tl.store(partials + here, terms, here < n)
+                tl.debug_barrier()
+    if WHOLE:
+        tl.store(partials + cols, whole(sums, lost), cols < n)
+
+
+@register("triton", "rms_norm_backward", "rows")
+def rows(
+    x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
+) -> Launch:
+    """Programs take rows in turn, in two passes each, and keep sums for the weight, which a second launch adds up."""
+    id, tensors = "triton/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
+    rows, (others,) = rows_with(x, dx, grad)
+    tile = turns_of(x, rows, 2)
+    partials = x.new_empty((tile.programs, rows.n), dtype=wide_dtype(x.dtype))
+    constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
+    args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
+    first = bound(id, x, rows_kernel, tile.programs, args, tile.warps, tensors=5)
+    return sequence(first, sum_of_partials(id, partials, dweight))

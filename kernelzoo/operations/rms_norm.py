@@ -1,0 +1,63 @@
+"""RMS norm: a row divided by the root of its mean square, times weights."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+LARGEST = 3.4028234663852886e38
+"""Largest float32."""
+
+
+def largest(dtype: torch.finfo, n: int) -> float:
+    """Largest input: a sum of n squares must not overflow float32, or float64 for float64."""
+    return math.sqrt(max(dtype.max, LARGEST) / max(n, 1))
+
+
+def largest_weight(dtype: torch.finfo, n: int) -> float:
+    """Largest weight: its product with what is too small for the arithmetic must be small."""
+    return math.sqrt(max(dtype.max, LARGEST))
+
+
+@operation(dtypes=FLOATS)
+class rms_norm:
+    """``x / sqrt(mean(x * x) + eps) * weight`` along one axis, as ``torch.nn.functional.rms_norm`` over the last.
+
+    x: float16, bfloat16, float32 or float64, any rank. weight: as long as the axis ``dim``, of x's dtype. eps: a float;
+    torch's default depends on the dtype, this one does not. Half precision is computed in float32 and rounded once.
+    Returns a contiguous tensor of x's shape and dtype. A NaN or an infinity in a row makes NaN of it or of that
+    element, as in the formula.
+    """
+
+    x = Input("outer n inner")
+    weight = Input("n")
+    eps = Scalar(1e-6, also=(0.5,))
+    out = Output("outer n inner")
+    gradient = "rms_norm_backward"
+    domain = MappingProxyType({"x": largest, "weight": largest_weight})
+    finite = ("weight",)  # times what is too small for the arithmetic, an infinite one would make a NaN
+
+    @staticmethod
+    def reference(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        return x / (x.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None]
+
+    @staticmethod
+    def error(
+        ref: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float, n: int, unit: float, tiny: float
+    ) -> torch.Tensor:
+        """The error that honest arithmetic can make.
+
+        A sum in order makes some sqrt(n) roundings, half of which the root takes away; a few others follow. An input or
+        a product that is subnormal may count as zero, before the next factor makes it larger.
+        """
+        root = (x.square().mean(1, keepdim=True) + eps).sqrt()
+        lost = tiny * ((1 + weight.abs()[:, None]) * (1 + 1 / root) + math.sqrt(n))
+        return unit * (8 + math.sqrt(n)) * ref.abs() + lost

@@ -1,0 +1,73 @@
+"""The gradients of an RMS norm."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declaring import operation
+from kernelzoo.operations.rms_norm import LARGEST
+
+if TYPE_CHECKING:
+    import torch
+
+
+def largest(dtype: torch.finfo, n: int) -> float:
+    """Largest input: a sum of n products of three must not overflow float32, or float64 for float64."""
+    return math.cbrt(max(dtype.max, LARGEST) / max(n, 1)) / 16
+
+
+@operation(dtypes=FLOATS)
+class rms_norm_backward:
+    """Gradients of an RMS norm's input and weight.
+
+    With ``r = 1 / sqrt(mean(x * x) + eps)`` and ``g = grad * weight`` along the axis ``dim``: ``dx = r * (g - x * r * r
+    * mean(g * x))``, and ``dweight``, the sum of ``grad * x * r`` over all rows.
+
+    x: float16, bfloat16, float32 or float64, any rank. weight: as long as the axis, of x's dtype. grad: gradient of the
+    output, of x's shape and dtype. Returns two tensors of x's dtype, of x's shape and of weight's. Half precision is
+    computed in float32. A NaN in a row makes that row of dx NaN, and all of dweight.
+    """
+
+    x = Input("outer n inner")
+    weight = Input("n")
+    grad = Input("outer n inner")
+    eps = Scalar(1e-6, also=(0.5,))
+    dx = Output("outer n inner")
+    dweight = Output("n")
+    gradient = "reference"
+    domain = MappingProxyType(dict.fromkeys(("x", "weight", "grad"), largest))
+    finite = ("weight", "grad")
+
+    @staticmethod
+    def reference(
+        x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        scale = 1 / (x.square().mean(1, keepdim=True) + eps).sqrt()
+        unit = x * scale
+        pulled = grad * weight[:, None]
+        return scale * (pulled - unit * (pulled * unit).mean(1, keepdim=True)), (grad * unit).sum((0, 2))
+
+    @staticmethod
+    def error(
+        x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float, n: int, unit: float, tiny: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The error that honest arithmetic can make.
+
+        Sums of n terms in order make some sqrt(n) roundings each, relative to the sums of sizes, and a sum over rows
+        likewise. A subnormal input, or a product that is subnormal, may count as zero.
+        """
+        x, weight, grad = x.abs(), weight.abs()[:, None], grad.abs()
+        scale = 1 / (x.square().mean(1, keepdim=True) + eps).sqrt()
+        normal, pulled = x * scale, grad * weight
+        slope = (pulled * normal).mean(1, keepdim=True)
+        lost = 1 + weight + grad + (1 + scale) * (1 + pulled.mean(1, keepdim=True) + slope)
+        lost = lost + normal * (1 + scale * scale + ((1 + weight + grad) * (1 + normal)).mean(1, keepdim=True))
+        of_x = unit * (16 + 2 * math.sqrt(n)) * scale * (pulled + normal * slope) + (scale * lost) * (4 * tiny)
+        rows = x.size(0) * x.size(2)
+        drift = 16 + math.sqrt(n) + math.sqrt(rows)
+        of_weight = unit * drift * (grad * normal).sum((0, 2)) + tiny * (1 + normal + grad * scale).sum((0, 2))
+        return of_x.nan_to_num_(0.0, 0.0, 0.0), of_weight.nan_to_num_(0.0, 0.0, 0.0)
