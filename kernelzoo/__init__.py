@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from kernelzoo.operations import FLOATS, INTEGERS, Input, Output, Scalar, operation
     from kernelzoo.registry import Implementation, backends, chooser, implementation, implementations, register
     from kernelzoo.signatures import add_rms_norm as add_rms_norm
+    from kernelzoo.signatures import argmin as argmin
+    from kernelzoo.signatures import logsumexp as logsumexp
+    from kernelzoo.signatures import logsumexp_backward as logsumexp_backward
     from kernelzoo.signatures import min as min
     from kernelzoo.signatures import min_backward as min_backward
     from kernelzoo.signatures import min_backward_counts as min_backward_counts

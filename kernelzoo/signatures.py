@@ -130,6 +130,26 @@ class Sum(Protocol):
     ) -> U: ...
 
 
+class LogsumexpBackward(Protocol):
+    def __call__(
+        self, x: U, y: U, grad: U, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: U | None = None
+    ) -> U: ...
+
+
+class Argmin(Protocol):
+    def __call__(
+        self,
+        x: U,
+        dim: Axis = -1,
+        keepdim: bool = False,
+        *,
+        axis: Axis = ...,
+        keepdims: bool | None = None,
+        variant: str = "auto",
+        out: U | None = None,
+    ) -> U: ...
+
+
 class RmsNorm(Protocol):
     def __call__(
         self,
@@ -258,6 +278,9 @@ min: Min
 softmax_backward: SoftmaxBackward
 min_backward: MinBackward
 sum: Sum
+logsumexp: Sum
+logsumexp_backward: LogsumexpBackward
+argmin: Argmin
 rms_norm: RmsNorm
 rms_norm_backward: RmsNormBackward
 add_rms_norm: AddRmsNorm
@@ -278,6 +301,9 @@ class Operations:
     softmax_backward: SoftmaxBackward
     min_backward: MinBackward
     sum: Sum
+    logsumexp: Sum
+    logsumexp_backward: LogsumexpBackward
+    argmin: Argmin
     rms_norm: RmsNorm
     rms_norm_backward: RmsNormBackward
     add_rms_norm: AddRmsNorm

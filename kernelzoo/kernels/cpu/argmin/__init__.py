@@ -1,0 +1,1 @@
+"""Places of minima on the host, in Numba."""

@@ -1,0 +1,40 @@
+"""A row to a thread at a time, element by element: the least so far, and its place."""
+
+import numpy as np
+import torch
+from numba import prange
+
+from kernelzoo.kernels.cpu.device_functions import place, widen
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@compiled()
+def _task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
+    n, xn = np.uint64(n), np.uint64(xn)
+    for row in range(first, last):
+        at, found = place(row, lanes, xg, xl), np.uint64(0)
+        least = x[at] if is_half is None else widen(x[at])
+        for j in range(n):
+            value = x[at + j * xn] if is_half is None else widen(x[at + j * xn])
+            if value < least or (value != value and least == least):
+                least, found = value, j
+        out[place(row, lanes, og, ol)] = found
+
+
+@compiled(parallel=True)
+def _rows(x, out, n, lanes, xg, xn, xl, og, ol, is_half, units, tasks):
+    if tasks == 1:
+        _task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, FIRST, units)
+        return
+    for i in prange(tasks):
+        _task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, i * units // tasks, (i + 1) * units // tasks)
+
+
+@register("cpu", "argmin", "rows")
+def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """The least element so far and its place; rows in parallel."""
+    is_half = True if x.is_floating_point() and x.itemsize == 2 else None  # whose elements come as integers
+    return bound(_rows, lanes_last(x, out), x.size(0) * x.size(2), is_half)

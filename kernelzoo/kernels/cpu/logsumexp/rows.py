@@ -1,0 +1,62 @@
+"""A row to a thread at a time: its maximum, and then its exponentials, which are added up in blocks."""
+
+import numpy as np
+import torch
+from numba import njit, prange
+
+from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+BLOCK = 256
+"""Elements added up at a time, in an order that LLVM chooses for their number."""
+
+
+@njit
+def top_of(x, at, step, n):
+    """The maximum of a row; a NaN is passed by."""
+    top = type(zero_of(x))(-np.inf)
+    for j in range(n):
+        value = widen(x[at + j * step])
+        top = value if value > top else top
+    return top
+
+
+@njit(fastmath={"reassoc"})
+def block_of_exponentials(x, at, step, n, top):
+    """The sum of e^(x - top) of n elements; 1 for the maximum itself, as inf - inf is NaN."""
+    zero = zero_of(x)
+    total, one = zero, type(zero)(1)
+    for j in range(n):
+        value = widen(x[at + j * step])
+        total += one if value == top else exponential(value - top)
+    return total
+
+
+@compiled()
+def _task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
+    n, xn, block = np.uint64(n), np.uint64(xn), np.uint64(BLOCK)
+    for row in range(first, last):
+        at, total = place(row, lanes, xg, xl), zero_of(x)
+        top = top_of(x, at, xn, n)
+        for j in range(np.uint64(0), n, block):
+            total += block_of_exponentials(x, at + j * xn, xn, min(block, n - j), top)
+        to = place(row, lanes, og, ol)
+        out[to] = rounded(np.log(total) + top, out[to])
+
+
+@compiled(parallel=True)
+def _rows(x, out, n, lanes, xg, xn, xl, og, ol, units, tasks):
+    if tasks == 1:
+        _task(x, out, n, lanes, xg, xn, xl, og, ol, FIRST, units)
+        return
+    for i in prange(tasks):
+        _task(x, out, n, lanes, xg, xn, xl, og, ol, i * units // tasks, (i + 1) * units // tasks)
+
+
+@register("cpu", "logsumexp", "rows")
+def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A row's maximum, then its exponentials, added up in blocks: two reads, the second from cache."""
+    return bound(_rows, lanes_last(x, out), x.size(0) * x.size(2))

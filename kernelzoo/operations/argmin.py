@@ -1,0 +1,54 @@
+"""The place of the minimum along an axis, as ``torch.argmin``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS, INTEGERS
+from kernelzoo.operations.declared import Input, Output, Sample
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = (*FLOATS, *(dtype for dtype in INTEGERS if dtype != "bool"))
+"""Those of torch.argmin."""
+
+
+@operation(dtypes=DTYPES, in_torch="argmin")
+class argmin:
+    """Place of the least element of ``x`` along one axis, as ``torch.argmin``; the first of equal ones.
+
+    dim defaults to the last axis, unlike ``torch.argmin``. x: float16, bfloat16, float32, float64, uint8 or int8 to
+    int64, any rank. Returns int64. A NaN counts as less than everything, so the first NaN is found. -0.0 equals 0.0.
+    Raises EmptyReductionError if the axis is empty.
+    """
+
+    x = Input("outer n inner")
+    out = Output("outer inner", dtype="int64")
+    decisive = -20.0
+
+    @staticmethod
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        # The minimum of a row with a NaN is NaN, which equals nothing: then only the NaN are found.
+        found = (x == x.amin(1, keepdim=True)) | (x != x)
+        places = torch.arange(x.size(1), device=x.device)[:, None]
+        return places.where(found, x.size(1)).amin(1)
+
+    @staticmethod
+    def samples() -> tuple[Sample, ...]:
+        return tuple(Sample(f"{dtype}-neighbours", (8, 300), partial(neighbours, dtype)) for dtype in DTYPES)
+
+
+def neighbours(dtype: str) -> torch.Tensor:
+    """Rows of one value but for the next lower one, somewhere: narrower arithmetic takes them for equal."""
+    import torch
+
+    kind = getattr(torch, dtype)
+    one, step = (1.0, torch.finfo(kind).eps / 2) if kind.is_floating_point else (torch.iinfo(kind).max, 1)
+    x = torch.full((8, 300), one, dtype=kind)
+    places = torch.randint(300, (8, 1), generator=torch.Generator().manual_seed(0))
+    return x.scatter(1, places, x - step)

@@ -1,0 +1,72 @@
+"""The logarithm of a sum of exponentials along axes, as ``torch.logsumexp``."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import Input, Output, Sample
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+
+@operation(dtypes=FLOATS, in_torch="logsumexp", several_axes=True)
+class logsumexp:
+    """``log(sum(exp(x)))`` along one axis or a tuple of axes, as ``torch.logsumexp``, without overflow.
+
+    dim defaults to the last axis; None or an empty tuple means all axes. x: float16, bfloat16, float32 or float64, any
+    rank. Half precision is accumulated in float32. A NaN in a row gives NaN, else +inf gives +inf. A row of -inf alone,
+    or an empty one, gives -inf.
+    """
+
+    x = Input("outer n inner")
+    out = Output("outer inner")
+    gradient = "logsumexp_backward"
+    takes_empty = True
+
+    @staticmethod
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        if not x.size(1):
+            return x.new_full((x.size(0), x.size(2)), -math.inf)
+        top = finite(x.amax(1, keepdim=True))
+        return (x - top).exp().sum(1).log() + top[:, 0]
+
+    @staticmethod
+    def error(ref: torch.Tensor, x: torch.Tensor, n: int, unit: float) -> torch.Tensor:
+        """The error that honest arithmetic can make.
+
+        The result is the maximum plus the logarithm of a sum of exponentials. A relative error of that sum is an
+        absolute one of its logarithm, which stays where the two cancel. Each exponential brings its argument's error,
+        which grows with its depth below the maximum, in the measure of its weight. The sum brings sqrt(n) / 2
+        roundings, and the last addition rounds the result, once more for each step of a reduction over several axes.
+        """
+        if not n:
+            return ref.new_zeros(ref.shape)
+        top = x.amax(1, keepdim=True)
+        depth = (top - x).clamp_(0, 1100).nan_to_num_(0)
+        weights = (-depth).exp_()
+        total = weights.sum(1)
+        mean_depth = (weights * depth).sum(1) / total
+        return (16 + 4 * mean_depth + math.sqrt(n) / 2 + 2 * total.log() + 2 * ref.abs()) * unit
+
+    @staticmethod
+    def samples() -> tuple[Sample, ...]:
+        return tuple(Sample(f"{dtype}-cancels", (8, 300), partial(cancelling, dtype)) for dtype in FLOATS)
+
+
+def finite(top: torch.Tensor) -> torch.Tensor:
+    """What is subtracted from a row with that maximum: 0 if it is no number, since inf - inf would be NaN."""
+    return top.where(top.isfinite(), 0)
+
+
+def cancelling(dtype: str) -> torch.Tensor:
+    """Rows whose maximum and logarithm almost cancel: results of about 1, 1/8, 1/64, ..."""
+    import torch
+
+    noise = torch.randn(8, 300, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    wanted = 8.0 ** -torch.arange(8.0)[:, None]
+    return (noise - torch.logsumexp(noise, 1, keepdim=True) + wanted).to(getattr(torch, dtype))

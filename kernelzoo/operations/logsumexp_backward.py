@@ -1,0 +1,53 @@
+"""The gradient of a logarithm of a sum of exponentials."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import Input, Output
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+
+@operation(dtypes=FLOATS)
+class logsumexp_backward:
+    """Gradient of ``logsumexp`` along one axis: ``grad * exp(x - y)``, as torch's.
+
+    x: float16, bfloat16, float32 or float64, any rank. y: its logsumexp along ``dim``, without that axis. grad:
+    gradient of y, of its shape. Half precision is computed in float32. Returns a contiguous tensor of x's shape and
+    dtype. Where x and y are the same infinity, it is NaN.
+    """
+
+    x = Input("outer n inner")
+    y = Input("outer inner")
+    grad = Input("outer inner")
+    out = Output("outer n inner")
+    gradient = "reference"
+    domain = MappingProxyType({"grad": lambda dtype, n: dtype.max})
+    finite = ("grad",)  # times an exponential that is too small for the arithmetic, an infinite one would make a NaN
+
+    @staticmethod
+    def reference(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        import torch
+
+        power = (x - y[:, None]).exp()
+        # A y that is no logsumexp of x makes powers that only float64 holds.
+        return grad[:, None] * (power if dtype == torch.float64 else power.float().to(x.dtype))
+
+    @staticmethod
+    def error(
+        ref: torch.Tensor, x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, unit: float, tiny: float
+    ) -> torch.Tensor:
+        """The exponential's argument carries its own size; what is subnormal may count as zero."""
+        depth = (x - y[:, None]).abs().clamp_(max=1500).nan_to_num_(0)
+        return depth.mul_(4).add_(8).mul_(unit).mul_(ref.abs()).add_(tiny * (1 + grad.abs()[:, None])).nan_to_num_(0, 0)
+
+    @staticmethod
+    def others(x: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The logsumexp of x, and the gradient as drawn."""
+        wide = x.float() if x.itemsize < 4 else x
+        return wide.logsumexp(1), grad
