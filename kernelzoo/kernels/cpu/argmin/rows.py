@@ -20,7 +20,7 @@ def _task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
         for j in range(n):
             value = x[at + j * xn] if is_half is None else widen(x[at + j * xn])
             if value < least or (value != value and least == least):
-                least, found = value, j
+                least, found = value, np.uint64(j)
         out[place(row, lanes, og, ol)] = found
 
 
