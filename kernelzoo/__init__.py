@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         KernelZooError,
         LaunchError,
         OutputError,
+        RangeError,
         RegistrationError,
         ShapeError,
         UnknownNameError,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from kernelzoo.registry import Implementation, backends, chooser, implementation, implementations, register
     from kernelzoo.signatures import add_rms_norm as add_rms_norm
     from kernelzoo.signatures import argmin as argmin
+    from kernelzoo.signatures import cross_entropy as cross_entropy
+    from kernelzoo.signatures import cross_entropy_backward as cross_entropy_backward
     from kernelzoo.signatures import logsumexp as logsumexp
     from kernelzoo.signatures import logsumexp_backward as logsumexp_backward
     from kernelzoo.signatures import min as min
@@ -84,6 +87,7 @@ __all__ = [
     "LaunchError",
     "Output",
     "OutputError",
+    "RangeError",
     "RegistrationError",
     "Scalar",
     "ShapeError",

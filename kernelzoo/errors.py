@@ -101,6 +101,10 @@ class ShapeError(KernelZooError, ValueError):
     """An input's shape does not match the first input or the operation."""
 
 
+class RangeError(KernelZooError, IndexError, ValueError):
+    """An integer input on the host, such as a label, has a value out of its range (an ``IndexError``, as in torch)."""
+
+
 class AxisError(KernelZooError, IndexError):
     """An axis is out of range or named twice (an ``IndexError``, as in torch)."""
 

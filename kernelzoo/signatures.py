@@ -150,6 +150,37 @@ class Argmin(Protocol):
     ) -> U: ...
 
 
+class CrossEntropy(Protocol):
+    def __call__(
+        self,
+        x: U,
+        labels: U,
+        dim: Axis = -1,
+        keepdim: bool = False,
+        *,
+        axis: Axis = ...,
+        keepdims: bool | None = None,
+        ignore_index: int = -100,
+        variant: str = "auto",
+        out: U | None = None,
+    ) -> U: ...
+
+
+class CrossEntropyBackward(Protocol):
+    def __call__(
+        self,
+        x: U,
+        labels: U,
+        grad: U,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        ignore_index: int = -100,
+        variant: str = "auto",
+        out: U | None = None,
+    ) -> U: ...
+
+
 class RmsNorm(Protocol):
     def __call__(
         self,
@@ -281,6 +312,8 @@ sum: Sum
 logsumexp: Sum
 logsumexp_backward: LogsumexpBackward
 argmin: Argmin
+cross_entropy: CrossEntropy
+cross_entropy_backward: CrossEntropyBackward
 rms_norm: RmsNorm
 rms_norm_backward: RmsNormBackward
 add_rms_norm: AddRmsNorm
@@ -304,6 +337,8 @@ class Operations:
     logsumexp: Sum
     logsumexp_backward: LogsumexpBackward
     argmin: Argmin
+    cross_entropy: CrossEntropy
+    cross_entropy_backward: CrossEntropyBackward
     rms_norm: RmsNorm
     rms_norm_backward: RmsNormBackward
     add_rms_norm: AddRmsNorm

@@ -148,6 +148,8 @@ class LaunchCache:
         tensors, other device types, and calls whose checks the key can't replace."""
         if not plain_dim(dim) or type(variant) is not str or type(keepdim) is not bool or is_jit_traced():
             return None
+        if op.checks_values and self._on_host:
+            return None
         casts = bool(op.autocast) and torch.is_autocast_enabled("cuda")
         found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
         try:

@@ -38,7 +38,7 @@ class Input:
     for float64.
 
     ``low``, ``high``: range of random integers, without ``high``. ``also``: values that are drawn now and then. Each is
-    a number, or the name of an axis or a scalar.
+    a number, or the name of an axis or a scalar. ``checked``: on the host, a call raises RangeError for other values.
     """
 
     axes: str
@@ -46,6 +46,7 @@ class Input:
     low: Size | None = None
     high: Size | None = None
     also: tuple[Size | float, ...] = ()
+    checked: bool = False
 
     def __post_init__(self) -> None:
         parse(self.axes)  # raises

@@ -24,6 +24,7 @@ MAPPED = ("softmax", "min")
 BUILT_IN = (
     *(*MAPPED, "softmax_backward", "min_backward"),
     *("sum", "logsumexp", "logsumexp_backward", "argmin"),
+    *("cross_entropy", "cross_entropy_backward"),
     *("rms_norm", "rms_norm_backward", "add_rms_norm"),
     *("softmax_pairs", "softmax_merge", "softmax_finish"),
     *("vecdot", "softmax_backward_finish", "min_backward_counts", "min_backward_finish"),

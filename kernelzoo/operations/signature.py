@@ -17,6 +17,7 @@ from kernelzoo.errors import (
     NoRoomError,
     OperationError,
     OutputError,
+    RangeError,
     ShapeError,
 )
 from kernelzoo.operations.arguments import (
@@ -27,6 +28,8 @@ from kernelzoo.operations.arguments import (
     check_output,
     describe,
     dtype_name,
+    is_traced,
+    is_wrapper,
 )
 from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Input, Output, Scalar
 from kernelzoo.operations.hooks import Hook, fault, guarded, parameters, place_of
@@ -82,6 +85,8 @@ class Signature:
         """Whether some of the rows give their part of every output. Otherwise an output needs all rows."""
         self.needs_element = self.reduces and not hooks.get("takes_empty", False)
         """Whether an empty reduced axis raises EmptyReductionError. Otherwise the output is empty too."""
+        self.checks_values = any(declared.checked for declared in self.inputs.values())
+        """Whether a call on the host looks at the values of an input."""
         self.alike = not any(out.dtype for out in self.outputs.values())
         """Whether all outputs have the dtype of the first input."""
         self.rounds = "error" in hooks
@@ -150,12 +155,33 @@ class Signature:
     ) -> Arguments:
         """Check the arguments of a call.
 
-        Raises InputTypeError, ShapeError, GradientError, AxisError, EmptyReductionError, DeviceError.
+        Raises InputTypeError, ShapeError, GradientError, AxisError, EmptyReductionError, DeviceError, RangeError.
         """
         dims = self.check_tensors(inputs, dim, keepdim)
         if self.needs_element:
             self._check_elements(tuple(inputs[0].shape), dims)
-        return Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
+        args = Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
+        if self.checks_values and args.x.numel():
+            self._check_values(args)
+        return args
+
+    def _check_values(self, args: Arguments) -> None:
+        """Raise RangeError if an integer input on the host has a value that is not declared."""
+        known = {
+            **zip_dict(self.scalars, args.scalars),
+            "n": math.prod(args.x.size(d) for d in args.dims) if args.x.ndim else 1,
+        }
+        for (name, declared), x in zip(self.inputs.items(), args.inputs, strict=True):
+            if not declared.checked or x.device.type != "cpu" or is_wrapper(x) or is_traced(x):
+                continue
+            low, high, *also = (known.get(said, said) for said in (declared.low, declared.high, *declared.also))  # type: ignore[call-overload]
+            wrong = (x < low) | (x >= high)
+            for value in also:
+                wrong &= x != value
+            if bool(wrong.any()):
+                odd = x[wrong].flatten()[0].item()
+                others = f" or {' or '.join(map(str, also))}" * bool(also)
+                raise RangeError(f"{self.name} takes {name} from {low} to {high - 1}{others}; got {odd}")
 
     def _check_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
         for d in dims:

@@ -73,7 +73,7 @@ def bound(
         mock.patch.object(launch, "compiled", noted),
     ):
         what = bind(op, form, backend) if isinstance(form, str) else form
-        args = operations.Arguments((x, *_others(op, x, axis)), (axis % x.ndim,))
+        args = operations.Arguments((x, *_others(op, x, axis)), (axis % x.ndim,), False, op.scalars_of(()))
         op.launch(what, args, op.allocate(args))()
         programs = []
         for step in steps:

@@ -1,0 +1,1 @@
+"""Cross entropies on the host, in Numba."""

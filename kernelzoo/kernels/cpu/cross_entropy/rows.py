@@ -1,0 +1,50 @@
+"""A row to a thread at a time: its maximum, its exponentials added up, and the label's logit."""
+
+import numpy as np
+import torch
+from numba import njit, prange
+
+from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.logsumexp.rows import BLOCK, block_of_exponentials, top_of
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@njit
+def row_state(x, at, step, n):
+    """(max, sum) of a row: NaN if it has +inf, or is -inf alone, as their softmax is."""
+    top, total, block = top_of(x, at, step, n), zero_of(x), np.uint64(BLOCK)
+    for j in range(np.uint64(0), n, block):
+        total += block_of_exponentials(x, at + j * step, step, min(block, n - j), top)
+    return top, total + (top - top)
+
+
+@compiled()
+def _task(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, first, last):
+    n, xn = np.uint64(n), np.uint64(xn)
+    for row in range(first, last):
+        at, to, label = place(row, lanes, xg, xl), place(row, lanes, og, ol), labels[place(row, lanes, lg, ll)]
+        if label == ignore_index:
+            loss[to] = rounded(zero_of(x), loss[to])
+            continue
+        top, total = row_state(x, at, xn, n)
+        picked = widen(x[at + np.uint64(label) * xn]) if 0 <= label < np.int64(n) else type(total)(np.nan)
+        loss[to] = rounded(np.log(total) - (picked - top), loss[to])
+
+
+@compiled(parallel=True)
+def _rows(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, units, tasks):
+    args = n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index
+    if tasks == 1:
+        _task(x, labels, loss, *args, FIRST, units)
+        return
+    for i in prange(tasks):
+        _task(x, labels, loss, *args, i * units // tasks, (i + 1) * units // tasks)
+
+
+@register("cpu", "cross_entropy", "rows")
+def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
+    """A row's maximum, then its exponentials, added up in blocks; rows in parallel."""
+    return bound(_rows, lanes_last(x, labels, loss), x.size(0) * x.size(2), ignore_index)

@@ -1,0 +1,1 @@
+"""Gradients of cross entropies on the host, in Numba."""

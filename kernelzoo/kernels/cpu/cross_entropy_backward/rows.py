@@ -1,0 +1,46 @@
+"""A row to a thread at a time: its (max, sum) state, and then its shares, less one at the label."""
+
+import numpy as np
+import torch
+from numba import prange
+
+from kernelzoo.kernels.cpu.cross_entropy.rows import row_state
+from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@compiled(error_model="numpy")
+def _task(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index, first, last):
+    n, xn, on, zero = np.uint64(n), np.uint64(xn), np.uint64(on), zero_of(x)
+    one = type(zero)(1)
+    for row in range(first, last):
+        at, to, label = place(row, lanes, xg, xl), place(row, lanes, og, ol), labels[place(row, lanes, lg, ll)]
+        if label == ignore_index:
+            for j in range(n):
+                out[to + j * on] = rounded(zero, out[to])
+            continue
+        factor = widen(grad[place(row, lanes, gg, gl)]) if 0 <= label < np.int64(n) else type(zero)(np.nan)
+        top, total = row_state(x, at, xn, n)
+        for j in range(n):
+            share = exponential(widen(x[at + j * xn]) - top) * (one / total)
+            right = one if j == np.uint64(label) else zero
+            out[to + j * on] = rounded(factor * (share - right), out[to])
+
+
+@compiled(parallel=True)
+def _rows(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index, units, tasks):
+    args = n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index
+    if tasks == 1:
+        _task(x, labels, grad, out, *args, FIRST, units)
+        return
+    for i in prange(tasks):
+        _task(x, labels, grad, out, *args, i * units // tasks, (i + 1) * units // tasks)
+
+
+@register("cpu", "cross_entropy_backward", "rows")
+def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
+    """A row's (max, sum) state, then its shares, less one at the label, times its gradient; rows in parallel."""
+    return bound(_rows, lanes_last(x, labels, grad, out), x.size(0) * x.size(2), ignore_index)

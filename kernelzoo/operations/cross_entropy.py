@@ -1,0 +1,56 @@
+"""The cross entropy of logits and labels, as ``torch.nn.functional.cross_entropy`` without its mean."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+
+@operation(dtypes=FLOATS)
+class cross_entropy:
+    """``log(sum(exp(x))) - x[label]`` of each row, as torch's cross entropy with ``reduction="none"``.
+
+    x: logits, float16, bfloat16, float32 or float64, any rank; the classes lie along the axis ``dim``. labels: int64,
+    of x's shape without that axis. Half precision is accumulated in float32. Returns a tensor of labels' shape and x's
+    dtype. A row whose label is ``ignore_index`` has the loss 0, whatever its logits are. A NaN or +inf in a row, or a
+    row of -inf alone, makes its loss NaN.
+
+    Every other label is one of a row's places. On the host, another one raises RangeError. On a GPU, a check would have
+    to wait for the device, and the loss is NaN.
+    """
+
+    x = Input("outer n inner")
+    labels = Input("outer inner", dtype="int64", low=0, high="n", also=("ignore_index",), checked=True)
+    ignore_index = Scalar(-100, also=(0,))
+    loss = Output("outer inner")
+    gradient = "cross_entropy_backward"
+
+    @staticmethod
+    def reference(x: torch.Tensor, labels: torch.Tensor, ignore_index: int) -> torch.Tensor:
+        shifted = x - x.amax(1, keepdim=True)  # of an infinite maximum NaN, as torch's
+        ignored = labels == ignore_index
+        picked = shifted.gather(1, labels.masked_fill(ignored, 0)[:, None])[:, 0]
+        return (shifted.exp().sum(1).log() - picked).masked_fill(ignored, 0)
+
+    @staticmethod
+    def error(
+        ref: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, ignore_index: int, n: int, unit: float
+    ) -> torch.Tensor:
+        """The error of the sum's logarithm, as for ``logsumexp``, and of the last additions.
+
+        The loss is the logarithm and the depth of the label's logit below the maximum. Neither is negative, so they
+        don't cancel.
+        """
+        depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
+        weights = (-depth).exp_()
+        total = weights.sum(1)
+        mean_depth = (weights * depth).sum(1) / total
+        allowed = 16 + 4 * mean_depth + math.sqrt(n) / 2 + 2 * total.log() + 2 * ref.abs()
+        return (allowed * unit).masked_fill(labels == ignore_index, 0)

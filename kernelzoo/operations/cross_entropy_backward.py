@@ -1,0 +1,54 @@
+"""The gradient of a cross entropy."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+
+@operation(dtypes=FLOATS)
+class cross_entropy_backward:
+    """Gradient of a cross entropy's logits: ``grad * (softmax(x) - one_hot(label))`` of each row.
+
+    x: logits, float16, bfloat16, float32 or float64, any rank; the classes lie along the axis ``dim``. labels: int64,
+    of x's shape without that axis. grad: gradient of the loss, of labels' shape and x's dtype. Half precision is
+    computed in float32. Returns a contiguous tensor of x's shape and dtype: 0 in a row whose label is ``ignore_index``,
+    NaN in another one with a NaN or +inf, or of -inf alone. Labels are those of ``cross_entropy``: out of range on a
+    GPU, the row is NaN.
+    """
+
+    x = Input("outer n inner")
+    labels = Input("outer inner", dtype="int64", low=0, high="n", also=("ignore_index",), checked=True)
+    grad = Input("outer inner")
+    ignore_index = Scalar(-100, also=(0,))
+    out = Output("outer n inner")
+    gradient = "reference"
+    domain = MappingProxyType({"grad": lambda dtype, n: dtype.max})
+    finite = ("grad",)  # times a probability that is too small for the arithmetic, an infinite one would make a NaN
+
+    @staticmethod
+    def reference(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, ignore_index: int) -> torch.Tensor:
+        import torch
+
+        ignored = (labels == ignore_index)[:, None]
+        right = torch.arange(x.size(1), device=x.device)[:, None] == labels[:, None]
+        return (grad[:, None] * (x.softmax(1) - right.to(x.dtype))).masked_fill(ignored, 0)
+
+    @staticmethod
+    def error(
+        x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, ignore_index: int, n: int, unit: float, tiny: float
+    ) -> torch.Tensor:
+        """The error of a softmax, and two roundings of the difference, which may cancel, times the gradient."""
+        depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
+        probability = x.softmax(1).nan_to_num_(0)
+        share = depth.mul_(4).add_(16 + math.sqrt(n) / 2).mul_(probability).add_(2 * (1 - probability).abs())
+        size = grad.abs().nan_to_num_(0, 0)[:, None]
+        return (share.mul_(unit).add_(2 * tiny) * size).masked_fill_((labels == ignore_index)[:, None], 0)
