@@ -102,7 +102,7 @@ class ShapeError(KernelZooError, ValueError):
 
 
 class RangeError(KernelZooError, IndexError, ValueError):
-    """An integer input on the host, such as a label, has a value out of its range (an ``IndexError``, as in torch)."""
+    """A label, or another integer input on the host, is out of its range (an ``IndexError``, as in torch)."""
 
 
 class AxisError(KernelZooError, IndexError):

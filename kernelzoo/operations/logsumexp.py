@@ -59,7 +59,7 @@ class logsumexp:
 
 
 def finite(top: torch.Tensor) -> torch.Tensor:
-    """What is subtracted from a row with that maximum: 0 if it is no number, since inf - inf would be NaN."""
+    """What is subtracted from a row with that maximum: 0 if it is no number. Infinity less itself is NaN."""
     return top.where(top.isfinite(), 0)
 
 
