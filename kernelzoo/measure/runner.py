@@ -116,6 +116,7 @@ class Runner:
         """
         (inputs, outs), (given, results) = self._sets[0], self._sets[source]
         launch = self._lanes[id].launches[0]
+        self._wait()
         with self._stream(other_stream):
             self._spin()
             for x, value in zip(inputs, given, strict=True):

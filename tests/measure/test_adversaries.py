@@ -23,6 +23,7 @@ CPU = torch.device("cpu")
 
 Race = Callable[..., dict[str, Measurement]]
 
+
 @pytest.fixture
 def race(monkeypatch: pytest.MonkeyPatch) -> Iterator[Race]:
     """Races a bind under a throw-away name, on a few sets on the host, beside others."""

@@ -270,7 +270,9 @@ def test_a_process_that_never_starts_is_an_error(monkeypatch: pytest.MonkeyPatch
         ("raise SystemExit(9)", "ended with status 9"),
         ("import os, sys; os.write(int(sys.argv[1]), b'?\\n'); import time; time.sleep(60)", "something else wrote"),
     ):
-        monkeypatch.setattr(worker_process, "command", lambda program, script=script: [sys.executable, "-S", "-c", script])
+        monkeypatch.setattr(
+            worker_process, "command", lambda program, script=script: [sys.executable, "-S", "-c", script]
+        )
         with pytest.raises(GuardError, match=words):
             Guard("cpu")
 

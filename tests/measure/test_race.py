@@ -285,7 +285,6 @@ def test_the_cache_is_settled_between_the_change_of_inputs_and_a_turn(monkeypatc
     """What a kernel asked the cache to keep is forgotten before each turn, a copy's too; nothing else comes between."""
     steps = []
     for of, name in ((Data, "settle"), (measure.Here, "turn"), (Mutation, "write"), (measure.Here, "arrange")):
-
         true = getattr(of, name)
 
         def noting(self, *given, true=true, name=name, **more):
