@@ -17,6 +17,7 @@ import kernelzoo
 from kernelzoo import errors
 from kernelzoo.check.fuzz import running
 from kernelzoo.measure import worker_process
+from kernelzoo.measure.judge import apart
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +52,7 @@ MADE: dict[type[BaseException], Callable[[], BaseException]] = {
     errors.ContractError: lambda: errors.ContractError(
         "is wrong", "wrong value", place=(1, 2), got=2.0, expected="1.0", error=3.5, unit="ulp"
     ),
+    apart.RaisedError: lambda: apart.RaisedError("failed", "it was wrong"),
     worker_process.DiedError: lambda: worker_process.DiedError("mine/softmax/simple", "it was killed"),
     running._RaisedError: lambda: running._RaisedError("raised", errors.LaunchError("mine/softmax/simple", 3)),
 }

@@ -30,9 +30,11 @@ ALLOWED = {
     # Their own names, imported when they are first used.
     "__init__.py": {"importlib.import_module"},
     "testing.py": {"importlib.import_module"},
-    # The only pickle. Numba's machine code for the host is one; it comes from a folder that only this user can write
+    # Numba's machine code for the host is one; it comes from a folder that only this user can write
     # to, and that no other code of this package reads (kernelzoo/kernels/shared/code_cache.py).
     "kernels/cpu/disk.py": {"pickle"},
+    # The judge's memory, which it hands to the runners that it started.
+    "measure/judge/memory.py": {"pickle"},
     # torch.compile, of this package's own functions.
     "kernels/torch/compiled.py": {"torch.compile"},
     # A user's own --module, and the backends of this package and of entry points.
@@ -165,7 +167,7 @@ def test_paths_in_results_are_never_written_to() -> None:
         "kernels/shared/code_cache.py",  # machine code, by the digest of what made it
         "report/figure.py",  # into memory
         "cli/__init__.py",  # help, by a formatter's method of that name
-        "measure/worker.py",  # what the kernel kills first, and the guard's own pipe
+        "measure/answering.py",  # what the kernel kills first, and the guard's own pipe
     }
 
 

@@ -66,7 +66,7 @@ class Worker(Answering):
         except KernelZooError as error:
             if not isinstance(error, DeviceLostError):
                 return {"raised": "refused", "words": str(error)}
-            words = str(error)
+            words = f"raised DeviceLostError: {error.reason}"
         except Exception as error:
             words = f"raised {type(error).__name__}: {error}"
         device_lives(self._device, str(arguments.get("id", "")), words)

@@ -167,18 +167,17 @@ class Signature:
 
     def _check_values(self, args: Arguments) -> None:
         """Raise RangeError if an integer input on the host has a value that is not declared."""
-        rows = math.prod(args.x.size(d) for d in args.dims) if args.x.ndim else 1
-        known: dict[Any, Any] = {**zip_dict(self.scalars, args.scalars), "n": rows}
+        n = math.prod(args.x.size(d) for d in args.dims) if args.x.ndim else 1
+        known: dict[Any, Any] = {**zip_dict(self.scalars, args.scalars), "n": n}
         for (name, declared), x in zip(self.inputs.items(), args.inputs, strict=True):
             if not declared.checked or x.device.type != "cpu" or is_wrapper(x) or is_traced(x):
                 continue
-            said: tuple[Any, ...] = declared.low, declared.high, *declared.also
-            low, high, *also = [known.get(value, value) for value in said]
+            low, high, *also = map(lambda said: known.get(said, said), (declared.low, declared.high, *declared.also))
             wrong = (x < low) | (x >= high)
             for value in also:
                 wrong &= x != value
             if bool(wrong.any()):
-                others = f" or {' or '.join(map(str, also))}" * bool(also)
+                others = "".join(f" or {value}" for value in also)
                 raise RangeError(f"{self.name} takes {name} from {low} to {high - 1}{others}; got {int(x[wrong][0])}")
 
     def _check_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What is timed is what is checked: kernels that are lazy only while they are timed have no result, or do their work."""
+"""What is timed is what is checked: a kernel that is lazy while it is timed has no result, or does its work."""
 
 from collections.abc import Callable, Iterator
 

@@ -182,7 +182,7 @@ def test_what_is_let_off_is_checked_as_it_was_timed(entrant: Callable[[Bind], re
         def launch() -> None:
             nonlocal launches
             launches += 1
-            out.copy_(torch.softmax(x.nan_to_num(-80), 1) * (1 if launches <= 12000 else 2))
+            out.copy_(torch.softmax(x.nan_to_num(-80), 1) * (1 if launches <= 2400 else 2))
 
         return launch
 
@@ -200,11 +200,11 @@ def test_what_goes_wrong_while_timed_is_not_reported(entrant: Callable[[Bind], r
         def launch() -> None:
             nonlocal launches
             launches += 1
-            out.copy_(torch.softmax(x, 1)) if launches < 12000 else out.zero_()
+            out.copy_(torch.softmax(x, 1)) if launches < 2400 else out.zero_()
 
         return launch
 
-    # About 8000 launches in the gate, and thousands in each round.
+    # About 2100 launches in the gate, and hundreds in each round.
     (result,) = measure.race(PROBLEM, [entrant(wears_out)], CPU, rounds=15, cache="hot").values()
     assert "wrong when timed" in result.wrong
     assert not result.samples
@@ -254,7 +254,7 @@ def test_hot_and_cold_are_told_apart(entrant: Callable[[Bind], registry.Implemen
         implementation = entrant(noting)
         (result,) = measure.race(problem, [implementation], CPU, rounds=2, cache=cache, ceilings=unlimited).values()
         assert result.samples, result
-        assert result.cache == cache and f"cache {cache}" in result.clock_detail
+        assert result.cache == cache and ("hot" in result.clock_detail) == (cache == "hot")
         assert (result.of_limit is None) == (cache == "hot")
     assert len(memory["cold"]) * 2 * 2048 * 2048 * 4 >= 2**27 > len(memory["hot"]) * 2 * 2048 * 2048 * 4
 

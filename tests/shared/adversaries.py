@@ -288,7 +288,7 @@ class serves_by_address(Kernel):
         out.copy_(self.kept[x.data_ptr()])
 
 
-@adversary("serves what it kept")
+@adversary("looks at little")
 class serves_by_version(Remembers):
     """Skips its work while torch's version counters of x and out stand still"""
 

@@ -237,7 +237,7 @@ class finds_what_is_expected(Warm):
     """Looks for the right results among the objects of its process"""
 
     def cheat(self, *tensors: Tensor) -> None:
-        x, out = tensors
+        _, out = tensors
         for found in gc.get_objects():
             if isinstance(found, Tensor) and found.dtype == torch.float64 and found.shape == out.shape:
                 out.copy_(found)

@@ -1,4 +1,4 @@
-"""Kernels in Triton that try to get a false time accepted on a GPU; as tests/shared/attacks.py has them for any device."""
+"""Kernels in Triton that try to get a false time accepted on a GPU."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from kernelzoo.errors import ContractError
+from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import DiedError, Json, Progress, WorkerProcess, quiet
@@ -31,7 +31,7 @@ LEFT = "changes the process"
 """The kind of finding for a runner that leaves processes behind."""
 
 
-class RaisedError(Exception):
+class RaisedError(Pickled, Exception):
     """What an implementation raised in its runner, as text. ``outcome``: ``refused`` or ``failed``."""
 
     def __init__(self, outcome: str, words: str) -> None:

@@ -88,7 +88,7 @@ class Gate:
         return Admitted(facts, same_bits, batch_invariant)
 
     def special(self) -> Tensors:
-        """Inputs with special values in some rows, drawn for the last turn of a lane; plain ones if there are none."""
+        """Inputs with special values in some rows, for the last turn of a lane. Plain ones if there are none."""
         return self._values(True)[0][0]
 
     @contextmanager

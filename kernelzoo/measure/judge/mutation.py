@@ -214,7 +214,7 @@ class Mutation:
                 continue
             at = torch.tensor(list(numbers), device=self.sets.device)
             places = torch.randint(field.elements, (len(numbers),), device=self.sets.device)
-            left = self.sets.all(field)[at, places] == torch.tensor(poison).to(field.dtype).item()
+            left = self.sets.all(field)[at, places] == torch.tensor(poison, dtype=field.dtype).item()
             if bool(left.any()):
                 raise ContractError(
                     f"{int(left.sum())} of {len(numbers)} launches did not write {name}", "leaves out unwritten"

@@ -19,7 +19,7 @@ from kernelzoo.measure import energy as energies
 from kernelzoo.measure import record
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.judge.apart import Apart, adopt_orphans
-from kernelzoo.measure.judge.race import Entrant
+from kernelzoo.measure.judge.entrant import Entrant
 from kernelzoo.measure.problems import problem_of
 from kernelzoo.measure.worker import about, opened
 from kernelzoo.measure.worker_process import DiedError

@@ -6,11 +6,10 @@ import math
 import random
 import statistics
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from kernelzoo import registry
 from kernelzoo.device import device_lives, no_room
@@ -21,10 +20,11 @@ from kernelzoo.measure.ceilings import Ceilings, beyond_memory, has_copy
 from kernelzoo.measure.condition import watch
 from kernelzoo.measure.judge.apart import RaisedError
 from kernelzoo.measure.judge.data import Data
+from kernelzoo.measure.judge.entrant import Entrant, Here, Queued, Seat
 from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.measure.measurement import Cache, Measurement
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.runner import COPY, Runner
+from kernelzoo.measure.runner import COPY
 from kernelzoo.measure.worker_process import DiedError
 
 if TYPE_CHECKING:
@@ -41,12 +41,6 @@ BEYOND = 1.05
 _MOST_CALLS = 120
 """Most calls of a turn on a GPU: of up to eight kernels each, fewer than the 1024 that a stream queues."""
 
-_ORDERS, _REORDERED = 4, 64
-"""A turn of at most _REORDERED launches has an order of its own; a longer one takes one of _ORDERS."""
-
-_LINKED = 4096
-"""Most elements that a link copies."""
-
 _LAUNCHED = "right when checked alone, wrong when timed: "
 
 _LONG, _LONGER = 20e-3, 1.2
@@ -57,95 +51,6 @@ _SUBMITTED = 1e-6
 
 _EXPLAINED, _SLACK = 0.10, 0.5e-3
 """The share and the seconds by which the judge may see a turn take longer than its runner says."""
-
-
-class Seat(Protocol):
-    """A runner as the judge sees it: in this process, or in its own, where it is stopped between requests."""
-
-    @property
-    def processes(self) -> Sequence[int | str]:
-        """The processes that work for it."""
-
-    def open(self, problem: Problem, memory: Any, timed: str) -> None: ...
-
-    def release(self) -> None: ...
-
-    def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]: ...
-
-    def launch(self, id: str, numbers: Sequence[int], other_stream: bool = False) -> None: ...
-
-    def queued(self, id: str, source: int, other_stream: bool = False) -> None: ...
-
-    def chain(self, id: str, links: int) -> None: ...
-
-    def overwrite(self, id: str) -> None: ...
-
-    def alone(self, id: str, number: int) -> None: ...
-
-    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = ()) -> None: ...
-
-    def turn(self, id: str, times: int = 1) -> tuple[float, float]:
-        """Seconds of a turn as the runner says, and of the request by the judge's clock."""
-
-    def empty(self) -> float: ...
-
-    def more(self, id: str, seconds: float) -> None: ...
-
-    def end(self, id: str) -> float: ...
-
-
-@dataclass
-class Entrant:
-    """An implementation in a race, and the runner that has it."""
-
-    implementation: registry.Implementation
-    seat: Seat
-    table: Mapping[str, int] | None = None
-    """Its launch table, where it is not the language's own."""
-    name: str = ""
-    """Its name in the race; its id by default."""
-    count: int = 1
-    """Launches of a turn."""
-    orders: list[tuple[list[int], tuple[int, ...]]] = field(default_factory=list)
-    """Turns that stay arranged: the sets in order, and the link."""
-
-    @property
-    def id(self) -> str:
-        return self.name or self.implementation.id
-
-    def bind(self) -> dict[str, Any]:
-        return self.seat.bind(self.id, self.table)
-
-    def launch(self, numbers: Sequence[int], other_stream: bool = False) -> None:
-        self.seat.launch(self.id, numbers, other_stream)
-
-    def queued(self, source: int, other_stream: bool = False) -> None:
-        self.seat.queued(self.id, source, other_stream)
-
-    def chain(self, links: int) -> None:
-        self.seat.chain(self.id, links)
-
-    def overwrite(self) -> None:
-        self.seat.overwrite(self.id)
-
-    def alone(self, number: int) -> None:
-        self.seat.alone(self.id, number)
-
-
-class Here(Runner):
-    """A runner in this process: for own kernels, where nothing needs to be kept apart."""
-
-    processes: Sequence[int | str] = ("self",)
-
-    def turn(self, id: str, times: int = 1) -> tuple[float, float]:  # type: ignore[override]
-        started = perf_counter()
-        seconds = super().turn(id, times)
-        return seconds, perf_counter() - started
-
-    def empty(self) -> float:  # type: ignore[override]
-        started = perf_counter()
-        super().empty()
-        return perf_counter() - started
 
 
 def race(
@@ -316,7 +221,7 @@ class _Race:
 
     def timed_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
         """Seconds of a launch, by a turn over new data that is checked. Raises ContractError for a wrong result."""
-        order, link = self.order(entrant)
+        order, link = entrant.order(self.sets, kept=self.data.is_gpu, linked=self.timed != "call")
         entrant.seat.arrange(entrant.id, order, link)
         mutation = self.data.gate.mutation
         marked = random.choice(order)
@@ -333,22 +238,6 @@ class _Race:
         if entrant.name != COPY:
             mutation.check(order, whole=() if special is None else (marked,), linked=linked)
         return seconds / len(order)
-
-    def order(self, entrant: Entrant) -> tuple[list[int], tuple[int, ...]]:
-        """The sets of a turn in a random order, and its link.
-
-        The link changes an input in the middle of the turn, so that no launch can do the work of a later one.
-        """
-        if entrant.count <= _REORDERED or not self.data.is_gpu or len(entrant.orders) < _ORDERS:
-            order = random.sample(range(self.sets.count), entrant.count)
-            x, link = self.sets.inputs[0], tuple[int, ...]()
-            if entrant.count > 1 and not self.problem.operation.related and self.timed != "call" and x.elements:
-                place = random.randrange(1, entrant.count)
-                length = x.shape[-1] if x.shape else 1
-                link = place, order[random.randrange(place)], min(x.elements, length, _LINKED)
-            entrant.orders = [*entrant.orders[-_ORDERS + 1 :], (order, link)]
-            return order, link
-        return random.choice(entrant.orders)
 
     def sample(self, entrant: Entrant) -> float:
         """Seconds of a launch, from as many turns as make a sample long enough."""
@@ -427,7 +316,7 @@ class _Race:
             self.progress("energy" if meter else "check", id)
             with self.its_own_row(measurement, _LAUNCHED):
                 if meter:
-                    work = _Queued(entrant, measurement.median * entrant.count)
+                    work = Queued(entrant, measurement.median * entrant.count)
                     measurement.energy = energies.of(work, entrant.count, meter)
                     self.progress("check", id)
                 self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special())
@@ -503,17 +392,3 @@ class _Race:
             measurement.failed = f"raised {type(error).__name__}: {error}"
             device_lives(self.device, measurement.implementation.id, measurement.failed)
         measurement.samples.clear()
-
-
-@dataclass
-class _Queued:
-    """Turns of a lane back to back, for the meter of energy."""
-
-    entrant: Entrant
-    seconds: float
-
-    def more(self) -> None:
-        self.entrant.seat.more(self.entrant.id, self.seconds)
-
-    def end(self) -> float:
-        return self.entrant.seat.end(self.entrant.id)
