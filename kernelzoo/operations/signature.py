@@ -172,13 +172,14 @@ class Signature:
         for (name, declared), x in zip(self.inputs.items(), args.inputs, strict=True):
             if not declared.checked or x.device.type != "cpu" or is_wrapper(x) or is_traced(x):
                 continue
-            low, high, *also = map(lambda said: known.get(said, said), (declared.low, declared.high, *declared.also))
+            said: tuple[Any, ...] = declared.low, declared.high, *declared.also
+            low, high, *also = [known.get(value, value) for value in said]
             wrong = (x < low) | (x >= high)
             for value in also:
                 wrong &= x != value
             if bool(wrong.any()):
-                others = "".join(f" or {value}" for value in also)
-                raise RangeError(f"{self.name} takes {name} from {low} to {high - 1}{others}; got {int(x[wrong][0])}")
+                legal = " or ".join([f"from {low} to {high - 1}", *map(str, also)])
+                raise RangeError(f"{self.name} takes {name} {legal}; got {int(x[wrong][0])}")
 
     def _check_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
         for d in dims:
