@@ -144,7 +144,10 @@ def test_layouts_that_no_tensor_has_are_copied(backend: str, library: str) -> No
     """Each time, since what is kept for the layout of the copy is not for the array's own."""
     owner = kernelzoo.get(backend)
     for name, x in odd_layouts(library, DEVICES[backend]).items():
-        given = x._x if isinstance(x, Other) else as_numpy(x)
+        try:
+            given = x._x if isinstance(x, Other) else as_numpy(x)
+        except NotImplementedError:  # numba-cuda copies no array of negative strides to the host
+            continue
         native = given.astype(given.dtype.newbyteorder("="))
         before = given.copy()
         for _ in range(3):

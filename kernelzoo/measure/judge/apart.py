@@ -20,7 +20,7 @@ from typing import Any
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import DiedError, Json, Progress, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import About, DiedError, Json, Progress, WorkerProcess, quiet
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
 
@@ -46,6 +46,8 @@ class Apart(WorkerProcess):
         self, device: str, modules: Sequence[str], patience: float, together: threading.Barrier | None = None
     ) -> None:
         self._together = together
+        self._known = False
+        """Whether it is known which processes are the runner's own."""
         self.declared: list[str] = []
         """The names of the operations that its files declare."""
         self._took = 0.0
@@ -86,6 +88,10 @@ class Apart(WorkerProcess):
         """Note the names only: the judge loads an operation itself, or knows it."""
         self.declared = [str(one.get("name", "")) for one in said]
 
+    def _start(self) -> About:
+        self._known = False
+        return super()._start()
+
     def _born(self) -> None:
         """Learn which processes belong to runners themselves, before any code of a user runs."""
         assert self._process is not None
@@ -94,6 +100,7 @@ class Apart(WorkerProcess):
         _own.update({self._process.pid}, _children_of(self._process.pid), _children_of(os.getpid()))
         if self._together is not None:
             self._together.wait()
+        self._known = True
 
     @property
     def told(self) -> Json:
@@ -114,7 +121,7 @@ class Apart(WorkerProcess):
         return [self._process.pid] if self._process is not None else []
 
     def _answer(self, request: Json, progress: Any, patience: float) -> Json:
-        if self._together is not None:  # they start together, and can't be told apart yet
+        if self._together is not None or not self._known:  # which processes are whose is not known yet
             return super()._answer(request, progress, patience)
         for process in self._stopped:
             _send(process, signal.SIGCONT)
