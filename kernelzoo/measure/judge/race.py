@@ -43,14 +43,14 @@ _MOST_CALLS = 120
 
 _LAUNCHED = "right when checked alone, wrong when timed: "
 
-_LONG, _LONGER = 20e-3, 1.2
+_LONG, _LONGER = 40e-3, 1.2
 """Seconds of turns in a row, and how much longer one of these may take than a sample."""
 
 _SUBMITTED = 1e-6
 """Seconds that a launch may take to be submitted, with its turn."""
 
-_EXPLAINED, _SLACK = 0.10, 0.5e-3
-"""The share and the seconds by which the judge may see a turn take longer than its runner says."""
+_EXPLAINED, _SLACK, _TRIES = 0.10, {"cuda": 0.5e-3, "cpu": 5e-3}, 10
+"""The share and the seconds by which turns may take longer by the judge's clock, in the best of so many tries."""
 
 
 def race(
@@ -337,16 +337,19 @@ class _Race:
             return ""
         once = median * entrant.count
         times = max(3, int(_LONG / once))
+        allowed = self.empty + _SLACK[self.device.type] + _SUBMITTED * entrant.count
         least, unexplained = math.inf, math.inf
-        for _ in range(3):
+        for _ in range(_TRIES):  # a busy host is late, and never early
             seconds, took = entrant.seat.turn(entrant.id, times)
             least, unexplained = min(least, seconds), min(unexplained, took - seconds * times * (1 + _EXPLAINED))
-        if unexplained > self.empty + _SLACK + _SUBMITTED * entrant.count:
+            if unexplained <= allowed:
+                break
+        else:
             return (
                 f"{times} turns took {unexplained * 1e3:.2f} ms longer by the judge's clock than its runner said:"
                 " a false time, or work outside the clock"
             )
-        if self.data.is_gpu and self.cache == "cold" and least > _LONGER * once + _SLACK / times:
+        if self.data.is_gpu and self.cache == "cold" and least > _LONGER * once + _SLACK[self.device.type] / times:
             return f"a turn took {once * 1e3:.2f} ms as a sample, and {least * 1e3:.2f} ms of a row: a false time"
         return ""
 
