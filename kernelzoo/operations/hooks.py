@@ -26,14 +26,13 @@ def guarded(whose: str, hook: str, function: Hook, *args: Any, **named: Any) -> 
 
     Lack of memory is no failure of its own, nor is an error of kernelzoo, nor one that a kernel left on the device.
     """
-    import torch
-
     try:
         return function(*args, **named)
-    except (KernelZooError, MemoryError, torch.OutOfMemoryError):
+    except (KernelZooError, MemoryError):
         raise
     except Exception as error:
-        if "can't allocate memory" in str(error) or _device_fails():
+        short = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+        if short or _device_fails():  # torch is not imported for this alone
             raise
         raise fault(whose, hook, f"raised {type(error).__name__}: {error}", place_of(function, error)) from error
 

@@ -102,8 +102,10 @@ import torch
 import kernelzoo
 
 @kernelzoo.register("slow", "softmax", "auto")
-def auto(x, out):
-    time.sleep(float(os.environ["SECONDS"]))
+def auto(x, out, seen=set()):
+    if x.shape not in seen:
+        seen.add(x.shape)
+        time.sleep(float(os.environ["SECONDS"]))
     def launch():
         out.copy_(torch.softmax(x, 1))
     return launch
