@@ -127,7 +127,7 @@ class Runner:
         self._wait()
 
     def chain(self, id: str, links: int) -> None:
-        """Launch on sets 0, 1 and so on. Each launch writes into the input of the next, behind work that still runs."""
+        """Launch on sets 0, 1 and so on, behind work that still runs. Even ones write into the input of the next."""
         sets, lane = self._sets, self._lanes[id]
         for number in range(len(lane.chain), links):
             inputs, (_, *others) = sets[number]

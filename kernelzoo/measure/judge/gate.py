@@ -280,7 +280,7 @@ class Gate:
         links = self.sets.links
         if not links:
             return
-        self.mutation.write(list(range(links + 1)))
+        self.mutation.write(list(range(links)))
         lane.chain(links)
         for number in range(links):
             inputs = self.sets[number][0]

@@ -93,15 +93,20 @@ class Sets:
 
     @property
     def links(self) -> int:
-        """How many launches can be chained, each of which writes into the input of the next; 0 if none can."""
+        """How many launches can follow each other, every other of which writes into the input of the next; 0 if none."""
         (x, *_), (out, *_) = self.inputs, self.outs
         declared = next(iter(self.problem.operation.inputs.values()))
         free = declared.low is None and declared.high is None and x.dtype.is_floating_point
         fits = out.dtype == x.dtype and 0 < out.elements <= x.elements
-        return min(_LINKS, self.count - 1) if free and fits and not self.problem.operation.related else 0
+        return min(_LINKS, self.count // 2 * 2) if free and fits and not self.problem.operation.related else 0
 
     def linked(self, number: int) -> torch.Tensor:
-        """An output of a set, in the memory of the first input of the next one."""
+        """The first output of a chained launch: of an even set, in the memory of the first input of the next one.
+
+        Chains are of two, since a longer one makes ever flatter values of its own.
+        """
+        if number % 2:
+            return self.one(self.outs[0], number)
         return self.one(self.inputs[0], number + 1).view(-1)[: self.outs[0].elements].view(self.outs[0].shape)
 
     def first_row(self, number: int) -> tuple[Problem, Tensors, Tensors]:
