@@ -93,7 +93,7 @@ class Sets:
 
     @property
     def links(self) -> int:
-        """How many launches can follow each other, every other of which writes into the input of the next; 0 if none."""
+        """How many launches can follow each other, of which even ones write into the input of the next; 0 if none."""
         (x, *_), (out, *_) = self.inputs, self.outs
         declared = next(iter(self.problem.operation.inputs.values()))
         free = declared.low is None and declared.high is None and x.dtype.is_floating_point
