@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo import registry
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError, KernelZooError, LaunchError
-from kernelzoo.measure import planning
 from kernelzoo.measure.calls import call_on, clock_for
 from kernelzoo.measure.ceilings import copies
 from kernelzoo.measure.clocks import Turn
@@ -86,7 +85,12 @@ class Runner:
         if id == COPY:
             self._lanes[id] = Lane(copies([sets[number] for number in range(sets.count)]))
             return {"first_call": None, "submit": None, "form": ""}
-        made = planning.lane(id, table) if table is not None else registry.implementation(id)
+        if table is None:
+            made = registry.implementation(id)
+        else:
+            from kernelzoo.measure import planning  # it imports kernels, which a report does without
+
+            made = planning.lane(id, table)
         emulator = backends.get(made.backend).emulator
         if emulator:
             raise KernelZooError(f"{emulator} runs here, and its times mean nothing")

@@ -167,8 +167,7 @@ class Signature:
 
     def _check_values(self, args: Arguments) -> None:
         """Raise RangeError if an integer input on the host has a value that is not declared."""
-        n = math.prod(args.x.size(d) for d in args.dims) if args.x.ndim else 1
-        known: dict[Any, Any] = {**zip_dict(self.scalars, args.scalars), "n": n}
+        known: dict[Any, Any] = {**zip_dict(self.scalars, args.scalars), "n": math.prod(map(args.x.size, args.dims))}
         for (name, declared), x in zip(self.inputs.items(), args.inputs, strict=True):
             if not declared.checked or x.device.type != "cpu" or is_wrapper(x) or is_traced(x):
                 continue
@@ -178,8 +177,8 @@ class Signature:
             for value in also:
                 wrong &= x != value
             if bool(wrong.any()):
-                legal = " or ".join([f"from {low} to {high - 1}", *map(str, also)])
-                raise RangeError(f"{self.name} takes {name} {legal}; got {int(x[wrong][0])}")
+                legal = [f"from {low} to {high - 1}", *map(str, also)]
+                raise RangeError(f"{self.name} takes {name} {' or '.join(legal)}; got {int(x[wrong][0])}")
 
     def _check_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
         for d in dims:

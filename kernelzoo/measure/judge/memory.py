@@ -93,7 +93,7 @@ class Sets:
 
     @property
     def links(self) -> int:
-        """How many launches can follow each other, of which even ones write into the input of the next; 0 if none."""
+        """How many launches can be chained; 0 if none. Even ones write into the input of the next."""
         (x, *_), (out, *_) = self.inputs, self.outs
         declared = next(iter(self.problem.operation.inputs.values()))
         free = declared.low is None and declared.high is None and x.dtype.is_floating_point
@@ -101,7 +101,7 @@ class Sets:
         return min(_LINKS, self.count // 2 * 2) if free and fits and not self.problem.operation.related else 0
 
     def linked(self, number: int) -> torch.Tensor:
-        """The first output of a chained launch: of an even set, in the memory of the first input of the next one.
+        """The first output of a chained launch. That of an even set is in the first input of the next.
 
         Chains are of two, since a longer one makes ever flatter values of its own.
         """

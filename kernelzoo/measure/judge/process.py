@@ -16,7 +16,7 @@ from typing import IO, Any
 from kernelzoo import definitions, measure, operations, registry
 from kernelzoo.errors import DeviceLostError
 from kernelzoo.measure import energy as energies
-from kernelzoo.measure import record
+from kernelzoo.measure import planning, record
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.judge.apart import Apart, adopt_orphans
 from kernelzoo.measure.judge.entrant import Entrant
@@ -154,10 +154,12 @@ class Judge(Answering):
         return {"entries": [], "failed": lost}
 
     def _entrant(self, id: str, tables: Mapping[str, Mapping[str, int]]) -> Entrant:
-        plain = id.partition("@")[0]
+        plain, _, label = id.partition("@")
         seat = self._seat(id)
         backend, op, variant = plain.split("/")
         made = registry.Implementation(backend, op, variant, seat.about.summaries.get(plain, ""))
+        if label:
+            made = planning.Lane(backend, op, variant, made.summary, label=label)
         return Entrant(made, seat, tables.get(id), id)
 
     # --- Requests that need no judge --------------------------------------------------------------------------------
