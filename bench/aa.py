@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     problem, device = measure.Problem(options.op, options.shape, options.dtype), torch.device(options.device)
     document: dict[str, Any] = {
         "device": measure.device_name(str(device)),
-        "clock": measure.clock_for(device).name,
+        "clock": "device" if device.type == "cuda" else "wall",
         "versions": measure.versions(str(device)),
         "datetime": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "problem": {"op": problem.op, "shape": list(problem.shape), "dtype": problem.dtype},

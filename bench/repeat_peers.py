@@ -28,7 +28,7 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.files import write_whole
 from kernelzoo.launch import Launch
 from kernelzoo.measure import profiler
-from kernelzoo.measure.sets import draw_sets, rotated
+from kernelzoo.measure.calls import clock_for
 
 ALLOWED = 0.05
 LARGE = (16384, 16384)
@@ -121,9 +121,10 @@ JAX = "https://docs.jax.dev/en/latest/benchmarking.html: a call, and block_until
 
 def ours(launches: Sequence[Launch], device: torch.device) -> float:
     """Seconds of a launch by the clock of ``kernelzoo bench``."""
-    sampler = measure.clock_for(device).prepare(launches)
-    sampler()
-    return statistics.median(sampler() for _ in range(SAMPLES))
+    for launch in launches:
+        launch()
+    turn = clock_for(device, "device", "min").arrange(launches)
+    return statistics.median(turn(1) for _ in range(SAMPLES)) / len(launches)
 
 
 def repeated(peer: Peer, device: torch.device) -> dict[str, Any]:
@@ -137,9 +138,12 @@ def repeated(peer: Peer, device: torch.device) -> dict[str, Any]:
     problem = measure.Problem(peer.id.split("/")[1], peer.shape, peer.dtype)
     implementation = registry.implementation(peer.id)
     try:
-        clock = measure.clock_for(device)
-        sets = rotated(problem, device, clock, "cold") if peer.own else draw_sets(problem, device, count=2)
-        launches = [problem.launch(implementation, *one) for one in sets]
+        count = max(2, min(512, 2**28 // problem.bytes)) if peer.own else 2
+        sets, generator = measure.Sets(problem, count, device), torch.Generator(device)
+        for number in range(count):
+            for x, drawn in zip(sets[number][0], problem.inputs(generator), strict=True):
+                x.copy_(drawn)
+        launches = [problem.launch(implementation, *sets[number]) for number in range(count)]
         seconds = ours(launches, device)
         theirs = peer.own(launches[0]) if peer.own else problem.bytes / (peer.published_gb_per_s or 0.0) / 1e9
     except KernelZooError as refusal:
