@@ -43,6 +43,10 @@ ELEMENTS = 2**60 - 1
 """Most elements of a tensor: with eight bytes each, memory has no more addresses."""
 
 
+Named = Mapping[str, Any] | Sequence[Any]
+"""Scalars by name, or all in order."""
+
+
 class Signature:
     """What an operation takes and returns, and what follows: checks, shapes, dtypes, bytes.
 
@@ -146,13 +150,7 @@ class Signature:
         """The shape of the first input, from the sizes of named axes."""
         return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in self.axes[0])
 
-    def arguments(
-        self,
-        inputs: Sequence[Any],
-        dim: Dims = -1,
-        keepdim: bool = False,
-        scalars: Mapping[str, Any] | Sequence[Any] = (),
-    ) -> Arguments:
+    def arguments(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False, scalars: Named = ()) -> Arguments:
         """Check the arguments of a call.
 
         Raises InputTypeError, ShapeError, GradientError, AxisError, EmptyReductionError, DeviceError, RangeError.
