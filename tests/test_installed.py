@@ -100,6 +100,7 @@ def python(path: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess
 
 @pytest.mark.parametrize("ends", [None, 0, 3])
 def test_a_foreign_project_sees_nothing_of_it(environments: tuple[str, str], tmp_path: Path, ends: int | None) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")  # else one of a folder above counts
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_own.py").write_text("def test_own():\n    pass\n")
     ending = [] if ends is None else [f"--ends={ends}"]

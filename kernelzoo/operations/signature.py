@@ -165,7 +165,8 @@ class Signature:
 
     def _check_values(self, args: Arguments) -> None:
         """Raise RangeError if an integer input on the host has a value that is not declared."""
-        known: dict[Any, Any] = {**zip_dict(self.scalars, args.scalars), "n": math.prod(map(args.x.size, args.dims))}
+        length = math.prod(map(args.x.size, args.dims)) if args.x.ndim else 1
+        known: dict[Any, Any] = {**zip_dict(self.scalars, args.scalars), "n": length}
         for (name, declared), x in zip(self.inputs.items(), args.inputs, strict=True):
             if not declared.checked or x.device.type != "cpu" or is_wrapper(x) or is_traced(x):
                 continue
