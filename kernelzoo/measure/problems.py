@@ -63,8 +63,8 @@ class Problem:
 
     def inputs(self, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
         """New random inputs on the generator's device; see :meth:`kernelzoo.operations.Operation.sample`."""
-        sizes = dict(self.sizes)
-        return self.operation.sample(self.shape, self.dtype, self.dim, generator=generator, sizes=sizes)
+        drawn = {"sizes": dict(self.sizes), "scalars": dict(self.scalars)}
+        return self.operation.sample(self.shape, self.dtype, self.dim, generator=generator, **drawn)
 
     def launch(
         self, implementation: registry.Implementation, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
