@@ -182,7 +182,7 @@ print(changed or "", *sorted(patched()))
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("name", ["torch", "cpu"])
 def test_first_calls_leave_the_process_as_it_was(name: str, threads: str, tmp_path: Path) -> None:
-    """Settings of the interpreter, of torch and of NumPy, and the names of others' modules; whatever torch's threads."""
+    """Settings of the interpreter, of torch and of NumPy, and the names of others' modules."""
     if name == "cpu":
         pytest.importorskip("numba", reason="the cpu backend needs Numba")
     program = tmp_path / "calls.py"
