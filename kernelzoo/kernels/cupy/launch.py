@@ -30,9 +30,7 @@ from kernelzoo.layout import Layout, Rows, Strides, rows_of, rows_with
 
 I32, I64, F64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_double
 
-Argument: TypeAlias = (
-    Literal["partial", "counters"] | tuple[type[ctypes.c_int32 | ctypes.c_int64 | ctypes.c_double], float]
-)
+Argument: TypeAlias = Literal["partial", "counters"] | tuple[Callable[[Any], Any], float]
 """Of a kernel, after the problem: a pointer to a part of the workspace, or a number and its type in C."""
 
 
