@@ -23,8 +23,8 @@ import torch
 
 from kernelzoo import measure, registry
 from kernelzoo.files import write_whole
+from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.measure.guard import Guard
-from kernelzoo.measure.measurement import DISTURBED
 from kernelzoo.measure.statistics import FEWEST, noisy, ratio_interval, regression, verdict
 from kernelzoo.measure.worker_process import GuardError
 from kernelzoo.operations import OPERATIONS

@@ -252,6 +252,13 @@ class Operation(Signature):
         """
         return draw(self, shape, dtype, dim, sizes or {}, scalars or {}, generator=generator)
 
+    def unset(self, args: Arguments, device: torch.device | str) -> tuple[torch.Tensor, ...]:
+        """Inputs like these in a device's memory, with any values that are legal."""
+        import torch
+
+        made = zip(self.inputs.values(), args.inputs, strict=True)
+        return tuple((torch.zeros_like if one.checked else torch.empty_like)(x, device=device) for one, x in made)
+
     def completed(
         self, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator
     ) -> tuple[torch.Tensor, ...]:
