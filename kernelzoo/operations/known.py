@@ -26,6 +26,7 @@ BUILT_IN = (
     *("sum", "logsumexp", "logsumexp_backward", "argmin"),
     *("cross_entropy", "cross_entropy_backward"),
     *("rms_norm", "rms_norm_backward", "add_rms_norm"),
+    *("layer_norm", "layer_norm_backward", "cumsum", "quantize_rows"),
     *("softmax_pairs", "softmax_merge", "softmax_finish"),
     *("vecdot", "softmax_backward_finish", "min_backward_counts", "min_backward_finish"),
 )
