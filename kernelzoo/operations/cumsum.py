@@ -25,8 +25,8 @@ class cumsum:
     Returns a contiguous tensor of x's shape and dtype, and int64 for integers and bool, whose sums wrap around. Half
     precision is accumulated in float32. From a NaN on, a row's sums are NaN.
 
-    The order of addition is the kernel's own; its docstring says which. The error of a sum may grow as the square root
-    of the number of its terms, as that of random terms added in order does. Equal terms, added in order, lose more.
+    Elements may be added in order, or by blocks whose sums are added in order; a kernel's docstring says which. The
+    error is at most that of adding in order: one rounding of each sum on the way.
     """
 
     x = Input("outer n inner")
@@ -41,17 +41,18 @@ class cumsum:
 
     @staticmethod
     def error(ref: torch.Tensor, x: torch.Tensor, unit: float, tiny: float) -> torch.Tensor | None:
-        """The error of each sum: a random walk of its additions, over the sum of sizes.
+        """One rounding of each sum on the way, or those of a tree of additions.
 
-        A subnormal element may count as zero. Integers are exact.
+        Each is relative to what is rounded. A subnormal element may count as zero. Integers are exact.
         """
         import torch
 
         if not ref.is_floating_point():
             return None
         count = torch.arange(1, x.size(1) + 1, dtype=ref.dtype, device=x.device)[:, None]
-        walk = count.sqrt().div_(2).add_(8).mul_(unit)
-        return x.abs().cumsum(1).mul_(walk).add_(count * tiny).nan_to_num_(0.0, 0.0, 0.0)
+        tree = count.log2().mul_(2).add_(8)
+        rounded = x.abs().cumsum(1).mul_(tree).add_(ref.abs().cumsum(1))
+        return rounded.mul_(unit).add_(count * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     @staticmethod
     def exact(x: torch.Tensor, n: int) -> Exact:

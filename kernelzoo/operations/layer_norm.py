@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def largest(dtype: torch.finfo, n: int) -> float:
-    """Largest input: its distance from a mean is up to twice as large, and a sum of n squares must not overflow."""
+    """Largest input: a sum of n squares must not overflow, of distances from a mean that are twice as large."""
     return of_squares(dtype, n) / 2
 
 

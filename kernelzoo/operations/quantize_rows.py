@@ -50,7 +50,7 @@ class quantize_rows:
     def error(
         ref: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, unit: float, tiny: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """How far off a rounded quotient may be: where float32's roundings may take it to the other side of a tie.
+        """What float32's roundings of a quotient change once it is rounded to float8: some near a tie.
 
         A quotient by a power of two is exact. A subnormal element may count as zero.
         """
