@@ -30,8 +30,13 @@ def plan_turns(
     count, dtype = max(1, blocks), c_type(rows)
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), "partial", *scalars)
     first = Step(f"rows<{dtype}>", count, lanes * together, arguments)
-    finish = (f"sum_of_partials<{dtype}, {len(others)}, {tensor}>" for tensor in sums)
-    adding = (Step(kernel, cdiv(rows.n, WARP), THREADS, ("partial", (I64, count))) for kernel in finish)
+    adding = (
+        Step(
+            f"sum_of_partials<{dtype}, {len(others)}, {tensor}>",
+            *(cdiv(rows.n, WARP), THREADS, ("partial", (I64, count), (I64, before))),
+        )
+        for before, tensor in enumerate(sums)
+    )
     return Plan(rows, (first, *adding), len(sums) * count * rows.n * max(4, rows.itemsize), others=others)
 
 

@@ -9,11 +9,12 @@ __device__ inline void add_rows(W* sums, i64 k, i64 n, W term, W* shared, const 
   if (lane.row == 0 && k < n) sums[k] += term;
 }
 
-// Tensor K (n) of an operation: the sums of `count` rows of n, in the same order each time.
+// Tensor K (n) of an operation: the sums of `count` rows of n, in the same order each time; `before` others come first.
 template <class T, int OTHERS, int K>
 __global__ void __launch_bounds__(THREADS)
-    sum_of_partials(const MultiInput<OTHERS> given, const Wide<T>* partial, const i64 count) {
+    sum_of_partials(const MultiInput<OTHERS> given, const Wide<T>* partial, const i64 count, const i64 before) {
   const auto p = wait_for_previous_launch(given);
+  partial += before * count * p.n;
   using W = Wide<T>;
   __shared__ W shared[THREADS];
   const int column = threadIdx.x % 32, lane = threadIdx.x / 32;
