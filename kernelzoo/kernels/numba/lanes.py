@@ -1,8 +1,13 @@
 """Kernels that take rows element by element: how many lanes go along a row, and how they keep a long sum exact."""
 
+from functools import cache
+from typing import Any
+
 from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import WARP
+from kernelzoo.kernels.numba.dtypes import number
+from kernelzoo.kernels.numba.row import block_reduce
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv, power_of_two
 
@@ -32,3 +37,17 @@ def add_exactly(total, lost, x):
 def whole(total, lost):
     """A sum with what it rounded off, which is NaN where the sum is infinite."""
     return total + lost if lost == lost else total
+
+
+@cache
+def lane_sum(dtype: str, tiling: Tiling) -> Any:
+    """``sum_over_lanes(total, lost, scratch)``: of a sum in each lane with what it rounded off, over the lanes of each
+    row; every lane gets it. ``scratch`` may be that of an earlier sum."""
+    _, _, block_sum = block_reduce(tiling, number(dtype, 0))
+
+    @cuda.jit(device=True, inline="always")
+    def sum_over_lanes(total, lost, scratch):
+        cuda.syncthreads()
+        return block_sum(whole(total, lost), scratch)
+
+    return sum_over_lanes

@@ -3,17 +3,19 @@
 from functools import cache
 from typing import Any
 
+import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP, add, machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, number
 from kernelzoo.kernels.numba.lanes import THREADS, add_exactly, lanes_tiling, whole
-from kernelzoo.kernels.numba.launch import BindView, prepare
+from kernelzoo.kernels.numba.launch import BindView, KernelOf, prepare
 from kernelzoo.kernels.numba.row import block_reduce, warp_reduce
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
+from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv
 
 SM_THREADS = 1024
@@ -22,19 +24,12 @@ COLUMNS = Tiling(THREADS // WARP, WARP, 1, 1, across=True)
 """A warp of neighbouring sums to a block."""
 
 
-def turns(v: View, device: Device) -> tuple[Tiling, int]:
-    """How a block takes a row, or neighbouring ones across memory, and how many blocks take rows in turn."""
-    tiling = lanes_tiling(v)
-    if not v.across:
-        tiling = Tiling(max(WARP, tiling.lanes), 1, 1, 1)
-    blocks = min(cdiv(v.total, tiling.rows), device.multiprocessors * SM_THREADS // tiling.threads)
-    return tiling, max(1, blocks)
-
-
 @cache
 def row_sum(dtype: str, tiling: Tiling) -> Any:
-    """``add_rows(sums, k, n, group, term)`` adds a term of each of the block's rows to ``sums[k]``, which belongs to
-    the lanes of that place; all of a warp come here."""
+    """``add_rows(sums, start, k, n, group, term)`` adds a term of each of the block's rows to ``sums[start + k]``.
+
+    That belongs to the lanes of its place. All of a warp come here.
+    """
     over_rows, (load, store) = warp_reduce(add, tiling.rows), machine.element_functions(str(WIDE[dtype]))
 
     @cuda.jit(device=True, inline="always")
@@ -68,7 +63,25 @@ def partials_kernel(dtype: str) -> Source:
     return Source(sum_of_partials, (str(kind), dtype), COLUMNS.threads, (dtype,))
 
 
-def sum_of_partials(dtype: str, count: int, n: int, out_step: int, device: Device) -> BindView:
-    """A call that takes partials (count, n) and out (n), and writes the sums of the rows, in the same order each
-    time."""
-    return prepare(partials_kernel(dtype), device).call(cdiv(n, WARP), count, n, out_step)
+def by_turns(kernel: KernelOf, v: View, device: Device, sums: int = 1) -> BindView:
+    """A call of a kernel whose blocks take rows in turn, and of those that add up what each block leaves.
+
+    The last ``sums`` outputs, of one axis, are sums over all rows. In their place the kernel takes partials.
+    """
+    tiling = lanes_tiling(v)
+    if not v.across:
+        tiling = Tiling(max(WARP, tiling.lanes), 1, 1, 1)
+    blocks = min(cdiv(v.total, tiling.rows), device.multiprocessors * SM_THREADS // tiling.threads)
+    blocks = max(1, blocks)  # which leave zeros of no rows
+    first = prepare(kernel(v.dtype, tiling), device).call(blocks, *v.offsets)
+    steps = [*(other.n for other in v.companions), v.out_n][-sums:]
+    finish = prepare(partials_kernel(v.dtype), device)
+    adding = [finish.call(cdiv(v.n, WARP), blocks, v.n, step) for step in steps]
+
+    def bind(*tensors: torch.Tensor) -> Launch:
+        outs = tensors[-sums:]
+        partials = torch.empty((sums, blocks * v.n), dtype=computed_in(v.dtype), device=outs[0].device)
+        added = (add(part, out) for add, part, out in zip(adding, partials, outs, strict=True))
+        return sequence(first(*tensors[:-sums], partials), *added)
+
+    return bind

@@ -9,9 +9,9 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import add_exactly, lanes_tiling, whole
+from kernelzoo.kernels.numba.lanes import add_exactly, lane_sum, lanes_tiling
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_coords, thread_mapping
+from kernelzoo.kernels.numba.row import row_coords, thread_mapping
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -21,8 +21,8 @@ from kernelzoo.registry import register
 def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, ONE, EPS = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, eps)
     load, store = machine.element_functions(dtype)
-    _, _, block_sum = block_reduce(tiling, ZERO)
-    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
+    sum_over_lanes, mapping = lane_sum(dtype, tiling), thread_mapping(tiling)
+    ROWS, SCRATCH = tiling.rows, tiling.scratch
 
     def add_rms_norm(
         x, residual, weight, out, total, rows, inner, n, x_outer, x_step, x_inner, total_outer, total_step, total_inner,
@@ -42,7 +42,7 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
             store(total, whole_row + i * total_step, v)
             v = load(total, whole_row + i * total_step)  # rounded
             squares, lost = add_exactly(squares, lost, v * v)
-        scale = ONE / kind(math.sqrt(block_sum(whole(squares, lost), scratch) / kind(n) + EPS))
+        scale = ONE / kind(math.sqrt(sum_over_lanes(squares, lost, scratch) / kind(n) + EPS))
         for i in range(lane, length, lanes):
             v = load(total, whole_row + i * total_step) * scale * load(weight, i * weight_step)
             store(out, target + i * out_step, v)

@@ -1,22 +1,20 @@
 """Blocks take rows in turn, and leave sums over their rows for the weight; a second launch adds these up."""
 
 import math
-from functools import cache
+from functools import cache, partial
 
-import torch
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, number
-from kernelzoo.kernels.numba.lanes import add_exactly, whole
-from kernelzoo.kernels.numba.launch import BindView, planned, prepare
-from kernelzoo.kernels.numba.partials import row_sum, sum_of_partials, turns
-from kernelzoo.kernels.numba.row import block_reduce, row_coords, thread_mapping
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import add_exactly, lane_sum
+from kernelzoo.kernels.numba.launch import BindView, planned
+from kernelzoo.kernels.numba.partials import by_turns, row_sum
+from kernelzoo.kernels.numba.row import row_coords, thread_mapping
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
-from kernelzoo.launch import Launch, sequence
 from kernelzoo.registry import register
 
 
@@ -25,16 +23,14 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, ONE, EPS = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, eps)
     load, store = machine.element_functions(dtype)
     _, store_wide = machine.element_functions(str(kind))
-    _, _, block_sum = block_reduce(tiling, ZERO)
-    add_rows, mapping = row_sum(dtype, tiling), thread_mapping(tiling)
-    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    sum_over_lanes, add_rows = lane_sum(dtype, tiling), row_sum(dtype, tiling)
+    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
 
     def backward(
         x, weight, grad, dx, partials, rows, inner, n, x_outer, x_step, x_inner, _0, _1, _2, phase,
         weight_outer, weight_step, weight_inner, grad_outer, grad_step, grad_inner, dx_outer, dx_step, dx_inner,
     ):  # fmt: skip
         scratch = cuda.shared.array(SCRATCH, kind)
-        other_scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, group = mapping()
         block = types.int64(cuda.blockIdx.x)
         for k in range(cuda.threadIdx.x, n, cuda.blockDim.x):
@@ -49,9 +45,8 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
                 v, g = load(x, source + k * x_step), load(grad, pulled + k * grad_step)
                 squares, lost = add_exactly(squares, lost, v * v)
                 products, lost_too = add_exactly(products, lost_too, v * (g * load(weight, k * weight_step)))
-            cuda.syncthreads()  # the sums of the last row have been read
-            scale = ONE / kind(math.sqrt(block_sum(whole(squares, lost), scratch) / kind(n) + EPS))
-            slope = block_sum(whole(products, lost_too), other_scratch) / kind(n) * scale * scale
+            scale = ONE / kind(math.sqrt(sum_over_lanes(squares, lost, scratch) / kind(n) + EPS))
+            slope = sum_over_lanes(products, lost_too, scratch) / kind(n) * scale * scale
             for start in range(0, n, lanes):  # as often in all threads, which meet
                 k, term = start + lane, ZERO
                 if k < length:
@@ -68,12 +63,4 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @planned()
 def rows(v: View, device: Device, _: None, eps: float) -> BindView:
     """Blocks take rows in turn, in two passes each, and keep sums for the weight, which a second launch adds up."""
-    tiling, blocks = turns(v, device)
-    first = prepare(backward_kernel(v.dtype, tiling, eps), device).call(blocks, *v.offsets)
-    second = sum_of_partials(v.dtype, blocks, v.n, v.out_n, device)
-
-    def bind(*tensors: torch.Tensor) -> Launch:
-        partials = torch.empty(blocks * v.n, dtype=computed_in(v.dtype), device=tensors[0].device)
-        return sequence(first(*tensors[:-1], partials), second(partials, tensors[-1]))
-
-    return bind
+    return by_turns(partial(backward_kernel, eps=eps), v, device)

@@ -8,9 +8,9 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import add_exactly, lanes_tiling, whole
+from kernelzoo.kernels.numba.lanes import add_exactly, lane_sum, lanes_tiling
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import row_offsets, thread_mapping
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -21,8 +21,8 @@ def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, ZERO = WIDE[out_dtype], number(out_dtype, 0)
     load, _ = machine.element_functions(dtype)
     _, store = machine.element_functions(out_dtype)
-    _, _, block_sum = block_reduce(tiling, ZERO)
-    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
+    sum_over_lanes, mapping = lane_sum(out_dtype, tiling), thread_mapping(tiling)
+    ROWS, SCRATCH = tiling.rows, tiling.scratch
 
     def sum_rows(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
         scratch = cuda.shared.array(SCRATCH, kind)
@@ -34,7 +34,7 @@ def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
         total, lost = ZERO, ZERO
         for i in range(lane, n, lanes):
             total, lost = add_exactly(total, lost, kind(load(x, source + i * x_step)))
-        total = block_sum(whole(total, lost), scratch)
+        total = sum_over_lanes(total, lost, scratch)
         if lane == 0 and r < rows:
             store(out, target, total)
 
