@@ -1,1 +1,1 @@
-"""Sums in CUDA C++."""
+"""Sums in CUDA C."""

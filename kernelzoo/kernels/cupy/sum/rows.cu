@@ -1,9 +1,6 @@
 // Lanes add up a row's elements, and beside them what each addition rounds off; then they meet in a tree.
+#include "../integers.cuh"
 #include "../lanes.cuh"
-
-__device__ inline i64 widen(int v) { return v; }  // of 8, 16 or 32 bits
-__device__ inline i64 widen(i64 v) { return v; }
-__device__ inline void narrow(i64 v, i64& to) { to = v; }
 
 template <class T, class OUT>
 __global__ void __launch_bounds__(THREADS) rows(const Problem given, const int lanes, const int across) {
