@@ -262,6 +262,7 @@ def over_rows(
 
 
 def _flat(x: torch.Tensor) -> Any:
-    """A NumPy array over x's memory from its first element on, half precision and bool as bits."""
+    """A NumPy array over x's memory from its first element on, half precision, float8 and bool as bits."""
     bits = {torch.float16: torch.uint16, torch.bfloat16: torch.uint16, torch.bool: torch.uint8}
+    bits[torch.float8_e4m3fn] = torch.uint8
     return flat(x, bits.get(x.dtype, x.dtype))
