@@ -1,1 +1,1 @@
-"""Residuals added and normed in CUDA C++."""
+"""Residuals added and normed in CUDA C."""

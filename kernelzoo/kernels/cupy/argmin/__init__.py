@@ -1,1 +1,1 @@
-"""Places of minima in CUDA C++."""
+"""Places of minima in CUDA C."""

@@ -1,1 +1,1 @@
-"""Cross entropies in CUDA C++."""
+"""Cross entropies in CUDA C."""

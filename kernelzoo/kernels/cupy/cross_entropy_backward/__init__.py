@@ -1,1 +1,1 @@
-"""Gradients of cross entropies in CUDA C++."""
+"""Gradients of cross entropies in CUDA C."""

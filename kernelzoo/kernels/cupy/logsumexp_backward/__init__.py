@@ -1,1 +1,1 @@
-"""Gradients of logarithms of sums of exponentials in CUDA C++."""
+"""Gradients of logarithms of sums of exponentials in CUDA C."""

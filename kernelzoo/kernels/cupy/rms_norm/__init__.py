@@ -1,1 +1,1 @@
-"""RMS norms in CUDA C++."""
+"""RMS norms in CUDA C."""

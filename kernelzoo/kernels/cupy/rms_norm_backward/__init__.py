@@ -1,1 +1,1 @@
-"""Gradients of RMS norms in CUDA C++."""
+"""Gradients of RMS norms in CUDA C."""
