@@ -52,12 +52,16 @@ if TYPE_CHECKING:
     from kernelzoo.signatures import argmin as argmin
     from kernelzoo.signatures import cross_entropy as cross_entropy
     from kernelzoo.signatures import cross_entropy_backward as cross_entropy_backward
+    from kernelzoo.signatures import cumsum as cumsum
+    from kernelzoo.signatures import layer_norm as layer_norm
+    from kernelzoo.signatures import layer_norm_backward as layer_norm_backward
     from kernelzoo.signatures import logsumexp as logsumexp
     from kernelzoo.signatures import logsumexp_backward as logsumexp_backward
     from kernelzoo.signatures import min as min
     from kernelzoo.signatures import min_backward as min_backward
     from kernelzoo.signatures import min_backward_counts as min_backward_counts
     from kernelzoo.signatures import min_backward_finish as min_backward_finish
+    from kernelzoo.signatures import quantize_rows as quantize_rows
     from kernelzoo.signatures import rms_norm as rms_norm
     from kernelzoo.signatures import rms_norm_backward as rms_norm_backward
     from kernelzoo.signatures import softmax as softmax

@@ -26,6 +26,7 @@ CALLED = (
     *("sum", "logsumexp", "logsumexp_backward", "argmin"),
     *("cross_entropy", "cross_entropy_backward"),
     *("rms_norm", "rms_norm_backward", "add_rms_norm"),
+    *("layer_norm", "layer_norm_backward", "cumsum", "quantize_rows"),
 )
 """The built-in operations that people call, and their gradients."""
 
