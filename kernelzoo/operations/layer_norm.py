@@ -16,6 +16,9 @@ from kernelzoo.operations.rms_norm import largest_weight
 if TYPE_CHECKING:
     import torch
 
+FLOAT32 = 2.0**-24
+"""What rounding to float32 changes at the most, of a number of size 1."""
+
 
 def largest(dtype: torch.finfo, n: int) -> float:
     """Largest input: a sum of n squares must not overflow, of distances from a mean that are twice as large."""
@@ -80,9 +83,11 @@ def distances(x: torch.Tensor, eps: float, n: int, unit: float) -> tuple[torch.T
     distances alike. The variance takes a moved mean's square. It counts where eps does not outweigh it.
     """
     away = x - x.mean(1, keepdim=True)
-    scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()
-    normal = away * scale
-    moved = unit * (4 + math.sqrt(n) / 2) * x.abs().mean(1, keepdim=True) * scale
+    off = unit * (4 + math.sqrt(n) / 2) * x.abs().mean(1, keepdim=True)
+    # In float64 the reference's mean is off too, and the true distances may be that much smaller.
+    least = (away.abs() - off).clamp_(min=0) if unit < FLOAT32 else away
+    scale = 1 / (least.square().mean(1, keepdim=True) + eps).sqrt()
+    normal, moved = away * scale, off * scale
     return normal, moved + normal.abs() * (unit * (8 + math.sqrt(n)) + moved.square().clamp_(max=1)), scale
 
 
