@@ -85,7 +85,7 @@ class Gate:
             self._check_elements(lane, special, same_bits)
             if self.sets.device.type == "cuda":
                 self._check_queued(lane, self.problem.inputs(self.mutation.generator), {}, other_stream=True)
-            self._check_chain(lane)
+            self._check_chain(lane, same_bits)
             self.mutation.check_guards()
         return Admitted(facts, same_bits, batch_invariant)
 
@@ -293,8 +293,12 @@ class Gate:
             return x.view(-1)[self.seed % x.numel()].item()
         return x.dtype != torch.bool and torch.iinfo(x.dtype).min
 
-    def _check_chain(self, lane: Lane) -> None:
-        """Launches that follow each other at once: into one output, and each into the input of the next."""
+    def _check_chain(self, lane: Lane, same_bits: bool) -> None:
+        """Launches that follow each other at once: into one output, and each into the input of the next.
+
+        Results of results may be harder than what is asked of a kernel: a softmax's are nearly equal. So a result that
+        is wrong there must be what the kernel gives of the same input alone.
+        """
         self.mutation.write([0, 1])
         lane.overwrite()
         try:
@@ -312,6 +316,11 @@ class Gate:
             try:
                 self.operation.expect(self.problem.arguments(inputs)).check(outs)
             except AssertionError as error:
+                found = tuple(out.clone() for out in outs)
+                lane.launch([number])
+                alone = self.sets[number][1]
+                if _same(found, alone) if same_bits else self._near(found, alone):
+                    continue
                 raise retold(
                     error, f"wrong where launch {number + 1} of {links} reads what the one before wrote: {error}"
                 ) from None
