@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, row_start, whole
-from kernelzoo.kernels.triton.partials import sum_of_partials
+from kernelzoo.kernels.triton.partials import add_in_memory, sum_of_partials
 from kernelzoo.kernels.triton.row_tiles import turns_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -58,10 +58,7 @@ def rows_kernel(
             if WHOLE:
                 sums, lost = add_exactly(sums, lost, terms)
             else:
-                terms += tl.load(partials + here, here < n, other=0)
-                tl.debug_barrier()  # what one thread stores, others load in the next turn
-                tl.store(partials + here, terms, here < n)
-                tl.debug_barrier()
+                add_in_memory(partials, here, n, terms)
     if WHOLE:
         tl.store(partials + cols, whole(sums, lost), cols < n)
 
