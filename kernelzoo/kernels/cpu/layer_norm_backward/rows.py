@@ -1,8 +1,8 @@
 """A row to a thread at a time, which keeps sums for weight and bias; at the end they are added up in order."""
 
 import numpy as np
-import torch
 from numba import njit, prange
+from torch import Tensor
 
 from kernelzoo.kernels.cpu.device_functions import empty, place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
@@ -69,15 +69,7 @@ def _rows(
 
 
 @register("cpu", "layer_norm_backward", "rows")
-def rows(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    grad: torch.Tensor,
-    dx: torch.Tensor,
-    dweight: torch.Tensor,
-    dbias: torch.Tensor,
-    eps: float,
-) -> Launch:
+def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
     """A row is read four times, and sums for weight and bias are kept by each thread and added up; rows in parallel."""
     x, grad, dx = lanes_last(x, grad, dx)
     return bound(_rows, (x, weight, grad, dx, dweight, dbias), x.size(0) * x.size(2), float(eps))

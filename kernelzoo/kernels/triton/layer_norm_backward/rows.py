@@ -1,13 +1,13 @@
 """Programs take rows in turn, and leave sums over their rows for weight and bias; two launches add these up."""
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, row_start, whole
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.layer_norm.rows import row_mean
-from kernelzoo.kernels.triton.partials import add_in_memory, sum_of_partials
+from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
 from kernelzoo.kernels.triton.row_tiles import turns_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -26,30 +26,23 @@ def rows_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     of_weight = partials + tl.program_id(0).to(tl.int64) * n
     of_bias = of_weight + tl.num_programs(0).to(tl.int64) * n
-    sums, lost = tl.zeros([1, BLOCK], WIDE), tl.zeros([1, BLOCK], WIDE)
-    bias_sums, bias_lost = tl.zeros([1, BLOCK], WIDE), tl.zeros([1, BLOCK], WIDE)
-    if not WHOLE:
-        for start in range(0, n, BLOCK):
-            tl.store(of_weight + start + cols, sums, start + cols < n)
-            tl.store(of_bias + start + cols, sums, start + cols < n)
+    weight_sums, weight_lost = zero_sums(of_weight, n, WIDE, BLOCK, WHOLE)
+    bias_sums, bias_lost = zero_sums(of_bias, n, WIDE, BLOCK, WHOLE)
     for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
         row = (tl.cast(first, tl.int64) + tl.arange(0, ROWS))[:, None]
         x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         grad_start = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
         dx_start = row_start(row, inner, dx_outer, dx_inner, MULTIPLE)
         mean = row_mean(x, x_start, x_n, n, row < rows, WIDE, ROWS, BLOCK)
-        squares = tl.zeros([ROWS, BLOCK], WIDE)
-        products = tl.zeros([ROWS, BLOCK], WIDE)
-        total = tl.zeros([ROWS, BLOCK], WIDE)
+        zeros = tl.zeros([ROWS, BLOCK], WIDE)
+        squares, products, total = zeros, zeros, zeros
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)
             away = tl.where(mask, tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE) - mean, 0)
             pulled = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
             pulled *= tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
-            squares += away * away
-            products += away * pulled
-            total += pulled
+            squares, products, total = squares + away * away, products + away * pulled, total + pulled
         scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
         slope = tl.sum(products, 1, keep_dims=True) / n * scale
         level = tl.sum(total, 1, keep_dims=True) / n
@@ -61,28 +54,16 @@ def rows_kernel(
             weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
             result = scale * (grads * weights - level - normal * slope)
             tl.store(dx + (dx_start + here * dx_n), result.to(dx.dtype.element_ty), mask)
-            terms, bias_terms = tl.sum(grads * normal, 0, keep_dims=True), tl.sum(grads, 0, keep_dims=True)
-            if WHOLE:
-                sums, lost = add_exactly(sums, lost, terms)
-                bias_sums, bias_lost = add_exactly(bias_sums, bias_lost, bias_terms)
-            else:
-                add_in_memory(of_weight, here, n, terms)
-                add_in_memory(of_bias, here, n, bias_terms)
-    if WHOLE:
-        tl.store(of_weight + cols, whole(sums, lost), cols < n)
-        tl.store(of_bias + cols, whole(bias_sums, bias_lost), cols < n)
+            terms = tl.sum(grads * normal, 0, keep_dims=True)
+            weight_sums, weight_lost = add_sums(of_weight, here, n, weight_sums, weight_lost, terms, WHOLE)
+            terms = tl.sum(grads, 0, keep_dims=True)
+            bias_sums, bias_lost = add_sums(of_bias, here, n, bias_sums, bias_lost, terms, WHOLE)
+    store_sums(of_weight, n, weight_sums, weight_lost, BLOCK, WHOLE)
+    store_sums(of_bias, n, bias_sums, bias_lost, BLOCK, WHOLE)
 
 
 @register("triton", "layer_norm_backward", "rows")
-def rows(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    grad: torch.Tensor,
-    dx: torch.Tensor,
-    dweight: torch.Tensor,
-    dbias: torch.Tensor,
-    eps: float,
-) -> Launch:
+def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
     """Programs take rows in turn, in three passes each; their sums for weight and bias are added up afterwards."""
     id, tensors = "triton/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
     rows, (others,) = rows_with(x, dx, grad)
