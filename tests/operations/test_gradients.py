@@ -28,7 +28,9 @@ RIGHT: dict[str, Callable[..., Tensor]] = {
     "sum": torch.sum,
     "cumsum": torch.cumsum,
     "logsumexp": torch.logsumexp,
-    "cross_entropy": lambda x, labels, dim: functional.cross_entropy(x.movedim(dim, 1), labels, reduction="none"),
+    "cross_entropy": lambda x, labels, dim: functional.cross_entropy(
+        x.movedim(dim, min(1, x.ndim - 1)), labels, reduction="none"
+    ),
 }
 """What torch computes, eps of norms being 0.1."""
 SCALARS = {op: {"eps": 0.1} for op in ("layer_norm", "rms_norm")}
