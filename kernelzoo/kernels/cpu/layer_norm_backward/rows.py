@@ -7,7 +7,8 @@ from torch import Tensor
 from kernelzoo.kernels.cpu.device_functions import empty, place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
-from kernelzoo.kernels.cpu.layer_norm.rows import BLOCK, moments
+from kernelzoo.kernels.cpu.layer_norm.rows import moments
+from kernelzoo.kernels.cpu.sum.rows import BLOCK
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
