@@ -1,4 +1,4 @@
-"""A program takes the absolute maxima of several rows, block by block, and reads them again to divide."""
+"""A program takes the absolute maxima of several rows, block by block, and reads them again to scale."""
 
 import torch
 import triton
@@ -31,18 +31,19 @@ def quantize_kernel(
         # Magnitudes compare as their bits without the sign, where NaN is the largest.
         most = tl.maximum(most, tile.to(tl.int32, bitcast=True) & 0x7FFFFFFF)
     top = tl.max(most, 1, keep_dims=True).to(tl.float32, bitcast=True)
-    by = tl.where(top < LEAST, 1, top / TOP)
+    by = tl.where(top < LEAST, 1, tl.div_rn(top, TOP))
     tl.store(scale + row_start(row, inner, scale_outer, scale_inner, 1), by, row < rows)
+    inverse = tl.div_rn(1.0, by)  # exact of a power of two, so that ties stay ties
     for start in range(0, n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
         tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(tl.float32)
-        tl.store(values + (out_start + here * out_n), float8_bits(tile / by), mask)
+        tl.store(values + (out_start + here * out_n), float8_bits(tile * inverse), mask)
 
 
 @register("triton", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """Maxima are kept in each lane; then a row is read again, from cache, and divided."""
+    """Maxima are kept in each lane; then a row is read again, from cache, and scaled."""
     values = values.view(torch.uint8)
     rows, (scales,) = rows_with(x, values, scale)
     tile = tile_of(x, rows)
