@@ -4,12 +4,21 @@ import numpy as np
 import torch
 from numba import njit, prange
 
-from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
 from kernelzoo.kernels.cpu.sum.rows import BLOCK, block_sum
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
+
+STRIDED = 32
+"""Elements added up at a time, in order, where LLVM has no vectors for them."""
+
+
+@njit
+def distance(element, mean):
+    """Apart from the sums, which may be added in another order: a difference must stay one."""
+    return widen(element) - mean
 
 
 @njit(fastmath={"reassoc"})
@@ -18,11 +27,11 @@ def block_of_distances(x, at, step, n, mean):
     total = squares = mean - mean
     if step == np.uint64(1):
         for j in range(n):
-            away = widen(x[at + j]) - mean
+            away = distance(x[at + j], mean)
             total, squares = total + away, squares + away * away
     else:
         for j in range(n):
-            away = widen(x[at + j * step]) - mean
+            away = distance(x[at + j * step], mean)
             total, squares = total + away, squares + away * away
     return total, squares
 
@@ -33,15 +42,16 @@ def moments(x, at, step, n, eps):
 
     The second pass adds up what the first rounds off the mean, which in a row of equal elements is all that is left.
     """
-    zero, block = zero_of(x), np.uint64(BLOCK)
-    real, total, rest, squares = type(zero), zero, zero, zero
+    zero, block = zero_of(x), np.uint64(BLOCK if step == np.uint64(1) else STRIDED)
+    total = lost = rest = squares = off = zero
+    real = type(zero)
     for j in range(np.uint64(0), n, block):
-        total += block_sum(x, at + j * step, step, min(block, n - j), zero)
-    mean = total / real(n)
+        total, lost = two_sum(total, lost, block_sum(x, at + j * step, step, min(block, n - j), zero))
+    mean = whole(total, lost) / real(n)
     for j in range(np.uint64(0), n, block):
         more = block_of_distances(x, at + j * step, step, min(block, n - j), mean)
-        rest, squares = rest + more[0], squares + more[1]
-    return mean + rest / real(n), real(1) / np.sqrt(squares / real(n) + real(eps))
+        rest, (squares, off) = rest + more[0], two_sum(squares, off, more[1])
+    return mean + rest / real(n), real(1) / np.sqrt(whole(squares, off) / real(n) + real(eps))
 
 
 @compiled()

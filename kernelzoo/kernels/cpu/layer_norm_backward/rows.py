@@ -7,7 +7,7 @@ from torch import Tensor
 from kernelzoo.kernels.cpu.device_functions import empty, place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
-from kernelzoo.kernels.cpu.layer_norm.rows import moments
+from kernelzoo.kernels.cpu.layer_norm.rows import distance, moments
 from kernelzoo.kernels.cpu.sum.rows import BLOCK
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -20,7 +20,7 @@ def block_of_sums(x, at, xn, grad, beside, gn, weight, wat, wn, n, mean):
     for j in range(n):
         pulled = widen(grad[beside + j * gn]) * widen(weight[wat + j * wn])
         total += pulled
-        products += (widen(x[at + j * xn]) - mean) * pulled
+        products += distance(x[at + j * xn], mean) * pulled
     return total, products
 
 
