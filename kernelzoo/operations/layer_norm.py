@@ -16,9 +16,6 @@ from kernelzoo.operations.rms_norm import largest_weight
 if TYPE_CHECKING:
     import torch
 
-FLOAT32 = 2.0**-24
-"""What rounding to float32 changes at the most, of a number of size 1."""
-
 
 def largest(dtype: torch.finfo, n: int) -> float:
     """Largest input: a sum of n squares must not overflow, of distances from a mean that are twice as large."""
@@ -45,7 +42,7 @@ class layer_norm:
 
     @staticmethod
     def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
-        away = x - x.mean(1, keepdim=True)
+        away = from_mean(x)
         return away / (away.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None] + bias[:, None]
 
     @staticmethod
@@ -76,18 +73,24 @@ class layer_norm:
         )
 
 
+def from_mean(x: torch.Tensor) -> torch.Tensor:
+    """Each element less its row's mean, which lies among them: rounding must not take it out of equal ones."""
+    mean = x.mean(1, keepdim=True)
+    if x.size(1):
+        mean = mean.clamp(x.amin(1, keepdim=True), x.amax(1, keepdim=True))
+    return x - mean
+
+
 def distances(x: torch.Tensor, eps: float, n: int, unit: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Normalised distances from the mean, the error that honest arithmetic makes of them, and their scale.
 
-    A sum in order makes some sqrt(n) / 2 roundings of its terms' sizes. That of the elements moves the mean, and all
-    distances alike. The variance takes a moved mean's square. It counts where eps does not outweigh it.
+    A sum in order makes some sqrt(n) roundings of its terms' sizes. Those of the mean move all distances alike. To the
+    variance they add a square.
     """
-    away = x - x.mean(1, keepdim=True)
-    off = unit * (4 + math.sqrt(n) / 2) * x.abs().mean(1, keepdim=True)
-    # In float64 the reference's mean is off too, and the true distances may be that much smaller.
-    least = (away.abs() - off).clamp_(min=0) if unit < FLOAT32 else away
-    scale = 1 / (least.square().mean(1, keepdim=True) + eps).sqrt()
-    normal, moved = away * scale, off * scale
+    away = from_mean(x)
+    scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()
+    normal = away * scale
+    moved = unit * (8 + math.sqrt(n)) * x.abs().mean(1, keepdim=True) * scale
     return normal, moved + normal.abs() * (unit * (8 + math.sqrt(n)) + moved.square().clamp_(max=1)), scale
 
 

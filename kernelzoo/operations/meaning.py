@@ -203,7 +203,8 @@ class Operation(Signature):
         """The allowed error of each element of the first output, for an operation that rounds, in canonical form."""
         rows = Rows(self, args)
         known = self._known([self._wide(x) for x in rows.inputs], args)
-        error: torch.Tensor = self._errors(known, (exact,))[0]
+        rest = _several(self.call("reference", known))[1:] if len(self.outputs) > 1 else ()
+        error: torch.Tensor = self._errors(known, (exact, *rest))[0]
         return error + self._rounding(exact, self.out_dtypes(args)[0])
 
     def exact(self, args: Arguments) -> Exact:

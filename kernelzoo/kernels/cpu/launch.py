@@ -83,8 +83,13 @@ def tasks(units: int, elements: int) -> int:
     return max(1, min(threads, units, elements // TASK_ELEMENTS))
 
 
-ELEMENTS = {torch.float16: torch.int16, torch.bfloat16: torch.uint16, torch.bool: torch.uint8}
-"""Half precisions come as integers of their width, one type each, and are widened to float32 by their bits."""
+ELEMENTS = {
+    torch.float16: torch.int16,
+    torch.bfloat16: torch.uint16,
+    torch.float8_e4m3fn: torch.uint8,
+    torch.bool: torch.uint8,
+}
+"""Narrow floats come as integers of their width, one type each, and are widened to float32 by their bits."""
 
 
 def bound(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units: int, *constants: Any) -> Launch:
