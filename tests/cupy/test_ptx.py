@@ -258,7 +258,7 @@ BROKEN = [
     ("min/atomic_eager", "if (r < p.rows) *(Word", "*(Word", "writes"),
     ("softmax_backward/split_cluster", "cluster_wait();  //", "//", "known to have started"),
     ("sum/rows", "    __syncthreads();\n    if (index < half)", "    if (index < half)", "wrong"),
-    ("argmin/rows", "a.key == b.key && a.place < b.place", "false", "wrong"),
+    ("argmin/rows", "least = over_lanes(least, shared, lane, lesser);", "", "wrong"),
     ("cumsum/rows", "__syncthreads();  // what was there has been read", "", "wrong"),
     ("rms_norm_backward/rows", "term = over_threads(term", "over_threads(term", "wrong"),
 ]
