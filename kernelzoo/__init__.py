@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kernelzoo import launch as launch
     from kernelzoo import operations as operations
     from kernelzoo import registry as registry
+    from kernelzoo import results as results
     from kernelzoo.calls.backend import Backend, get
     from kernelzoo.definitions import export_definition, load_definition, load_solution
     from kernelzoo.errors import (
@@ -118,7 +119,7 @@ _HOMES = {
 }
 
 
-_MODULES = ("definitions", "device", "errors", "launch", "operations", "registry")
+_MODULES = ("definitions", "device", "errors", "launch", "operations", "registry", "results")
 
 
 def _found(name: str) -> Any:

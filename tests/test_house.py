@@ -34,6 +34,7 @@ FLOORS = (
     ("check",),
     ("measure",),
     ("report",),
+    ("results",),
     ("cli",),
     ("__init__", "__main__", "nn", "testing"),
 )

@@ -51,8 +51,9 @@ class cumsum:
             return None
         count = torch.arange(1, x.size(1) + 1, dtype=ref.dtype, device=x.device)[:, None]
         tree = count.log2().mul_(2).add_(8)
-        rounded = x.abs().cumsum(1).mul_(tree).add_(ref.abs().cumsum(1))
-        return rounded.mul_(unit).add_(count * tiny).nan_to_num_(0.0, 0.0, 0.0)
+        # Times unit first: of the largest float64 the sums of sums are infinite.
+        rounded = x.abs().mul_(unit).cumsum(1).mul_(tree).add_(ref.abs().mul_(unit).cumsum(1))
+        return rounded.add_(count * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     @staticmethod
     def exact(x: torch.Tensor, n: int) -> Exact:

@@ -42,7 +42,7 @@ class layer_norm:
 
     @staticmethod
     def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
-        away = x - x.mean(1, keepdim=True)
+        away = from_mean(x)
         return away / (away.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None] + bias[:, None]
 
     @staticmethod
@@ -73,16 +73,24 @@ class layer_norm:
         )
 
 
+def from_mean(x: torch.Tensor) -> torch.Tensor:
+    """Each element less its row's mean, which lies among them: rounding must not take it out of equal ones."""
+    mean = x.mean(1, keepdim=True)
+    if x.size(1):
+        mean = mean.clamp(x.amin(1, keepdim=True), x.amax(1, keepdim=True))
+    return x - mean
+
+
 def distances(x: torch.Tensor, eps: float, n: int, unit: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Normalised distances from the mean, the error that honest arithmetic makes of them, and their scale.
 
-    A sum in order makes some sqrt(n) / 2 roundings of its terms' sizes. That of the elements moves the mean, and all
-    distances alike. The variance takes a moved mean's square. It counts where eps does not outweigh it.
+    A sum in order makes some sqrt(n) roundings of its terms' sizes. Those of the mean move all distances alike. To the
+    variance they add a square.
     """
-    away = x - x.mean(1, keepdim=True)
+    away = from_mean(x)
     scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()
     normal = away * scale
-    moved = unit * (4 + math.sqrt(n) / 2) * x.abs().mean(1, keepdim=True) * scale
+    moved = unit * (8 + math.sqrt(n)) * x.abs().mean(1, keepdim=True) * scale
     return normal, moved + normal.abs() * (unit * (8 + math.sqrt(n)) + moved.square().clamp_(max=1)), scale
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output, Scalar
 from kernelzoo.operations.declaring import operation
-from kernelzoo.operations.layer_norm import distances
+from kernelzoo.operations.layer_norm import distances, from_mean
 from kernelzoo.operations.rms_norm_backward import largest
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class layer_norm_backward:
     def reference(
         x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        away = x - x.mean(1, keepdim=True)
+        away = from_mean(x)
         scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()
         normal, pulled = away * scale, grad * weight[:, None]
         slope = (pulled * normal).mean(1, keepdim=True)

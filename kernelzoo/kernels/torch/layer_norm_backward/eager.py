@@ -1,20 +1,13 @@
 """The gradients of a layer norm in one torch operation a step."""
 
 import torch
+from torch import Tensor
 
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
 
 
-def backward_into(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    grad: torch.Tensor,
-    dx: torch.Tensor,
-    dweight: torch.Tensor,
-    dbias: torch.Tensor,
-    eps: float,
-) -> None:
+def into(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> None:
     wide = torch.promote_types(x.dtype, torch.float32)
     x, grad = x.to(wide), grad.to(wide)
     away = x - x.mean(1, keepdim=True)
@@ -28,14 +21,6 @@ def backward_into(
 
 
 @register("torch", "layer_norm_backward", "eager")
-def eager(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    grad: torch.Tensor,
-    dx: torch.Tensor,
-    dweight: torch.Tensor,
-    dbias: torch.Tensor,
-    eps: float,
-) -> Launch:
+def eager(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
     """Some fifteen eager operations, half precision widened first."""
-    return lambda: backward_into(x, weight, grad, dx, dweight, dbias, eps)
+    return lambda: into(x, weight, grad, dx, dweight, dbias, eps)
