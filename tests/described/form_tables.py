@@ -1,4 +1,4 @@
-"""The tables of docs/kernels.md that list every form, and of docs/records/side-by-side.md that lists plain ones.
+"""The tables of docs/records/forms.md that list every form, and of side-by-side.md beside it that lists plain ones.
 
 ``python tests/described/form_tables.py`` writes them.
 """
@@ -60,7 +60,7 @@ def cells() -> str:
     return "\n".join(rows)
 
 
-BLOCKS = {"kernels.md": {"forms": forms}, "records/side-by-side.md": {"cells": cells}}
+BLOCKS = {"records/forms.md": {"forms": forms}, "records/side-by-side.md": {"cells": cells}}
 """What stands between each page's markers."""
 
 

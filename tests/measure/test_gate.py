@@ -317,3 +317,20 @@ def test_bounds_that_the_reference_exceeds_decide_nothing(enter: Enter) -> None:
             Judged(problem).admit(changing)
     finally:
         forget_operation("cancels")
+
+
+@pytest.mark.parametrize("op", ["min", "quantize_rows"])
+def test_a_right_result_may_be_what_an_output_held_before(op: str) -> None:
+    """In half precision some element is now and then; an output that was not written is still found."""
+    judged = Judged(Problem(op, (4, 8), "float16"), count=3)
+    judged.admit(kernelzoo.implementation(f"torch/{op}/eager"))
+    order, mutation = [2, 0, 1], judged.gate.mutation
+    mutation.write(order)
+    judged.entrant.launch(order)
+    mutation._poisons = [judged.sets[1][1][0].float().flatten()[0].item(), *mutation._poisons[1:]]
+    for _ in range(100):
+        mutation.check(order)
+    mutation._poisons = measure.Gate(judged.sets, 1).mutation._poisons
+    mutation.poison([0])
+    with pytest.raises(ContractError, match=r"1 of 3 launches did not write|elements wrong"):
+        mutation.check(order)
