@@ -72,6 +72,8 @@ def cases(form: str, variant: str, **given: Any) -> list[Case]:
     return [Case(form, variant, dtype, shape, **fields) for dtype, shapes in given.items() for shape in shapes]
 
 
+PLAIN = [f"{i.op}/rows" for i in kernelzoo.implementations("cupy") if i.variant == "rows" and i.op != "min"]
+
 CASES = [
     *cases("softmax/fused", "fused", float32=[(3, 1030)]),
     *cases("softmax/persistent", "persistent", float32=[(40, 1030)]),
@@ -144,6 +146,10 @@ CASES = [
     *cases("min_backward/split_grid", "split_grid", device=OLD, float64=[(5, 9003)]),
     *cases("min_backward/split_grid", "split_grid", dim=0, device=OLD, bfloat16=[(1030, 9)]),
     *cases("min_backward/fused", "fused", dim=0, device=OLD, bfloat16=[(1030, 48)]),
+    *itertools.chain.from_iterable(
+        (*cases(form, "rows", float32=[(37, 300)]), *cases(form, "rows", dim=1, device=OLD, float16=[(3, 77, 45)]))
+        for form in PLAIN
+    ),
 ]
 
 
@@ -178,32 +184,39 @@ def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: i
     inputs, right = values(case)
     before, implementation = [x.clone() for x in inputs], kernelzoo.implementation(f"cupy/{case.op}/{case.variant}")
     registry.language("cupy")
-    table = case.knobs or tables.declared("cupy", case.op)()
+    table = case.knobs or (tables.declared("cupy", case.op) or Knobs)()
+    op = implementation.operation
     with compiled_cupy.device(case.device, edit) as machine, tables.using(table):
         machine.seeds = itertools.count(1000 * seed)
-        (out,) = implementation.operation.allocate(implementation.operation.arguments(inputs, case.dim))
-        launch = implementation.launch(*inputs, dim=case.dim, out=out)
+        outs = op.allocate(op.arguments(inputs, case.dim))
+        launch = implementation.launch(*inputs, dim=case.dim, out=outs)
         first = None
         for _ in range(launches):
-            out.view(torch.uint8).fill_(0x5A)
+            for out in outs:
+                out.view(torch.uint8).fill_(0x5A)
             launch()
-            right.check((out,))
-            assert first is None or torch.equal(out, first)
-            first = out.clone()
+            right.check(outs)
+            bits = [out.view(torch.uint8).clone() for out in outs]
+            assert first is None or all(map(torch.equal, bits, first))
+            first = bits
         assert all(map(torch.equal, inputs, before))
         if launches > 1:  # each row's data in another row: what a launch left behind is of no use to the next
             rank = inputs[0].ndim
             kept = [axis for axis in range(rank) if axis != case.dim % rank]
 
-            def turned(x: torch.Tensor) -> torch.Tensor:
-                return x.flip(kept if x.ndim == rank else list(range(x.ndim)))
+            def turned(x: torch.Tensor, axes: tuple[str, ...]) -> torch.Tensor:
+                if "outer" not in axes:
+                    return x
+                places = kept if x.ndim == rank else list(range(x.ndim))
+                return x.view(torch.uint8).flip(places).view(x.dtype) if x.itemsize == 1 else x.flip(places)
 
             try:
                 for turn in (True, False, True):
-                    for x, was in zip(inputs, before, strict=True):
-                        x.copy_(turned(was) if turn else was)
+                    for x, was, axes in zip(inputs, before, op.axes, strict=False):
+                        x.copy_(turned(was, axes) if turn else was)
                     launch()
-                    right.check((turned(out) if turn else out,))
+                    written = zip(outs, op.axes[len(inputs) :], strict=True)
+                    right.check(tuple(turned(out, axes) if turn else out for out, axes in written))
             finally:
                 for x, was in zip(inputs, before, strict=True):
                     x.copy_(was)
@@ -244,6 +257,10 @@ BROKEN = [
     ("min/rows", 'asm volatile("griddepcontrol.wait;"', "//", "before it waits for the launches"),
     ("min/atomic_eager", "if (r < p.rows) *(Word", "*(Word", "writes"),
     ("softmax_backward/split_cluster", "cluster_wait();  //", "//", "known to have started"),
+    ("sum/rows", "    __syncthreads();\n    if (index < half)", "    if (index < half)", "wrong"),
+    ("argmin/rows", "least = over_lanes(least, shared, lane, lesser);", "", "wrong"),
+    ("cumsum/rows", "__syncthreads();  // what was there has been read", "", "wrong"),
+    ("rms_norm_backward/rows", "term = over_threads(term", "over_threads(term", "wrong"),
 ]
 """A form, what stands in its source, what is put there instead, and in what words that shows."""
 

@@ -41,9 +41,9 @@ def plan_turns(
 
 
 def lanes_of(rows: Rows) -> tuple[int, int]:
-    """Lanes to a row, and rows to a block: along rows, or across them where neighbours are nearer in memory."""
+    """Lanes to a row, and rows to a block of whole warps: along rows, or across where neighbours are nearer."""
     if rows.across:
         together = min(WARP, power_of_two(rows.neighbours))
-        return min(THREADS // together, power_of_two(rows.n)), together
+        return min(THREADS // together, max(WARP // together, power_of_two(rows.n))), together
     lanes = min(THREADS, power_of_two(cdiv(rows.n, FEW)))
-    return lanes, min(THREADS // lanes, power_of_two(rows.total))
+    return lanes, max(1, WARP // lanes, min(THREADS // lanes, power_of_two(rows.total)))

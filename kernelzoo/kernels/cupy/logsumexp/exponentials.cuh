@@ -16,10 +16,13 @@ template <class T, class W>
 __device__ inline Pair<W> row_state(const Line<T>& x, W* shared, const Lane& lane) {
   W m = lowest<W>();
   CompensatedSum<W> sum;
+#pragma unroll 4
   for (i64 k = lane.first; k < lane.n; k += lane.step) {
-    const W v = widen(x[k]);
-    if (v > m) sum.scale(exponential(m - v)), m = v;
-    sum.add(exponential(above(v, m)));
+    // Of exp(m - new m) and exp(v - new m) one is 1. Without a branch, so that several elements are on their way.
+    const W v = widen(x[k]), rise = above(v, m), other = exponential(-fabs(rise));
+    sum.scale(rise > 0 ? other : W(1));
+    sum.add(rise > 0 ? W(1) : other);
+    m = maximum(m, v);
   }
   const W top = over_lanes(m, shared, lane, [](W a, W b) { return maximum(a, b); });
   return {top, sum_over_lanes(sum.all() * exponential(above(m, top)), shared, lane)};

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import exponential, machine
+from kernelzoo.kernels.numba.device_functions import exponential, machine, maximum
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.row import block_reduce
@@ -20,7 +20,7 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
     The maximum starts at the lowest finite number, so that no difference is of two -inf: a row of -inf alone has the
     sum 0. A NaN is in the sum; beside +inf each other +inf counts as 1.
     """
-    ZERO, LOWEST = number(dtype, 0), number(dtype, float(np.finfo(str(WIDE[dtype])).min))
+    ZERO, ONE, LOWEST = number(dtype, 0), number(dtype, 1), number(dtype, float(np.finfo(str(WIDE[dtype])).min))
     load, _ = machine.element_functions(dtype)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
 
@@ -33,10 +33,11 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
         m, total, lost = LOWEST, ZERO, ZERO
         for i in range(lane, n, lanes):
             v = load(x, start + i * step)
-            if v > m:
-                scale = exponential(m - v)
-                m, total, lost = v, total * scale, lost * scale
-            total, lost = add_exactly(total, lost, exponential(above(v, m)))
+            rise = above(v, m)
+            other = exponential(-abs(rise))  # of exp(m - new m) and exp(v - new m); one of them is 1
+            scale, term = (other, ONE) if rise > ZERO else (ONE, other)
+            total, lost = add_exactly(total * scale, lost * scale, term)
+            m = maximum(m, v)
         top = block_max(m, maxima)
         return top, block_sum(whole(total, lost) * exponential(above(m, top)), sums)
 

@@ -28,10 +28,8 @@ def to_float8(v):
         return types.int32(0x7F)
     _, exponent = math.frexp(v)
     if abs(v) < NORMAL:  # all of those have the unit of the next larger ones
-        exponent = types.int32(-5)
-    units = (
-        FLOAT(math.ldexp(abs(v), types.int32(4 - exponent))) + WHOLE - WHOLE
-    )  # which rounds to a whole number, 16 at most
+        exponent = -5
+    units = FLOAT(math.ldexp(abs(v), 4 - exponent)) + WHOLE - WHOLE  # which rounds to a whole number, 16 at most
     bits = types.int32(8 * (exponent + 5)) + types.int32(units)
     return bits + types.int32(0x80) if v < ZERO else bits
 
