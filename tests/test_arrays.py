@@ -4,6 +4,7 @@ import copy
 import importlib
 import os
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -157,6 +158,18 @@ def test_layouts_that_no_tensor_has_are_copied(backend: str, library: str) -> No
         if given.size:
             assert np.array_equal(as_numpy(owner.min(x, axis=None)), given.min())
         assert np.array_equal(given, before)
+
+
+def test_float8_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result of it is one of ml_dtypes, which has to be there."""
+    dtype, x = imported("ml_dtypes").float8_e4m3fn, np.linspace(-2, 2, 15, dtype=np.float32).reshape(3, 5)
+    values, scale = kernelzoo.quantize_rows(x)
+    right, scales = kernelzoo.quantize_rows(torch.tensor(x))
+    assert values.dtype == dtype and np.array_equal(values.view(np.uint8), right.view(torch.uint8).numpy())
+    assert np.array_equal(scale, scales.numpy())
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(InputTypeError, match="pip install ml_dtypes"):
+        kernelzoo.quantize_rows(x)
 
 
 @pytest.mark.parametrize("backend", HOST)

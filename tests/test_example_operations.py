@@ -276,7 +276,108 @@ CROSS_ENTROPY = [
         labels, entropy(x, labels, index)), "float32-3x129", CHANGES, "the input labels was changed"),
 ]  # fmt: skip
 
-BROKEN = [*RMS_NORM, *ARGMIN, *LOGSUMEXP, *CROSS_ENTROPY]
+
+def ln(x: Tensor, weight: Tensor, bias: Tensor, eps: float, mean: Any = None, var: Any = None) -> Tensor:
+    values = wide(x)
+    away = values - (values.mean(1, keepdim=True) if mean is None else mean(values))
+    variance = away.square().mean(1, keepdim=True) if var is None else var(values, away)
+    return away * torch.rsqrt(variance + eps) * wide(weight)[:, None] + wide(bias)[:, None]
+
+
+LAYER_NORM = [
+    Broken("layer_norm", "variance from the mean of squares", lambda x, *rest: ln(x, *rest, var=lambda values, away: (
+        values.square().mean(1, keepdim=True) - values.mean(1, keepdim=True).square())), "float32-far-from-zero"),
+    Broken("layer_norm", "variance over n - 1", lambda x, *rest: ln(x, *rest, var=lambda values, away: (
+        away.square().sum(1, keepdim=True) / (x.size(1) - 1))), RMS),
+    Broken("layer_norm", "lanes past the end have a variance", lambda x, *rest: ln(x, *rest, var=lambda values, away: (
+        away.square().sum(1, keepdim=True) + 127 * values.mean(1, keepdim=True).square()) / x.size(1)), RMS),
+    Broken("layer_norm", "mean over a whole block", lambda x, *rest: ln(
+        x, *rest, mean=lambda values: values.sum(1, keepdim=True) / 256), RMS),
+    Broken("layer_norm", "no mean subtracted", lambda x, *rest: ln(x, *rest, mean=lambda values: 0), RMS),
+    Broken("layer_norm", "mean in bfloat16", lambda x, *rest: ln(
+        x, *rest, mean=lambda values: values.bfloat16().mean(1, keepdim=True)), RMS),
+    Broken("layer_norm", "float64 in float32", lambda x, weight, bias, eps: ln(
+        x.float(), weight.float(), bias.float(), eps), "float64-3x129"),
+    Broken("layer_norm", "drops NaN", lambda x, *rest: ln(x.where(x == x, 0), *rest), SPECIAL, DROPS),
+    Broken("layer_norm", "drops NaN of the bias", lambda x, weight, bias, eps: ln(
+        x, weight, bias.where(bias == bias, 0), eps), "float32-bias-a-NaN", DROPS),
+    Broken("layer_norm", "ignores eps", lambda x, weight, bias, eps: ln(x, weight, bias, 1e-5), "float32-eps=0.5"),
+    Broken("layer_norm", "no bias", lambda x, weight, bias, eps: ln(x, weight, 0 * bias, eps), RMS),
+    Broken("layer_norm", "wrong stride of the bias", lambda x, weight, bias, eps: ln(
+        x, weight, as_if_contiguous(bias), eps), "float32-bias-stepped"),
+    Broken("layer_norm", "zeros for long rows", lambda x, *rest: but_long(x, ln(x, *rest)), "float32-2x1025"),
+    Broken("layer_norm", "rolled", lambda x, *rest: rolled(ln(x, *rest)), ROWS),
+    Broken("layer_norm", "changes the bias", lambda x, weight, bias, eps: changed(bias, ln(x, weight, bias, eps)), RMS,
+           CHANGES, "the input bias was changed"),
+]  # fmt: skip
+
+
+def blocks(x: Tensor, carry: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Running sums by blocks of 128: those within a block, and what is carried of the total before it and the last."""
+    found, total, last = [], x.new_zeros(()), x.new_zeros(())
+    for block in x.split(128, 1):
+        found.append(block.cumsum(1) + carry(total, last))
+        last = block.sum(1, keepdim=True)
+        total = total + last
+    return torch.cat(found, 1)
+
+
+CUMSUM = [
+    Broken("cumsum", "without the element itself", lambda x: x.cumsum(1) - x, RMS),
+    Broken("cumsum", "from the end", lambda x: x.flip(1).cumsum(1).flip(1), RMS),
+    Broken("cumsum", "blocks on their own", lambda x: blocks(x, lambda total, last: total * 0), RMS),
+    Broken("cumsum", "only the last block is carried", lambda x: blocks(x, lambda total, last: last), "float32-2x1025"),
+    Broken("cumsum", "drops NaN", lambda x: x.where(x == x, 0).cumsum(1), SPECIAL, DROPS),
+    Broken("cumsum", "infinity is NaN", lambda x: x.cumsum(1) + 0 * x.cumsum(1), SPECIAL),
+    Broken("cumsum", "adds up in bfloat16", lambda x: x.bfloat16().cumsum(1), RMS),
+    Broken("cumsum", "float64 in float32", lambda x: x.float().cumsum(1), "float64-3x129"),
+    Broken("cumsum", "int32 in int32", lambda x: x.cumsum(1, dtype=torch.int32), "int32-wider-than-int32"),
+    Broken("cumsum", "uint8 as int8", lambda x: x.view(torch.int8).cumsum(1), "uint8-extremes"),
+    Broken("cumsum", "int64 in float64", lambda x: x.double().cumsum(1), "int64-2x4097"),
+    Broken("cumsum", "wrong stride", lambda x: as_if_contiguous(x).cumsum(1), "float32-columns-stepped"),
+    Broken("cumsum", "one row skipped", lambda x: x.cumsum(1)[:-1], RMS, UNWRITTEN, "129 of 387 elements"),
+    Broken("cumsum", "changes its input", lambda x: changed(x, x.cumsum(1)), RMS, CHANGES, "the input was changed"),
+]  # fmt: skip
+
+
+def quantized(x: Tensor, top: Any = None, then: Callable[[Tensor], Tensor] = Tensor.clone) -> tuple[Tensor, Tensor]:
+    most = x.float().abs().amax(1) if top is None else top(x.float())
+    scale = torch.where(most < 448 * 2.0**-126, 1, most / 448)
+    return then((x / scale[:, None]).clamp(-448, 448)), scale
+
+
+def rescaled(x: Tensor, scale: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Quantised by another scale."""
+    by = scale(x.float().abs().amax(1))
+    return (x / by[:, None]).clamp(-448, 448), by
+
+
+QUANTIZE_ROWS = [
+    Broken("quantize_rows", "ties away from zero", lambda x: quantized(x, then=lambda v: v * (1 + 2.0**-20)),
+           "float32-ties"),
+    Broken("quantize_rows", "rounds towards zero", lambda x: quantized(
+        x, then=lambda v: (v.view(torch.int32) & ~0xFFFFF).view(torch.float32)), RMS),
+    Broken("quantize_rows", "subnormal numbers are zero", lambda x: quantized(
+        x, then=lambda v: v.where(v.abs() >= 2.0**-6, 0)), "float32-ties"),
+    Broken("quantize_rows", "zeros are divided by zero", lambda x: rescaled(x, lambda top: top / 448), SPECIAL),
+    Broken("quantize_rows", "scales in half", lambda x: rescaled(x, lambda top: (top / 448).half().float()), RMS),
+    Broken("quantize_rows", "the scale's reciprocal", lambda x: (quantized(x)[0], 1 / quantized(x)[1]), RMS),
+    Broken("quantize_rows", "a maximum with its sign", lambda x: quantized(x, lambda x: x.amax(1)), RMS),
+    Broken("quantize_rows", "one scale for all rows", lambda x: quantized(
+        x, lambda x: x.abs().amax().expand(x.size(0), x.size(2))), RMS),
+    Broken("quantize_rows", "drops NaN", lambda x: quantized(x.where(x == x, 0)), SPECIAL, DROPS),
+    Broken("quantize_rows", "infinity is a number", lambda x: quantized(x.clamp(-3e38, 3e38)), SPECIAL, DROPS),
+    Broken("quantize_rows", "bfloat16 in half", lambda x: quantized(x.half()), "bfloat16-special-values-300"),
+    Broken("quantize_rows", "wrong stride", lambda x: quantized(as_if_contiguous(x)), "float32-columns-stepped"),
+    Broken("quantize_rows", "one row skipped", lambda x: (quantized(x)[0][:-1], quantized(x)[1]), RMS, UNWRITTEN,
+           "129 of 387 elements"),
+    Broken("quantize_rows", "scales left out", lambda x: (quantized(x)[0], None), RMS, UNWRITTEN, "3 of 3 elements"),
+    Broken("quantize_rows", "rolled", lambda x: tuple(map(rolled, quantized(x))), ROWS),
+    Broken("quantize_rows", "changes its input", lambda x: changed(x, quantized(x)), RMS, CHANGES,
+           "the input was changed"),
+]  # fmt: skip
+
+BROKEN = [*RMS_NORM, *ARGMIN, *LOGSUMEXP, *CROSS_ENTROPY, *LAYER_NORM, *CUMSUM, *QUANTIZE_ROWS]
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=str)

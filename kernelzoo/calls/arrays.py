@@ -64,7 +64,7 @@ class Library:
 
 
 class NumPy(Library):
-    """NumPy arrays, on the host. Their bfloat16 is that of ml_dtypes, whose name torch does not know."""
+    """NumPy arrays, on the host. Their bfloat16 and float8 are those of ml_dtypes, whose names torch does not know."""
 
     def tensor(self, x: Any) -> torch.Tensor:
         if x.dtype.name == "bfloat16":
@@ -84,6 +84,8 @@ class NumPy(Library):
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
         if tensor.dtype == torch.bfloat16:
             return tensor.view(torch.int16).numpy().view(like.dtype)
+        if tensor.dtype == torch.float8_e4m3fn:
+            return tensor.view(torch.uint8).numpy().view(_float8())
         return tensor.numpy()
 
     def device(self, x: Any) -> str:
@@ -166,6 +168,17 @@ class _Writable:
         self._x = x  # keeps the memory alive
         interface = getattr(x, name)
         setattr(self, name, {**interface, "data": (interface["data"][0], False)})
+
+
+def _float8() -> Any:
+    """NumPy's float8_e4m3fn. Raises InputTypeError without ml_dtypes, which defines it."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise InputTypeError(
+            "a result is float8_e4m3fn, which NumPy alone has not: pip install ml_dtypes, or pass torch.from_numpy(x)"
+        ) from None
+    return ml_dtypes.float8_e4m3fn
 
 
 def _steps_back(x: Any) -> bool:

@@ -31,6 +31,7 @@ from kernelzoo.cli import (
     listing,
     merge,
     reporting,
+    show,
     tune,
     verify,
 )
@@ -110,6 +111,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "bench": bench.bench,
     "merge": merge.merge,
     "compare": compare.compare,
+    "show": show.show,
     "inspect": inspection.inspect,
     "tune": tune.tune,
     "history": history.history,

@@ -17,28 +17,37 @@ if TYPE_CHECKING:
 class Bounds:
     """The right values of one output: from ``lower`` to ``upper``, and NaN where these are NaN.
 
-    Both have the output's shape and dtype. They are rounded inwards, so no value that is wrong in float64 passes.
+    Both have the output's shape and dtype, of a float8 output float32: torch compares no float8. They are rounded
+    inwards, so no value that is wrong in float64 passes.
     """
 
     name: str
     """The operation's name, with the output's if there are several."""
     lower: torch.Tensor
     upper: torch.Tensor
+    dtype: torch.dtype | None = None
+    """The output's, if it is not that of the bounds."""
+
+    def right(self, actual: torch.Tensor) -> torch.Tensor:
+        """Whether each element is right."""
+        actual = actual.to(self.lower.dtype)
+        right = (actual >= self.lower).logical_and_(actual <= self.upper)
+        return right.logical_or_((actual != actual).logical_and_(self.lower != self.lower))
 
     def check(self, actual: torch.Tensor) -> None:
         """Raise ContractError, with the first wrong element, unless every element is right."""
         for what, given, want in (
             ("shape", tuple(actual.shape), tuple(self.lower.shape)),
-            ("dtype", actual.dtype, self.lower.dtype),
+            ("dtype", actual.dtype, self.dtype or self.lower.dtype),
             ("device", actual.device, self.lower.device),
         ):
             if given != want:
                 raise ContractError(f"result has {what} {given}, must have {want}", "wrong kind of result")
         # A NaN lies within no bounds. Whether one is due is tested only if some element is outside.
-        right = (actual >= self.lower).logical_and_(actual <= self.upper)
-        if bool(right.all()):
+        compared = actual.to(self.lower.dtype)
+        if bool((compared >= self.lower).logical_and_(compared <= self.upper).all()):
             return
-        wrong = ~(right | (actual != actual) & (self.lower != self.lower))
+        wrong = ~self.right(actual)
         count = int(wrong.sum())
         if count:
             import torch
@@ -60,6 +69,13 @@ class Bounds:
                 error=error,
                 unit=unit,
             )
+
+
+def compared_in(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of an output's bounds."""
+    import torch
+
+    return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ SLOW = tuple(name for name in DEVICES if kernelzoo.get(name).emulator)
 """Emulated: their kernels are checked by the contract's suite, and here on ``auto`` alone."""
 IDS = [id for id in variants("softmax", "min") if id.split("/")[0] not in SLOW or id.endswith("/auto")]
 BACKWARD = [id for id in variants("softmax_backward", "min_backward") if id.split("/")[0] not in SLOW]
-INFOS = {"softmax": "softmax", "min": "amin"}
+INFOS = {"softmax": "softmax", "min": "amin", "cumsum": "cumsum"}
 
 
 @pytest.fixture(autouse=True)
@@ -99,12 +99,12 @@ def _samples(op: str) -> tuple[Any, ...]:
     "id",
     [
         pytest.param(id, marks=() if id.endswith("/auto") else pytest.mark.sampled(4))
-        for id in IDS
+        for id in (*IDS, *variants("cumsum"))
         if not slow_to_bind(id)
     ],
 )
 def test_torch_s_own_samples(id: str) -> None:
-    """Of PyTorch's suite for softmax and amin, results and gradients beside torch's own."""
+    """Of PyTorch's suite, results and gradients beside torch's own."""
     op = id.split("/")[1]
     call, device = call_of(id)
     seen = refused = 0

@@ -124,7 +124,7 @@ def _to_half(value, like):
 
 
 def rounded(value: Any, like: Any) -> Any:
-    """As ``narrow``, of any float: negative ones, infinities, and what overflows to them."""
+    """As ``narrow``, of any float: negative ones, infinities, and what overflows to them; in float8, to the largest."""
     raise NotImplementedError("compiled only")
 
 
@@ -134,7 +134,22 @@ def _rounded_of(value, like):
         return _to_bfloat16
     if like == types.int16:
         return (lambda value, like: _half_rounded(value)) if converts_halves() else _to_any_half
+    if like == types.uint8:
+        return _to_float8
     return lambda value, like: value
+
+
+def _to_float8(value, like):
+    """float8_e4m3fn, which has no infinity: 0x7E is its largest number, 448, and 0x7F NaN."""
+    bits = bits_of(value)
+    sign = np.int32((bits >> np.int32(24)) & np.int32(0x80))
+    magnitude = np.int32(bits & np.int32(0x7FFFFFFF))
+    odd = np.int32((magnitude >> np.int32(20)) & np.int32(1))
+    normal = np.int32(np.int32(magnitude - np.int32(120 << 23) + np.int32(0x7FFFF) + odd) >> np.int32(20))
+    # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
+    small = np.int32(bits_of(np.float32(float_of(magnitude) + np.float32(2.0**14))) - np.int32(141 << 23))
+    eight = small if magnitude < np.int32(121 << 23) else min(normal, np.int32(0x7E))
+    return np.uint8((np.int32(0x7F) if value != value else eight) | sign)
 
 
 def _to_any_half(value, like):

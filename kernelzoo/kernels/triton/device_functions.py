@@ -77,3 +77,19 @@ def add_exactly(total, lost, x):
 def whole(total, lost):
     """A sum with what it rounded off, which is NaN where the sum is infinite."""
     return total + tl.where(lost == lost, lost, 0)
+
+
+@triton.jit
+def float8_bits(value):
+    """float32 rounded to float8_e4m3fn, ties to even, as its bits. What is too large becomes the largest."""
+    if not INTERPRETED and tl.target_info.cuda_capability_geq(8, 9):
+        found = value.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+    else:
+        bits = value.to(tl.int32, bitcast=True)
+        magnitude = bits & 0x7FFFFFFF
+        normal = (magnitude - (120 << 23) + 0x7FFFF + ((magnitude >> 20) & 1)) >> 20
+        # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
+        small = (tl.abs(value) + 16384).to(tl.int32, bitcast=True) - (141 << 23)
+        eight = tl.where(magnitude < (121 << 23), small, tl.minimum(normal, 0x7E))
+        found = (tl.where(value == value, eight, 0x7F) | ((bits >> 24) & 0x80)).to(tl.uint8)
+    return found

@@ -1,15 +1,46 @@
-"""Sums over all rows: each program of a launch leaves its own, and a second launch adds these up."""
+"""Sums over all rows: each program of a launch leaves its own, and another launch adds these up."""
 
 import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch
+from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, whole
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv
 
 ROWS, BLOCK = 16, 64
+
+
+@triton.jit
+def zero_sums(partials, n, WIDE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+    """A program's sums over its rows, and what they rounded off. WHOLE: a block holds all; else they are in memory."""
+    sums = tl.zeros([1, BLOCK], WIDE)
+    if not WHOLE:
+        for start in range(0, n, BLOCK):
+            here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
+            tl.store(partials + here, sums, here < n)
+    return sums, sums
+
+
+@triton.jit
+def add_sums(partials, here, n, sums, lost, terms, WHOLE: tl.constexpr):
+    """The sums with one more term each, of the columns here."""
+    if WHOLE:
+        sums, lost = add_exactly(sums, lost, terms)
+    else:
+        terms += tl.load(partials + here, here < n, other=0)
+        tl.debug_barrier()  # what one thread stores, others load in the next turn
+        tl.store(partials + here, terms, here < n)
+        tl.debug_barrier()
+    return sums, lost
+
+
+@triton.jit
+def store_sums(partials, n, sums, lost, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+    if WHOLE:
+        cols = tl.arange(0, BLOCK)[None, :]
+        tl.store(partials + cols, whole(sums, lost), cols < n)
 
 
 @triton.jit

@@ -210,7 +210,7 @@ class Mutation:
         import torch
 
         for field, poison, name in zip(self.sets.outs, self._poisons, self.operation.outputs, strict=True):
-            if not field.elements or not field.dtype.is_floating_point:
+            if not field.elements or not field.dtype.is_floating_point or field.dtype.itemsize == 1:
                 continue
             at = torch.tensor(list(numbers), device=self.sets.device)
             places = torch.randint(field.elements, (len(numbers),), device=self.sets.device)

@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, row_start, whole
-from kernelzoo.kernels.triton.partials import sum_of_partials
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
 from kernelzoo.kernels.triton.row_tiles import turns_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -24,11 +24,7 @@ def rows_kernel(
     n = tl.cast(n, tl.int64) * MULTIPLE
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     partials += tl.program_id(0).to(tl.int64) * n
-    sums = tl.zeros([1, BLOCK], WIDE)
-    lost = tl.zeros([1, BLOCK], WIDE)
-    if not WHOLE:
-        for start in range(0, n, BLOCK):
-            tl.store(partials + start + cols, sums, start + cols < n)
+    sums, lost = zero_sums(partials, n, WIDE, BLOCK, WHOLE)
     for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
         row = (tl.cast(first, tl.int64) + tl.arange(0, ROWS))[:, None]
         x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
@@ -55,15 +51,8 @@ def rows_kernel(
             result = scale * (grads * weights - tile * slope)
             tl.store(dx + (dx_start + here * dx_n), result.to(dx.dtype.element_ty), mask)
             terms = tl.sum(grads * (tile * scale), 0, keep_dims=True)
-            if WHOLE:
-                sums, lost = add_exactly(sums, lost, terms)
-            else:
-                terms += tl.load(partials + here, here < n, other=0)
-                tl.debug_barrier()  # what one thread stores, others load in the next turn
-                tl.store(partials + here, terms, here < n)
-                tl.debug_barrier()
-    if WHOLE:
-        tl.store(partials + cols, whole(sums, lost), cols < n)
+            sums, lost = add_sums(partials, here, n, sums, lost, terms, WHOLE)
+    store_sums(partials, n, sums, lost, BLOCK, WHOLE)
 
 
 @register("triton", "rms_norm_backward", "rows")

@@ -1,0 +1,44 @@
+"""A row to a thread at a time, added up in order in float64."""
+
+import numpy as np
+import torch
+from numba import prange
+
+from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@compiled()
+def _task(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
+    n, xn, on = np.uint64(n), np.uint64(xn), np.uint64(on)
+    for row in range(first, last):
+        at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
+        if is_float is None:
+            count = np.int64(0)
+            for j in range(n):
+                count += np.int64(x[at + j * xn])
+                out[to + j * on] = count
+        else:
+            total, zero = np.float64(0), zero_of(x)
+            for j in range(n):
+                total += widen(x[at + j * xn])
+                out[to + j * on] = rounded(type(zero)(total), out[to])
+
+
+@compiled(parallel=True)
+def _rows(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, units, tasks):
+    args = n, lanes, xg, xn, xl, og, on, ol, is_float
+    if tasks == 1:
+        _task(x, out, *args, FIRST, units)
+        return
+    for i in prange(tasks):
+        _task(x, out, *args, i * units // tasks, (i + 1) * units // tasks)
+
+
+@register("cpu", "cumsum", "rows")
+def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Elements are added up in order in float64, integers in int64; rows in parallel."""
+    return bound(_rows, lanes_last(x, out), x.size(0) * x.size(2), True if x.is_floating_point() else None)

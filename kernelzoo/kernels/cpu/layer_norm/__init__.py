@@ -1,0 +1,1 @@
+"""Layer norms on the host, in Numba."""

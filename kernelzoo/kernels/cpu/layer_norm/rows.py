@@ -1,0 +1,72 @@
+"""A row to a thread at a time: its mean, its variance, and it is read again, from cache, and written."""
+
+import numpy as np
+import torch
+from numba import njit, prange
+
+from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.sum.rows import BLOCK, block_sum
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@njit(fastmath={"reassoc"})
+def block_of_distances(x, at, step, n, mean):
+    """Sums of distances from about the mean, and of their squares."""
+    total = squares = mean - mean
+    if step == np.uint64(1):
+        for j in range(n):
+            away = widen(x[at + j]) - mean
+            total, squares = total + away, squares + away * away
+    else:
+        for j in range(n):
+            away = widen(x[at + j * step]) - mean
+            total, squares = total + away, squares + away * away
+    return total, squares
+
+
+@njit
+def moments(x, at, step, n, eps):
+    """A row's mean, and one over the root of its variance and eps.
+
+    The second pass adds up what the first rounds off the mean, which in a row of equal elements is all that is left.
+    """
+    zero, block = zero_of(x), np.uint64(BLOCK)
+    real, total, rest, squares = type(zero), zero, zero, zero
+    for j in range(np.uint64(0), n, block):
+        total += block_sum(x, at + j * step, step, min(block, n - j), zero)
+    mean = total / real(n)
+    for j in range(np.uint64(0), n, block):
+        more = block_of_distances(x, at + j * step, step, min(block, n - j), mean)
+        rest, squares = rest + more[0], squares + more[1]
+    return mean + rest / real(n), real(1) / np.sqrt(squares / real(n) + real(eps))
+
+
+@compiled()
+def _task(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, first, last):
+    n, xn, wn, bn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(bn), np.uint64(on)
+    for row in range(first, last):
+        at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
+        mean, scale = moments(x, at, xn, n, eps)
+        for j in range(n):
+            normal = (widen(x[at + j * xn]) - mean) * scale
+            out[to + j * on] = rounded(normal * widen(weight[j * wn]) + widen(bias[j * bn]), out[to])
+
+
+@compiled(parallel=True)
+def _rows(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, units, tasks):
+    args = n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps
+    if tasks == 1:
+        _task(x, weight, bias, out, *args, FIRST, units)
+        return
+    for i in prange(tasks):
+        _task(x, weight, bias, out, *args, i * units // tasks, (i + 1) * units // tasks)
+
+
+@register("cpu", "layer_norm", "rows")
+def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
+    """A row's mean, then its variance, then it is read again, from cache, and written; rows in parallel."""
+    x, out = lanes_last(x, out)
+    return bound(_rows, (x, weight, bias, out), x.size(0) * x.size(2), float(eps))

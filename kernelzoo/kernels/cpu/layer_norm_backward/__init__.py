@@ -1,0 +1,1 @@
+"""Gradients of layer norms on the host, in Numba."""

@@ -1,0 +1,76 @@
+"""A row to a thread at a time, which keeps sums for weight and bias; at the end they are added up in order."""
+
+import numpy as np
+from numba import njit, prange
+from torch import Tensor
+
+from kernelzoo.kernels.cpu.device_functions import empty, place, rounded, two_sum, whole, widen, zero_of
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.layer_norm.rows import moments
+from kernelzoo.kernels.cpu.sum.rows import BLOCK
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@njit(fastmath={"reassoc"})
+def block_of_sums(x, at, xn, grad, beside, gn, weight, wat, wn, n, mean):
+    """Sums of grad * weight, and of its products with distances from the mean."""
+    total = products = mean - mean
+    for j in range(n):
+        pulled = widen(grad[beside + j * gn]) * widen(weight[wat + j * wn])
+        total += pulled
+        products += (widen(x[at + j * xn]) - mean) * pulled
+    return total, products
+
+
+@compiled()
+def _task(
+    x, weight, grad, dx, sums, carries, begin, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps, first, last
+):
+    n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
+    zero, block, begin = zero_of(x), np.uint64(BLOCK), np.uint64(begin)
+    for row in range(first, last):
+        at, beside, to = place(row, lanes, xg, xl), place(row, lanes, gg, gl), place(row, lanes, og, ol)
+        mean, scale = moments(x, at, xn, n, eps)
+        total = products = zero
+        for j in range(np.uint64(0), n, block):
+            count = min(block, n - j)
+            more = block_of_sums(x, at + j * xn, xn, grad, beside + j * gn, gn, weight, j * wn, wn, count, mean)
+            total, products = total + more[0], products + more[1]
+        total, slope = total / type(zero)(n), products / type(zero)(n) * scale
+        for j in range(n):
+            normal, pull = (widen(x[at + j * xn]) - mean) * scale, widen(grad[beside + j * gn])
+            dx[to + j * on] = rounded(scale * (pull * widen(weight[j * wn]) - total - normal * slope), dx[to])
+            of_weight, of_bias = begin + j, begin + n + j
+            sums[of_weight], carries[of_weight] = two_sum(sums[of_weight], carries[of_weight], pull * normal)
+            sums[of_bias], carries[of_bias] = two_sum(sums[of_bias], carries[of_bias], pull)
+
+
+@compiled(parallel=True)
+def _rows(
+    x, weight, grad, dx, dweight, dbias, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, dn, bn, eps, units, tasks
+):
+    sums, carries = empty(2 * tasks * n, x), empty(2 * tasks * n, x)
+    sums[:], carries[:] = 0, 0
+    args = n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps
+    if tasks == 1:
+        _task(x, weight, grad, dx, sums, carries, 0, *args, FIRST, units)
+    else:
+        for i in prange(tasks):
+            _task(x, weight, grad, dx, sums, carries, 2 * i * n, *args, i * units // tasks, (i + 1) * units // tasks)
+    for j in range(2 * n):
+        total = zero_of(x)
+        for i in range(tasks):
+            total += whole(sums[2 * i * n + j], carries[2 * i * n + j])
+        if j < n:
+            dweight[j * dn] = rounded(total, dweight[0])
+        else:
+            dbias[(j - n) * bn] = rounded(total, dbias[0])
+
+
+@register("cpu", "layer_norm_backward", "rows")
+def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
+    """A row is read four times, and sums for weight and bias are kept by each thread and added up; rows in parallel."""
+    x, grad, dx = lanes_last(x, grad, dx)
+    return bound(_rows, (x, weight, grad, dx, dweight, dbias), x.size(0) * x.size(2), float(eps))

@@ -1,0 +1,1 @@
+"""Quantised rows on the host, in Numba."""

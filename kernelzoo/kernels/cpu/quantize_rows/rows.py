@@ -1,0 +1,53 @@
+"""A row to a thread at a time: its absolute maximum, and it is read again, from cache, and divided."""
+
+import numpy as np
+import torch
+from numba import njit, prange
+
+from kernelzoo.kernels.cpu.device_functions import bits_of, float_of, place, rounded, widen
+from kernelzoo.kernels.cpu.disk import compiled
+from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.shared.float8 import LEAST, TOP
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@njit
+def absolute_maximum(x, at, step, n):
+    """That of a row, by the bits without the sign: NaN is the largest."""
+    most = np.int32(0)
+    if step == np.uint64(1):
+        for j in range(n):
+            most = max(most, np.int32(bits_of(widen(x[at + j])) & np.int32(0x7FFFFFFF)))
+    else:
+        for j in range(n):
+            most = max(most, np.int32(bits_of(widen(x[at + j * step])) & np.int32(0x7FFFFFFF)))
+    return float_of(most)
+
+
+@compiled()
+def _task(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, first, last):
+    n, xn, vn = np.uint64(n), np.uint64(xn), np.uint64(vn)
+    for row in range(first, last):
+        at, to = place(row, lanes, xg, xl), place(row, lanes, vg, vl)
+        top = absolute_maximum(x, at, xn, n)
+        by = np.float32(1) if top < np.float32(LEAST) else top / np.float32(TOP)
+        scale[place(row, lanes, sg, sl)] = by
+        for j in range(n):
+            values[to + j * vn] = rounded(widen(x[at + j * xn]) / by, values[to])
+
+
+@compiled(parallel=True)
+def _rows(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, units, tasks):
+    args = n, lanes, xg, xn, xl, vg, vn, vl, sg, sl
+    if tasks == 1:
+        _task(x, values, scale, *args, FIRST, units)
+        return
+    for i in prange(tasks):
+        _task(x, values, scale, *args, i * units // tasks, (i + 1) * units // tasks)
+
+
+@register("cpu", "quantize_rows", "rows")
+def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
+    """A row's absolute maximum; it is read again, from cache, and divided; rows in parallel."""
+    return bound(_rows, lanes_last(x, values, scale), x.size(0) * x.size(2))

@@ -1,0 +1,44 @@
+"""A program takes several rows, block by block: sums within a block, plus those of the blocks before it, in order."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.row_tiles import tile_of
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@triton.jit
+def cumsum_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    total = tl.zeros([ROWS, 1], WIDE)
+    for start in range(0, n, BLOCK):
+        here = start + cols
+        mask = (row < rows) & (here < n)
+        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+        sums = total + tl.cumsum(tile, 1)
+        tl.store(out + (out_start + here * out_n), sums.to(out.dtype.element_ty), mask)
+        total += tl.sum(tile, 1, keep_dims=True)
+
+
+@register("triton", "cumsum", "rows")
+def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A block's sums are a scan, a tree of additions; sums of whole blocks are added up in order."""
+    x = x.view(torch.uint8) if x.dtype == torch.bool else x
+    rows = rows_of(x, out)
+    tile = tile_of(x, rows)
+    wide = wide_type(torch.promote_types(x.dtype, out.dtype))
+    args = (x, out, *row_arguments(rows), wide, tile.rows, tile.block)
+    return bound("triton/cumsum/rows", x, cumsum_kernel, tile.programs, args, tile.warps)
