@@ -1,7 +1,8 @@
-"""What kernels have in common of rows that begin anywhere in vectors: the whole vectors inside a row, and its two ends.
+"""What kernels have in common: sums that keep what they round off, and rows that begin anywhere in vectors.
 
-Helion traces these as if they stood in the kernel. Tensors are one axis here, and offsets count from their first
-element, which begins a vector of ``1 << shift`` elements.
+Helion traces these as if they stood in the kernel. Of rows that begin anywhere there are the whole vectors inside a
+row, and its two ends. Tensors are one axis then, and offsets count from their first element, which begins a vector of
+``1 << shift`` elements.
 """
 
 import helion.language as hl
@@ -29,3 +30,15 @@ def places_of_ends(row, n, first, stop, shift: int, part=0):
 def taken(x, place, here, nothing, wide: torch.dtype):
     """Elements of x as they are computed, and nothing where they are not here."""
     return torch.where(here, hl.load(x, [place], extra_mask=here).to(wide), nothing)
+
+
+def add_exactly(total, lost, x):
+    """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2)."""
+    new = total + x
+    back = new - total
+    return new, lost + ((total - (new - back)) + (x - back))
+
+
+def whole(total, lost):
+    """A sum with what it rounded off, which is NaN where the sum is infinite."""
+    return total + torch.where(lost == lost, lost, 0)

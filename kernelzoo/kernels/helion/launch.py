@@ -56,12 +56,18 @@ def bound(
 
 def over_views(
     id: str, kernel: Any, views: Sequence[torch.Tensor], tile: Tile, constants: tuple[Any, ...],
-    blocks: tuple[int, ...], integers: Sequence[int] = (),
+    blocks: tuple[int, ...], integers: Sequence[int] = (), *,
+    taken: Sequence[torch.Tensor] = (), order: tuple[int, ...] = (1, 0),
 ) -> Launch:  # fmt: skip
-    """The launch of a kernel that takes tensors as ``tiles.problem`` has them, or along a row, over tiles of rows."""
-    examples, far = tiles.examples(*views, one="n"), tiles.far(*views)
-    program = Program(kernel, examples, len(integers), constants, blocks, (1, 0), tile.warps, far)
-    return bound(id, program, views, views, integers)
+    """The launch of a kernel that takes tensors as ``tiles.problem`` has them, or along a row, over tiles of rows.
+
+    taken: those that it takes, if not just the views; order: axes of its grid, the fastest first, if not outer and
+    inner.
+    """
+    taken = taken or views
+    examples, far = tiles.examples(*taken, one="n"), tiles.far(*taken)
+    program = Program(kernel, examples, len(integers), constants, blocks, order, tile.warps, far)
+    return bound(id, program, views, taken, integers)
 
 
 def over_flat(

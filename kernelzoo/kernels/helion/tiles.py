@@ -91,9 +91,9 @@ def far(*tensors: torch.Tensor) -> bool:
     )
 
 
-def examples(*tensors: torch.Tensor) -> tuple[Example, ...]:
-    """What kernels are made for: tensors of their dtypes and axes."""
-    axes = {1: "all", 2: "outer inner", 3: "outer n inner"}
+def examples(*tensors: torch.Tensor, one: str = "all") -> tuple[Example, ...]:
+    """What kernels are made for: tensors of their dtypes and axes. one: the axis of those that have one."""
+    axes = {1: one, 2: "outer inner", 3: "outer n inner"}
     return tuple(Example(x.dtype, axes[x.ndim]) for x in tensors)
 
 

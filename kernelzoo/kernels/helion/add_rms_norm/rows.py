@@ -1,0 +1,38 @@
+"""A program adds several rows to others, block by block, and their squares up, and reads the sums again to write."""
+
+import helion
+import helion.language as hl
+import torch
+
+from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.launch import over_views
+from kernelzoo.kernels.helion.row_tiles import tile_of
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def add_rms_norm_kernel(x, residual, weight, out, total, eps: hl.constexpr, wide: torch.dtype):
+    outer, n, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        squares = hl.zeros([o, i], dtype=wide)
+        for c in hl.tile(n):
+            rounded = (x[o, c, i].to(wide) + residual[o, c, i].to(wide)).to(total.dtype)
+            total[o, c, i] = rounded
+            squares = squares + (rounded.to(wide) * rounded.to(wide)).sum(1)
+        scale = torch.rsqrt(squares / n + eps)
+        for c in hl.tile(n):
+            weights = weight[c].to(wide)[None, :, None]
+            rounded = (x[o, c, i].to(wide) + residual[o, c, i].to(wide)).to(total.dtype)
+            out[o, c, i] = (rounded.to(wide) * scale[:, None, :] * weights).to(out.dtype)
+
+
+@register("helion", "add_rms_norm", "rows")
+def rows(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
+) -> Launch:
+    """Sums are written, and their squares added up; then both inputs are read and added again, from cache."""
+    rows, (x_view, residual_view, total_view, out_view) = tiles.problem(x, out, residual, total)
+    tile, views = tile_of(x, rows, 2), (x_view, residual_view, weight, out_view, total_view)
+    blocks = tile.outer, tile.inner, tile.cols, tile.cols
+    return over_views("helion/add_rms_norm/rows", add_rms_norm_kernel, views, tile, (eps, tiles.wide(x)), blocks)

@@ -1,0 +1,41 @@
+"""A program takes several rows, block by block: a running (max, sum) state of each row, in one pass."""
+
+import helion
+import helion.language as hl
+import torch
+
+from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.launch import over_views
+from kernelzoo.kernels.helion.row_tiles import tile_of
+from kernelzoo.kernels.helion.softmax.device_functions import exponential
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+def finite(top):
+    """What is subtracted of a row with that maximum: of an infinite one nothing, so that no difference is inf - inf."""
+    return torch.where(torch.abs(top) == float("inf"), 0.0, top)
+
+
+@helion.kernel(static_shapes=False)
+def logsumexp_kernel(x, out, wide: torch.dtype):
+    outer, n, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        top = hl.full([o, i], float("-inf"), dtype=wide)
+        total = hl.zeros([o, i], dtype=wide)
+        for c in hl.tile(n):
+            tile = x[o, c, i].to(wide)
+            higher = torch.maximum(top, torch.amax(tile, dim=1))
+            shift = finite(higher)
+            total = total * exponential(top - shift) + exponential(tile - shift[:, None, :]).sum(1)
+            top = higher
+        out[o, i] = (finite(top) + torch.log(total)).to(out.dtype)
+
+
+@register("helion", "logsumexp", "rows")
+def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """One pass over blocks that keeps a running (max, sum) state of each row."""
+    rows, views = tiles.problem(x, out)
+    tile = tile_of(x, rows)
+    blocks = tile.outer, tile.inner, tile.cols
+    return over_views("helion/logsumexp/rows", logsumexp_kernel, views, tile, (tiles.wide(x),), blocks)

@@ -1,0 +1,38 @@
+"""Blocks of rows for kernels that go along a row block by block."""
+
+import torch
+
+from kernelzoo.kernels.helion.tiles import LINE_BYTES, Tile, block, placed, side_by_side
+from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.layout import Rows, power_of_two
+
+TILE_BYTES = 16384
+"""Of a tile as computed: 16 float32 elements to each of 256 threads."""
+
+THREAD_BYTES = 64
+"""Of a tile as computed, to a thread."""
+
+
+def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
+    """The tile for a kernel that holds so many tensors' elements at each place.
+
+    Short rows are taken together, as long as each multiprocessor has several programs; where memory is contiguous
+    across rows, a line of them.
+    """
+    device, wide, bytes = device_of(x), max(4, rows.itemsize), TILE_BYTES // power_of_two(tensors)
+    if rows.across:
+        return block(rows, bytes)
+    cols = min(bytes // wide, power_of_two(rows.n))
+    spread = power_of_two(1 + rows.total // (8 * device.multiprocessors))
+    many = min(bytes // wide // cols, spread)
+    return side_by_side(rows, many, cols, device.warps(many * cols * wide * tensors // THREAD_BYTES))
+
+
+def columns_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
+    """The tile for a kernel whose programs go through all rows: a line of memory of each, or one element of many."""
+    lies, wide = placed(rows), max(4, rows.itemsize)
+    elements = TILE_BYTES // power_of_two(tensors) // wide
+    cols = 1 if rows.across else min(LINE_BYTES // rows.itemsize, power_of_two(rows.n))
+    inner = min(elements // cols, power_of_two(lies.inner))
+    outer = min(elements // cols // inner, power_of_two(lies.outer))
+    return Tile(outer, cols, inner, device_of(x).warps(outer * cols * inner * wide * tensors // THREAD_BYTES))

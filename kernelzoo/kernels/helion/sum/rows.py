@@ -1,0 +1,33 @@
+"""A program adds up several rows, block by block: a sum of each row, and what it rounded off."""
+
+import helion
+import helion.language as hl
+import torch
+
+from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.launch import over_views
+from kernelzoo.kernels.helion.row_tiles import tile_of
+from kernelzoo.kernels.shared.jit import wide_dtype
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def sum_kernel(x, out, wide: torch.dtype):
+    outer, n, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        total = hl.zeros([o, i], dtype=wide)
+        lost = hl.zeros([o, i], dtype=wide)
+        for c in hl.tile(n):
+            total, lost = add_exactly(total, lost, x[o, c, i].to(wide).sum(1))
+        out[o, i] = whole(total, lost).to(out.dtype)
+
+
+@register("helion", "sum", "rows")
+def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Blocks are added up in a tree, and their sums in turn, with what that rounds off."""
+    x = x.view(torch.uint8) if x.dtype == torch.bool else x
+    rows, views = tiles.problem(x, out)
+    tile, wide = tile_of(x, rows), wide_dtype(torch.promote_types(x.dtype, out.dtype))
+    return over_views("helion/sum/rows", sum_kernel, views, tile, (wide,), (tile.outer, tile.inner, tile.cols))
