@@ -133,6 +133,7 @@ PAGES = (
             ("axes", "Other axes than the last"),
             ("energy", "The energy of a launch"),
             ("dtypes", "float16 and float64"),
+            ("operations", "Eight more operations"),
             ("submit", "The host's time to submit a call"),
             ("random", "Problems drawn at random"),
             ("calls", "Whole calls, other axes than the last"),

@@ -41,7 +41,7 @@ BACKENDS = ("triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 
 EVERY = f"torch,{','.join(BACKENDS)}"
 PEERS = "--module bench/peers/peers.py"
-OTHERS = "sum,logsumexp,argmin,rms_norm,add_rms_norm,layer_norm,cross_entropy,quantize_rows,cumsum"
+OTHERS = "sum,argmin,logsumexp,rms_norm,layer_norm,cross_entropy,cumsum,quantize_rows"
 """The operations beside softmax and min."""
 GRADIENTS = "4096x4096,2048x128256,16x262144,4096x1024,1823x781,264x12288,65536x1000,1048576x64,777x50257"
 FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
@@ -135,11 +135,10 @@ RECORDS = (
     ),
     Record(
         "operations.json.gz",
-        f"kernelzoo bench --shape 1x4096,16x8192,256x4096,8192x4096,32x128256,8192x64 --op {OTHERS} --backend {EVERY}"
-        " --variant auto,eager,compile --rounds 5 --gpus all -o {}",
-        600,
+        f"kernelzoo bench --shape 8192x4096 --dtype bfloat16 --op {OTHERS} --backend {EVERY}"
+        " --variant auto,eager,compile --rounds 6 -o {}",
+        60,
         alone=True,
-        held=False,
     ),
     Record(
         "gradients.json.gz",
