@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kernelzoo import operations
 from kernelzoo.check.case import Case, Inputs, Scalars, on, plain, sample
 from kernelzoo.check.special import rules, special_rows
+from kernelzoo.operations.arguments import NARROW
 
 if TYPE_CHECKING:
     import torch
@@ -103,14 +104,16 @@ def by_axes(operation: operations.Operation) -> Iterator[Case]:
             shape = operation.first_shape(sizes)
             make = partial(_sized, op, shape, sizes, dtype, special)
             core = special is None and sizes in [turns[place] for place in _CORE]
-            return Case(op, f"{dtype}-{name}", make, core=core, elements=math.prod(shape))
+            made = Case(op, f"{dtype}-{name}", make, core=core, elements=math.prod(shape))
+            return made.with_scalars(*operation.sized_scalars(sizes).items())
 
         said = {",".join(f"{axis}={size}" for axis, size in sizes.items()): turn for turn, sizes in enumerate(turns)}
         yield from (case(name, turn) for name, turn in said.items())
         for number, (name, declared) in enumerate(operation.inputs.items()):
-            if declared.low is not None or declared.high is not None:
+            own = operation.dtype_of(name, dtype)
+            if declared.low is not None or declared.high is not None or own in NARROW:
                 continue
-            for rule in special_rows(operation.dtype_of(name, dtype)):
+            for rule in special_rows(own):
                 yield case(f"{name}-{rule.replace(' ', '-')}", _SPECIAL, (number, rule))
             if number and operation.related:
                 continue  # its values follow those of the first
@@ -118,7 +121,8 @@ def by_axes(operation: operations.Operation) -> Iterator[Case]:
                 yield case(f"{name}-ties-{turn}", turn, (number, TIES))
         for name, scalar in operation.scalars.items():
             for value in scalar.also:
-                yield case(f"{name}={value}", _SPECIAL).with_scalars((name, value))
+                made = case(f"{name}={value}", _SPECIAL)
+                yield made.with_scalars(*{**dict(made.scalars), name: value}.items())
 
 
 def _sized(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo import registry
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
 from kernelzoo.definitions.loading import arguments_of, loaded
+from kernelzoo.definitions.reference import in_order
 from kernelzoo.files import write_whole
 from kernelzoo.launch import Launch
 from kernelzoo.packages import packages
@@ -21,8 +22,11 @@ from kernelzoo.packages import packages
 if TYPE_CHECKING:
     import torch
 
-_COMPILED = ("cuda", "cpp")
-"""Languages with a compiled entry point. In others it is a function of a Python module."""
+_COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh")
+"""Files with a compiled entry point. In others it is a function of a Python module."""
+
+_FLAGS = {"cflags": [], "cuda_cflags": ["-O3", "--use_fast_math"], "ld_flags": ["-lcuda"]}
+"""SOL-ExecBench's own flags of C++ that says no other."""
 
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 """Folders with the sources of this process's solutions, kept until it ends."""
@@ -67,16 +71,22 @@ def _built(data: Json, folder: Path) -> Callable[..., Any]:
     spec = data["spec"]
     entry, _, symbol = spec["entry_point"].partition("::")
     found: Callable[..., Any]
-    if spec["language"] not in _COMPILED:
+    if not entry.endswith(_COMPILED):
         found = getattr(_module(folder, entry), symbol)
         return found
     files = [str(folder / source["path"]) for source in data["sources"]]
     name = identifier(data["name"])
-    if spec.get("binding") == "torch":
+    if (spec.get("binding") or ("tvm-ffi" if "language" in spec else "torch")) == "torch":
         from torch.utils.cpp_extension import load
 
         sources = [file for file in files if file.endswith((".cu", ".cpp", ".cc", ".cxx", ".c"))]
-        found = getattr(load(name, sources, extra_include_paths=[str(folder)]), symbol)
+        said = (
+            {}
+            if "language" in spec
+            else {**_FLAGS, **{k: v for k, v in (spec.get("compile_options") or {}).items() if v}}
+        )
+        flags = {f"extra_{key.replace('ld_flags', 'ldflags')}": value for key, value in said.items()}
+        found = getattr(load(name, sources, extra_include_paths=[str(folder)], **flags), symbol)
         return found
     try:
         cpp = importlib.import_module("tvm_ffi.cpp")
@@ -129,8 +139,7 @@ def _bind(op: str, function: Callable[..., Any], takes_outputs: bool) -> Callabl
             function(*arguments, *outs)
 
         def returns() -> None:
-            found = function(*arguments)
-            for out, result in zip(outs, found if isinstance(found, list | tuple) else (found,), strict=True):
+            for out, result in zip(outs, in_order(function(*arguments), loaded[op].data["outputs"]), strict=True):
                 out.copy_(result)
 
         return writes if takes_outputs else returns

@@ -35,10 +35,11 @@ class Bounds:
             if given != want:
                 raise ContractError(f"result has {what} {given}, must have {want}", "wrong kind of result")
         # A NaN lies within no bounds. Whether one is due is tested only if some element is outside.
-        right = (actual >= self.lower).logical_and_(actual <= self.upper)
+        found, lowest, highest = map(_comparable, (actual, self.lower, self.upper))
+        right = (found >= lowest).logical_and_(found <= highest)
         if bool(right.all()):
             return
-        wrong = ~(right | (actual != actual) & (self.lower != self.lower))
+        wrong = ~(right | (found != found) & (lowest != lowest))
         count = int(wrong.sum())
         if count:
             import torch
@@ -48,7 +49,7 @@ class Bounds:
             got, lower, upper = (tensor[where].item() for tensor in (actual, self.lower, self.upper))
             bounds = f"{lower!r}" if lower == upper or lower != lower else f"{lower!r} to {upper!r}"
             # If every wrong element should be NaN and none is, the kernel drops NaN.
-            dropped = bool(((self.lower != self.lower) | ~wrong).all())
+            dropped = bool(((lowest != lowest) | ~wrong).all())
             error, unit = _beyond(got, lower, upper, actual.dtype)
             raise ContractError(
                 f"{self.name}: {count} of {wrong.numel()} elements wrong; first at {where}: "
@@ -74,14 +75,22 @@ class Expected:
             bounds.check(out)
 
 
+def _comparable(x: torch.Tensor) -> torch.Tensor:
+    """The tensor in a dtype that torch compares in order."""
+    return x.float() if x.is_floating_point() and x.dtype.itemsize == 1 else x
+
+
 def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """The least and the greatest right value in a float dtype. ``exact`` and ``error`` are float64. NaN and infinities
     are due where ``exact`` has them."""
     import torch
 
+    info = torch.finfo(dtype)
+    if dtype.itemsize == 1:  # torch converts to these, saturating or not, and does nothing else with them
+        low, high = (one.clamp(-info.max, info.max) for one in (exact - error, exact + error))
+        return rounded_to(low, dtype, up=True), rounded_to(high, dtype, up=False)
     lower = rounded_to(exact - error, dtype, up=True)
     upper = rounded_to(exact + error, dtype, up=False)
-    info = torch.finfo(dtype)
     # Where the largest number is within the error, both a finite result and an overflow are right.
     lower, upper = lower.clamp(max=info.max), upper.clamp(min=-info.max)
     upper = upper.masked_fill(exact + error > info.max, math.inf)
@@ -110,9 +119,10 @@ def rounded_to(exact: torch.Tensor, dtype: torch.dtype, *, up: bool) -> torch.Te
     import torch
 
     rounded = exact.to(dtype)
-    missed = rounded.double() < exact if up else rounded.double() > exact
+    wide = rounded.double()
+    missed = wide < exact if up else wide > exact
     # The next value up is the next integer of the bits, the next down the one before. Below zero it is reversed.
-    bits = rounded.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
-    before = rounded.signbit().eq_(up)
+    bits = rounded.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
+    before = wide.signbit().eq_(up)
     bits.add_(missed & ~before).add_(missed & before, alpha=-1)
     return rounded

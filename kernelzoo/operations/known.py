@@ -81,6 +81,7 @@ def described(op: Operation) -> dict[str, Any]:
             "gradient": op.gradient,
             "autocast": op.autocast,
             "converts": op.converts,
+            "derived": op.derived,
         },
         "several_axes": op.several_axes,
         "in_torch": op.in_torch,

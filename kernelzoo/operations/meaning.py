@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, OperationError
 from kernelzoo.launch import Bind, Launch, sequence
-from kernelzoo.operations.arguments import Arguments, Dims, describe
+from kernelzoo.operations.arguments import NARROW, Arguments, Dims, describe, dtype_name
 from kernelzoo.operations.canonical import launch_reduced, launch_rows, readable
 from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
@@ -91,7 +91,7 @@ class Operation(Signature):
         return function(**{name: known[name] for name in parameters(function)})
 
     def _wide(self, x: torch.Tensor) -> torch.Tensor:
-        return x.double() if self.rounds and x.is_floating_point() else x
+        return x.double() if self.rounds and is_number(x) else x
 
     def expect(self, args: Arguments) -> Expected:
         """The bounds of right results for this call, made once for any number of checks.
@@ -191,7 +191,9 @@ class Operation(Signature):
         import torch
 
         floor = 2.0**-25 if dtype == torch.float16 else torch.finfo(dtype).tiny
-        half = torch.finfo(dtype).eps / 2 if dtype in (torch.float16, torch.bfloat16) else 0.0
+        if dtype.itemsize == 1:
+            floor = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps / 2
+        half = torch.finfo(dtype).eps / 2 if dtype.itemsize < 4 else 0.0
         return exact.abs().mul_(half).nan_to_num_(0.0, 0.0, 0.0).add_(floor)
 
     def allowance(self, args: Arguments, exact: torch.Tensor) -> torch.Tensor:
@@ -261,7 +263,7 @@ class Operation(Signature):
     @property
     def related(self) -> bool:
         """Whether the values of the inputs belong together, so that none may change alone."""
-        return "others" in self.hooks
+        return "others" in self.hooks or "draws" in self.hooks
 
     def samples(self) -> tuple[Sample, ...]:
         """Inputs to try on this operation only."""
@@ -274,7 +276,7 @@ class Operation(Signature):
 
         name = list(self.inputs)[number]
         limit = self.hooks.get("domain", {}).get(name)
-        if limit is not None and x.is_floating_point():
+        if limit is not None and x.is_floating_point() and dtype_name(x.dtype) not in NARROW:
             info = torch.finfo(x.dtype)
             found = self.guarded("domain", limit, info, n)
             least, largest = found if isinstance(found, tuple) else (None, found)
@@ -299,7 +301,12 @@ def _one(results: Sequence[Any]) -> Any:
 
 def _as_kernels(x: torch.Tensor) -> torch.Tensor:
     """An input in the dtype in which kernels compute."""
-    return x.float() if x.is_floating_point() and x.dtype.itemsize < 4 else x
+    return x.float() if is_number(x) and x.dtype.itemsize < 4 else x
+
+
+def is_number(x: torch.Tensor) -> bool:
+    """Whether the elements are floats that torch converts. Packed ones of four bits are not."""
+    return x.is_floating_point() and not dtype_name(x.dtype).startswith("float4")
 
 
 def _with_due(result: torch.Tensor, special: torch.Tensor) -> torch.Tensor:
