@@ -1,8 +1,8 @@
 """Loads every definition and solution of other people's problem sets, and prints how many load and why others don't.
 
 ``python bench/other_sets.py FOLDER ...`` looks for JSON files below each folder. A definition is loaded, which runs its
-code. Of a solution only the file is read, unless ``--build`` is given. With ``--run SECONDS`` each reference is also
-judged by its own definition, on the smallest sizes that its constraints allow.
+code. Of a solution only the file is read. With ``--run SECONDS`` each reference is also judged by its own definition on
+the host, at the smallest sizes that it means, for at most so long; ``--most`` leaves out larger tensors.
 """
 
 from __future__ import annotations
@@ -10,24 +10,70 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kernelzoo import definitions
 from kernelzoo.definitions.files import DefinitionError, read
+from kernelzoo.errors import OperationError
+from kernelzoo.measure.problems import Problem
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--run", type=int, default=0, metavar="SECONDS", help="judge each reference by its definition")
+    parser.add_argument("--most", type=int, default=2**24, metavar="ELEMENTS", help="largest tensor of --run")
     parser.add_argument("--names", action="store_true", help="name the files that are refused")
     given = parser.parse_args()
+    signal.signal(signal.SIGALRM, _late)
     for folder in given.folders:
         print(f"{folder}:")
         for kind, load in (("definition", definitions.load_definition), ("solution", read)):
             report(kind, tuple(files(folder, kind)), load, given.names)
+        if given.run:
+            paths = tuple(files(folder, "definition"))
+            report("reference", paths, lambda path: judge(path, given.run, given.most), given.names)
+
+
+class Verdict(DefinitionError):
+    """Why a reference did not pass its own definition."""
+
+
+def judge(path: Path, seconds: int, most: int) -> None:
+    """Check a reference by its own definition. Raises Verdict."""
+    import torch
+
+    try:
+        op = definitions.load_definition(path)
+    except DefinitionError:
+        raise Verdict("is refused") from None
+    sizes = op.hooks["sizes"][0]
+    further = tuple((axis, sizes[axis]) for axis in op.sizes)
+    problem = Problem(op.name, op.first_shape(sizes), op.dtypes[0], sizes=further)
+    if max(x.numel() for x in problem.meta.inputs) > most:
+        raise Verdict("is too large")
+    signal.alarm(seconds)
+    try:
+        problem = replace(problem, scalars=tuple(op.sized_scalars(sizes).items()))
+        inputs = problem.inputs(torch.Generator().manual_seed(0))
+        args = problem.arguments(inputs)
+        if words := op.undecidable(args, op.expect(args)):
+            raise Verdict(f"is undecidable: {words.partition(';')[0]}")
+    except TimeoutError:
+        raise Verdict("takes too long") from None
+    except OperationError as error:
+        raise Verdict(f"fails: {error}") from None
+    finally:
+        signal.alarm(0)
+
+
+def _late(number: int, frame: object) -> None:
+    raise TimeoutError
 
 
 def files(folder: Path, kind: str) -> Iterator[Path]:
@@ -63,7 +109,8 @@ def report(kind: str, paths: tuple[Path, ...], load: Any, names: bool) -> None:
         except Exception as error:
             refused[f"FAILS: {type(error).__name__}: {error}"].append(path)
     count = Counter({why: len(some) for why, some in refused.items()})
-    print(f"  {len(paths)} {kind}s: {len(paths) - count.total()} load, {count.total()} refused")
+    word = "pass" if kind == "reference" else "load"
+    print(f"  {len(paths)} {kind}s: {len(paths) - count.total()} {word}, {count.total()} do not")
     for why, number in count.most_common():
         print(f"    {number:4} {why}")
         for path in refused[why] if names else ():

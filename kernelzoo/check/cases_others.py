@@ -87,6 +87,8 @@ _Special = tuple[int, str]
 
 def axis_sizes(operation: operations.Operation) -> tuple[dict[str, int], ...]:
     """Sizes of all named axes to try, as their bounds allow."""
+    if "sizes" in operation.hooks:
+        return tuple(operation.hooks["sizes"])
     axes = operation.free_axes
     return tuple(
         operation.fitted({axis: _SIZES[(turn + 5 * place) % len(_SIZES)] for place, axis in enumerate(axes)})
@@ -100,10 +102,10 @@ def by_axes(operation: operations.Operation) -> Iterator[Case]:
     for dtype in operation.dtypes:
 
         def case(name: str, turn: int, special: _Special | None = None, *, dtype: str = dtype) -> Case:
-            sizes = turns[turn]
+            sizes = turns[turn % len(turns)]
             shape = operation.first_shape(sizes)
             make = partial(_sized, op, shape, sizes, dtype, special)
-            core = special is None and sizes in [turns[place] for place in _CORE]
+            core = special is None and sizes in [turns[place % len(turns)] for place in _CORE]
             made = Case(op, f"{dtype}-{name}", make, core=core, elements=math.prod(shape))
             return made.with_scalars(*operation.sized_scalars(sizes).items())
 
@@ -117,7 +119,7 @@ def by_axes(operation: operations.Operation) -> Iterator[Case]:
                 yield case(f"{name}-{rule.replace(' ', '-')}", _SPECIAL, (number, rule))
             if number and operation.related:
                 continue  # its values follow those of the first
-            for turn in _TIES:
+            for turn in _TIES[: len(turns)]:
                 yield case(f"{name}-ties-{turn}", turn, (number, TIES))
         for name, scalar in operation.scalars.items():
             for value in scalar.also:

@@ -11,7 +11,8 @@ from kernelzoo import registry
 from kernelzoo.definitions.axes import Axes
 from kernelzoo.definitions.drawing import drawn
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_name, read
-from kernelzoo.definitions.reference import Reference, error_of, named, reference_of
+from kernelzoo.definitions.meant_sizes import meant_sizes
+from kernelzoo.definitions.reference import Reference, error_of, named, reference_of, written_of
 from kernelzoo.launch import Launch
 from kernelzoo.operations import FLOATS, OPERATIONS, Operation, Output, Scalar, operation
 
@@ -51,9 +52,10 @@ def load_definition(path: str | Path) -> Operation:
 
     The right result is the reference in float64, whatever dtypes its code converts to. The allowed error is two
     roundings of the first input's dtype, plus float32 arithmetic by the longest axis. It applies to the result and to
-    each input. Random changes of the inputs show their effect. The output's rounding comes on top. Finite values are at
-    most 1e15, since most references square them in float32. The reference itself is registered as
-    ``reference/NAME/reference`` for comparison.
+    each input; six nearby inputs show the effect. Four times the error that the reference itself makes there, as it is
+    written, is allowed beside. The output's rounding comes on top. A case in which the reference breaks its own bounds
+    is undecidable, and counts for nobody. Finite values are at most 1e15, since most references square them in float32.
+    The reference itself is registered as ``reference/NAME/reference`` for comparison.
 
     Raises DefinitionError for a file that is no definition, or one that can't be judged; the message says why.
     """
@@ -73,10 +75,9 @@ def load_definition(path: str | Path) -> Operation:
     outputs = {
         own_name(key): Output(axes.text(key, one["shape"]), one["dtype"]) for key, one in data["outputs"].items()
     }
-    longest = max((axis["value"] for axis in data["axes"].values() if axis["type"] == "const"), default=1)
     first = next(iter(tensors.values()))["dtype"]
     floats = tuple(own_name(key) for key, tensor in tensors.items() if tensor["dtype"] in FLOATS)
-    precision = next((tensors[key]["dtype"] for key in tensors if own_name(key) in floats), "float32")
+    dtypes = {own_name(key): tensor["dtype"] for key, tensor in tensors.items()}
     body = {
         "__doc__": data.get("description") or f"{data['name']}, as {Path(path).name} defines it.",
         **inputs.inputs,
@@ -84,15 +85,23 @@ def load_definition(path: str | Path) -> Operation:
         **outputs,
         "domain": dict.fromkeys(floats, lambda info, n: min(info.max, _LARGEST)),
         "reference": reference_of(run, order),
-        "error": error_of(run, order, tuple(map(own_name, tensors)), longest, precision),
+        "written": written_of(run, order),
+        "error": error_of(run, order, dtypes, [one.dtype for one in outputs.values()]),
     }
-    body |= {axis: Scalar(1) for axis in _unbound(axes, inputs.inputs, outputs) if axis not in body}
+    texts = [one.names for one in (*inputs.inputs.values(), *outputs.values())]
+    unbound = _unbound(axes, inputs.inputs, outputs)
+    free = [name for name in dict.fromkeys(name for names in texts for name in names) if not name.isdigit()]
+    free = [name for name in dict.fromkeys((*free, *unbound)) if name not in axes.derived]
+    body["sizes"] = meant_sizes(axes, free, texts, workloads)
+    if not body["sizes"]:
+        raise DefinitionError(f"{path}: no small sizes were found that its constraints allow")
     if axes.derived:
         body["derived"] = axes.derived
     if inputs.draws:
         body["draws"] = named(_plain(inputs.draws), ("sizes", "generator"))
     if inputs.scalars:
         body["scalars"] = named(_plain(inputs.scalars), ("sizes",))
+    body |= {axis: Scalar(1) for axis in unbound if axis not in body}
     known = loaded.get(name)
     operation(dtypes=(first,), name=name)(type(name, (), body))
     loaded[name] = Loaded(order, data, workloads)

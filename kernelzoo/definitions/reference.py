@@ -10,12 +10,17 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.definitions.files import DefinitionError, Json
+from kernelzoo.operations.arguments import FLOATS, NARROW
+from kernelzoo.operations.meaning import is_number
 
 if TYPE_CHECKING:
     import torch
 
-_TRIES, _STEP = 4, 2.0**-12
-"""How often inputs are changed at random to learn the effect of rounding, and by what share."""
+_TRIES, _STEP = 6, 2.0**-12
+"""How often inputs are changed at random to learn the effect of rounding, and by what share at least."""
+
+_OWN = 4.0
+"""How many times the error of the reference, as it is written, is allowed."""
 
 
 class Reference:
@@ -74,34 +79,95 @@ def reference_of(run: Reference, order: tuple[str, ...]) -> Callable[..., Any]:
     """The hook ``reference`` of the operation."""
 
     def reference(**given: Any) -> Any:
-        return _one(run.wide([given[name] for name in order]))
+        return _one(run.wide([_copied(given[name]) for name in order]))
 
     return named(reference, order)
 
 
-def error_of(
-    run: Reference, order: tuple[str, ...], tensors: tuple[str, ...], longest: int, dtype: str
-) -> Callable[..., Any]:
-    """The hook ``error``, learnt from the reference. ``dtype``: that of the first input."""
+def written_of(run: Reference, order: tuple[str, ...]) -> Callable[..., Any]:
+    """The hook ``written`` of the operation."""
 
-    def error(unit: float, ref: Any, **given: Any) -> Any:
+    def written(**given: Any) -> Any:
+        return _one(run([_copied(given[name]) for name in order]))
+
+    return named(written, order)
+
+
+def error_of(
+    run: Reference, order: tuple[str, ...], dtypes: Mapping[str, str], outs: Sequence[str]
+) -> Callable[..., Any]:
+    """The hook ``error``, learnt from the reference on nearby inputs.
+
+    ``dtypes``: of the inputs by name, without scalars. ``outs``: of the outputs.
+    """
+    floats = [dtype for dtype in dtypes.values() if dtype in FLOATS]
+
+    def error(unit: float, tiny: float, ref: Any, **given: Any) -> Any:
         import torch
 
         several = ref if isinstance(ref, tuple) else (ref,)
-        least = [torch.zeros_like(result, dtype=torch.float64) for result in several]
+        moved, own = ([torch.zeros_like(result, dtype=torch.float64) for result in several] for _ in range(2))
         generator = torch.Generator(several[0].device).manual_seed(0)
         for _ in range(_TRIES):
-            changed = run.wide([_changed(name, given, tensors, generator) for name in order])
-            for result, other, most in zip(several, changed, least, strict=True):
+            near = {name: _near(x, dtypes.get(name, ""), generator) for name, x in given.items()}
+            exact = run.wide([_widened(near[name]) for name in order])
+            found = run([_copied(near[name]) for name in order])
+            for place, (result, other, said) in enumerate(zip(several, exact, found, strict=True)):
                 if result.is_floating_point():
-                    most.copy_(torch.maximum(most, (other - result).abs().nan_to_num_(0.0, 0.0, 0.0)))
-        sizes = (size for name in tensors for size in given[name].shape)
-        shares = (8 + math.sqrt(max((longest, *sizes)))) * unit + torch.finfo(getattr(torch, dtype)).eps
-        found = zip(several, least, strict=True)
-        errors = [most.mul_(shares / _STEP).add_(result.abs(), alpha=shares) for result, most in found]
-        return _one(tuple(errors))
+                    moved[place] = torch.maximum(moved[place], _finite((other - result).abs()))
+                    off = (said.double() - other).abs() - other.abs() * _rounding(outs[place])
+                    own[place] = torch.maximum(own[place], _finite(off))
+        step = max((_step(dtype) for dtype in floats), default=_STEP)
+        longest = max((size for name in dtypes for size in given[name].shape), default=1)
+        shares = (8 + math.sqrt(longest)) * unit + (torch.finfo(getattr(torch, floats[0])).eps if floats else 0.0)
+        return _one(
+            tuple(
+                change.mul_(shares / step).add_(result.abs(), alpha=shares).add_(mine, alpha=_OWN).add_(tiny)
+                for result, change, mine in zip(several, moved, own, strict=True)
+            )
+        )
 
-    return named(error, (*order, "unit", "ref"))
+    return named(error, (*order, "unit", "tiny", "ref"))
+
+
+def _near(x: Any, dtype: str, generator: torch.Generator) -> Any:
+    """An input in its own dtype, with each element a few units in the last place away, if it holds such floats."""
+    import torch
+
+    if dtype not in FLOATS:
+        return x.to(getattr(torch, dtype)) if dtype in NARROW and x.dtype == torch.float64 else x
+    signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
+    return (x * signs.double().mul_(_step(dtype)).add_(1)).to(getattr(torch, dtype))
+
+
+def _step(dtype: str) -> float:
+    import torch
+
+    return max(_STEP, torch.finfo(getattr(torch, dtype)).eps)
+
+
+def _widened(x: Any) -> Any:
+    import torch
+
+    return x.double() if isinstance(x, torch.Tensor) and is_number(x) else _copied(x)
+
+
+def _copied(x: Any) -> Any:
+    """A copy that a reference may change."""
+    import torch
+
+    return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def _finite(x: torch.Tensor) -> torch.Tensor:
+    return x.nan_to_num_(0.0, 0.0, 0.0).clamp_(min=0.0)
+
+
+def _rounding(dtype: str) -> float:
+    """The share by which rounding to an output's dtype is off, which the bounds allow beside this error."""
+    import torch
+
+    return torch.finfo(getattr(torch, dtype)).eps / 2 if dtype in (*FLOATS[:2], *NARROW[:2]) else 0.0
 
 
 def named(function: Callable[..., Any], names: tuple[str, ...]) -> FunctionType:
@@ -137,17 +203,6 @@ def _keywords(data: Json, where: str) -> dict[str, int] | None:
     if strange := [name for name in names if name not in inputs and name not in optional]:
         raise DefinitionError(f"{where}: the reference takes {', '.join(strange)}, which is no input")
     return {name: inputs.index(name) for name in names if name in inputs}
-
-
-def _changed(name: str, given: Mapping[str, Any], tensors: tuple[str, ...], generator: torch.Generator) -> Any:
-    """An input with each element slightly changed, if it holds floats."""
-    import torch
-
-    x: torch.Tensor = given[name]
-    if name not in tensors or x.dtype != torch.float64:
-        return x
-    signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
-    return x * signs.double().mul_(_STEP).add_(1)
 
 
 def _one(results: tuple[Any, ...]) -> Any:

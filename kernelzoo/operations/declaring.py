@@ -36,6 +36,7 @@ _FUNCTIONS = {
     "others": "values of the other inputs",
     "samples": "inputs of its own",
     "draws": "values of all inputs",
+    "written": "the result as its author computes it",
     "scalars": "scalars that belong to drawn inputs",
     "flops": "arithmetic operations",
 }
@@ -48,6 +49,7 @@ _VALUES = {
     "autocast": str,
     "converts": bool,
     "derived": Mapping,
+    "sizes": Sequence,
 }
 HOOKS = (*_FUNCTIONS, *_VALUES)
 """Names of an operation's class that are no input, scalar or output."""
@@ -60,6 +62,7 @@ _GIVEN = {
     "others": ("n", "generator"),
     "samples": (),
     "draws": ("sizes", "generator"),
+    "written": ("n",),
     "scalars": ("sizes",),
     "flops": ("n", "rows"),
 }
@@ -91,7 +94,10 @@ def operation(
     - ``samples()``: a tuple of :class:`~kernelzoo.operations.Sample`, more inputs to try.
     - ``draws(sizes, generator)``: a tuple of all inputs, where they belong together. ``sizes``: axes and scalars.
     - ``scalars(sizes)``: a dict of the scalars that belong to those.
+    - ``written(...)``: the result in the inputs' own dtypes, as its author wrote it. A case in which it breaks the
+      bounds is undecidable. By default the reference is asked, with inputs in float32.
     - ``derived``: a dict from an axis to an expression of other axes, as text; its size follows from theirs.
+    - ``sizes``: a list of dicts of sizes to try, for named axes whose sizes are related.
     - ``flops(n, rows, ...)``: arithmetic operations of a call, for reports.
     - ``decisive``: a number that decides the result of a row of plain values (20.0).
     - ``takes_empty``: whether a reduction has a result for an axis without elements.

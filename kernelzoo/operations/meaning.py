@@ -137,11 +137,13 @@ class Operation(Signature):
         """Why the bounds decide nothing for this call; "" if they do.
 
         The reference must itself be within them, in the arithmetic that kernels use: float64 of float64, else float32.
-        NaN and infinities that ``special`` declares count as its own.
+        NaN and infinities that ``special`` declares count as its own. ``written`` takes the place of that arithmetic.
         """
         import torch
 
-        if not self.rounds or not any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs):
+        written = "written" in self.hooks
+        narrow = any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs)
+        if not self.rounds or not (narrow or written):
             return ""
         rows, device = Rows(self, args), args.x.device
         shapes = zip(rows.out_shapes, self.out_dtypes(args), strict=True)
@@ -151,8 +153,8 @@ class Operation(Signature):
         count = len(self.inputs)
         try:
             for part in parts(self.by_rows, self.axes, [*rows.inputs, *outs], count):
-                known = self._known([_as_kernels(x) for x in part[:count]], args)
-                results = self._answers("reference", known, part[count:])
+                known = self._known([x if written else _as_kernels(x) for x in part[:count]], args)
+                results = self._answers("written" if written else "reference", known, part[count:])
                 if "special" in self.hooks:
                     due = self._answers("special", {**known, "ref": _one(results)}, part[count:])
                     results = tuple(map(_with_due, results, due))
