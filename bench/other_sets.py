@@ -19,7 +19,7 @@ from typing import Any
 
 from kernelzoo import definitions
 from kernelzoo.definitions.files import DefinitionError, read
-from kernelzoo.errors import OperationError
+from kernelzoo.errors import OperationError, UndecidableError
 from kernelzoo.measure.problems import Problem
 
 
@@ -40,40 +40,47 @@ def main() -> None:
             report("reference", paths, lambda path: judge(path, given.run, given.most), given.names)
 
 
-class Verdict(DefinitionError):
+class VerdictError(DefinitionError):
     """Why a reference did not pass its own definition."""
 
 
 def judge(path: Path, seconds: int, most: int) -> None:
-    """Check a reference by its own definition. Raises Verdict."""
+    """Check a reference by its own definition. Raises VerdictError."""
     import torch
 
     try:
         op = definitions.load_definition(path)
     except DefinitionError:
-        raise Verdict("is refused") from None
-    sizes = op.hooks["sizes"][0]
-    further = tuple((axis, sizes[axis]) for axis in op.sizes)
-    problem = Problem(op.name, op.first_shape(sizes), op.dtypes[0], sizes=further)
-    if max(x.numel() for x in problem.meta.inputs) > most:
-        raise Verdict("is too large")
-    signal.alarm(seconds)
-    try:
-        problem = replace(problem, scalars=tuple(op.sized_scalars(sizes).items()))
-        inputs = problem.inputs(torch.Generator().manual_seed(0))
-        args = problem.arguments(inputs)
-        if words := op.undecidable(args, op.expect(args)):
-            raise Verdict(f"is undecidable: {words.partition(';')[0]}")
-    except TimeoutError:
-        raise Verdict("takes too long") from None
-    except OperationError as error:
-        raise Verdict(f"fails: {error}") from None
-    finally:
-        signal.alarm(0)
+        raise VerdictError("is refused") from None
+    for number, sizes in enumerate(op.hooks["sizes"]):
+        further = tuple((axis, sizes[axis]) for axis in op.sizes)
+        problem = Problem(op.name, op.first_shape(sizes), op.dtypes[0], sizes=further)
+        if max(x.numel() for x in problem.meta.inputs) > most:
+            raise VerdictError("is too large")
+        signal.alarm(seconds)
+        try:
+            problem = replace(problem, scalars=tuple(op.sized_scalars(sizes).items()))
+            args = problem.arguments(problem.inputs(torch.Generator().manual_seed(0)))
+            if not (words := op.undecidable(args, op.expect(args))):
+                return
+        except LateError:
+            raise VerdictError("takes too long") from None
+        except UndecidableError as error:
+            words = str(error)
+        except OperationError as error:
+            raise VerdictError(f"fails: {error}") from None
+        finally:
+            signal.alarm(0)
+        if number == len(op.hooks["sizes"]) - 1:
+            raise VerdictError(f"is undecidable: {words.partition(';')[0]}")
+
+
+class LateError(BaseException):
+    """The time is over; no function of an operation takes it for its own failure."""
 
 
 def _late(number: int, frame: object) -> None:
-    raise TimeoutError
+    raise LateError
 
 
 def files(folder: Path, kind: str) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""How the inputs of a definition are drawn: by its own function, by what it states, or by what a name stands for."""
+"""How a definition's inputs are drawn: by its own function, a stated range, or the usual meaning of a name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.definitions.axes import Axes, last_entries
@@ -60,6 +60,8 @@ class Drawn:
     """Draws all inputs, where they belong together."""
     scalars: Callable[..., dict[str, Any]] | None = None
     """The scalars that belong to drawn inputs."""
+    least: dict[str, int] = field(default_factory=dict)
+    """The least sizes of axes for which the inputs can be drawn."""
 
 
 def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Drawn:
@@ -90,11 +92,12 @@ def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Dr
                 found = (0, None)
             low, high = found
         inputs[own_name(key)] = Input(text[key], tensor["dtype"], low=_bound(axes, low), high=_bound(axes, high))
-    return Drawn(inputs, _together(axes, inputs, own) if own else None)
+    least = {text[key]: 2 for key in tensors if _end(key, data, ends)}
+    return Drawn(inputs, _together(axes, inputs, own) if own else None, least=least)
 
 
 def _unbounded(tensor: Json) -> dict[str, Any]:
-    """The range of an input that is always drawn by a function: integers have one, so that no check changes them."""
+    """The range of an input that a function draws. Integers have one, so that no check changes them."""
     return {"low": 0} if tensor["dtype"] in INTEGERS else {}
 
 

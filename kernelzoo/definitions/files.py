@@ -51,7 +51,7 @@ def identifier(name: str) -> str:
 
 
 def own_name(name: str) -> str:
-    """The name that an input, output or axis of a definition has in its operation: with ``_`` where it is taken."""
+    """The name of a definition's input, output or axis in its operation: with ``_`` where it is taken."""
     return f"{name}_" if name in (*ROW, *TAKEN, *HOOKS) and name != "out" else name
 
 

@@ -81,7 +81,7 @@ def load_definition(path: str | Path) -> Operation:
     body = {
         "__doc__": data.get("description") or f"{data['name']}, as {Path(path).name} defines it.",
         **inputs.inputs,
-        **{own_name(key): _scalar(key, one, workloads) for key, one in data["inputs"].items() if one["shape"] is None},
+        **{own_name(key): _scalar(key, axes, workloads) for key, one in data["inputs"].items() if one["shape"] is None},
         **outputs,
         "domain": dict.fromkeys(floats, lambda info, n: min(info.max, _LARGEST)),
         "reference": reference_of(run, order),
@@ -89,10 +89,10 @@ def load_definition(path: str | Path) -> Operation:
         "error": error_of(run, order, dtypes, [one.dtype for one in outputs.values()]),
     }
     texts = [one.names for one in (*inputs.inputs.values(), *outputs.values())]
-    unbound = _unbound(axes, inputs.inputs, outputs)
+    unbound = _unbound(axes, inputs.inputs, outputs, every=bool(data.get("custom_inputs_entrypoint")))
     free = [name for name in dict.fromkeys(name for names in texts for name in names) if not name.isdigit()]
     free = [name for name in dict.fromkeys((*free, *unbound)) if name not in axes.derived]
-    body["sizes"] = meant_sizes(axes, free, texts, workloads)
+    body["sizes"] = meant_sizes(axes, free, texts, workloads, inputs.least)
     if not body["sizes"]:
         raise DefinitionError(f"{path}: no small sizes were found that its constraints allow")
     if axes.derived:
@@ -129,19 +129,23 @@ def workloads_beside(path: Path) -> tuple[Json, ...]:
     return ()
 
 
-def _unbound(axes: Axes, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> list[str]:
-    """Free axes that no input has, so that a call must say their size."""
+def _unbound(axes: Axes, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *, every: bool) -> list[str]:
+    """Free axes that no input has, so that a call must say their size. ``every``: also those that no tensor has."""
     from kernelzoo.operations.derived import variables
 
     bound = {name for one in inputs.values() for name in one.names}
     named = [name for one in (*inputs.values(), *outputs.values()) for name in one.names]
     named += [name for text in axes.derived.values() for name in variables(text)]
+    named += [axes.size(axis) for axis in axes.data["axes"]] if every else []
     free = [name for name in named if not name.isdigit() and name not in axes.derived]
     return [name for name in dict.fromkeys(free) if name not in bound]
 
 
-def _scalar(key: str, tensor: Json, workloads: Sequence[Json]) -> Scalar:
-    """A scalar input: the values that workloads give it, the first as default; else 1."""
+def _scalar(key: str, axes: Axes, workloads: Sequence[Json]) -> Scalar:
+    """A scalar input: the values that workloads give it, the first as default; the axis of its name; else 1."""
+    tensor, axis = axes.data["inputs"][key], axes.data["axes"].get(key, {})
+    if axis.get("type") == "const":
+        return Scalar(axis["value"])
     said = [one["inputs"].get(key, {}).get("value") for one in workloads]
     values = list(dict.fromkeys(value for value in said if value is not None))
     if values:

@@ -17,15 +17,18 @@ _MOST = 2**16
 
 
 def meant_sizes(
-    axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json]
+    axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json], least: Mapping[str, int]
 ) -> list[dict[str, int]]:
-    """A few small sizes of the free axes, smallest first. ``texts``: the axes of each tensor."""
+    """A few small sizes of the free axes, smallest first.
+
+    ``texts``: the axes of each tensor. ``least``: the least sizes of some.
+    """
     found = list[dict[str, int]]()
     known = [{own_name(axis): size for axis, size in one["axes"].items()} for one in workloads]
     known = [one for one in known if all(axis in one and one[axis] > 0 for axis in free)]
     starts = _scaled(free, texts, known, axes) if known else [_start(free, start) for start in _STARTS]
     for sizes in starts:
-        fitting = _fitted(sizes, axes)
+        fitting = _fitted({axis: max(size, least.get(axis, 0)) for axis, size in sizes.items()}, axes)
         if fitting is not None and fitting not in found:
             found.append(fitting)
     return sorted(found, key=lambda sizes: _elements(sizes, texts, axes))
@@ -40,11 +43,12 @@ def _scaled(
 ) -> Iterator[dict[str, int]]:
     """The smallest workloads, scaled down: multiples stay multiples, and equal axes or those one apart stay so."""
     steps = {axis: _step([one[axis] for one in known]) for axis in free}
+    divisors = {axis: math.gcd(math.gcd(*(one[axis] for one in known)), 128) for axis in free}
     fixed = {axis for axis in free if len({one[axis] for one in known}) == 1 and len(known) > 2}
     order = sorted(known, key=lambda one: _elements(one, texts, axes))
     for one in order[:2] + order[len(order) // 2 :][:1]:
         for share in (1.0, 0.5, 0.25, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10, 2.0**-12):
-            sizes = {axis: max(steps[axis], int(one[axis] * share) // steps[axis] * steps[axis]) for axis in free}
+            sizes = {axis: max(steps[axis], int(one[axis] * share) // divisors[axis] * divisors[axis]) for axis in free}
             sizes |= {axis: one[axis] for axis in fixed if one[axis] <= 64}
             for place, axis in enumerate(free):
                 for other in free[:place]:
@@ -61,8 +65,8 @@ def _scaled(
 
 
 def _step(sizes: Sequence[int]) -> int:
-    """What divides all sizes, up to 64."""
-    return math.gcd(math.gcd(*sizes), 64)
+    """What divides all sizes, up to 128; else the least of them, if it is small."""
+    return max(math.gcd(math.gcd(*sizes), 128), min(sizes) if min(sizes) <= 4 else 1)
 
 
 def _elements(sizes: Mapping[str, int], texts: Sequence[Sequence[str]], axes: Axes) -> int:

@@ -131,7 +131,8 @@ class Operation(Signature):
                 upper.copy_(high)
         names = [f"{self.name} {name}" if several else self.name for name in self.outputs]
         pairs = [[rows.back(i, bound) for bound in pair] for i, pair in enumerate(found)]
-        return Expected(tuple(Bounds(name, *pair) for name, pair in zip(names, pairs, strict=True)))
+        doubt = partial(self.undecidable, args) if "written" in self.hooks else None
+        return Expected(tuple(Bounds(name, *pair) for name, pair in zip(names, pairs, strict=True)), doubt)
 
     def undecidable(self, args: Arguments, expected: Expected) -> str:
         """Why the bounds decide nothing for this call; "" if they do.
@@ -163,7 +164,7 @@ class Operation(Signature):
         except OperationError:  # it may be written for float64 alone
             return ""
         try:
-            expected.check([rows.back(i, out) for i, out in enumerate(outs)])
+            expected.check_strictly([rows.back(i, out) for i, out in enumerate(outs)])
         except ContractError as error:
             return str(error)
         return ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kernelzoo.check.bits import bits
 from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.check.special import special_rows
-from kernelzoo.errors import ContractError, DeviceLostError, retold
+from kernelzoo.errors import ContractError, DeviceLostError, UndecidableError, retold
 from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.measure.judge.mutation import Mutation
 from kernelzoo.measure.worker_process import DiedError
@@ -60,6 +60,7 @@ class Gate:
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
         self.mutation = Mutation(sets, seed)
+        self._decided = False
         self._special: list[tuple[Tensors, dict[int, str]]] | None = None
 
     def admit(self, lane: Lane, *, special: bool = True) -> Admitted:
@@ -71,6 +72,7 @@ class Gate:
         with self._seeded():
             everything = list(range(self.sets.count))
             self.mutation.write(everything)
+            self._check_decidable()
             facts = lane.bind()
             self.mutation.poison(everything)  # only now, since binding could write what the launch does not
             self._python.shuffle(everything)
@@ -97,6 +99,15 @@ class Gate:
             yield
         except AssertionError as error:
             raise retold(error, f"{error} (gate seed {self.seed})") from error
+
+    def _check_decidable(self) -> None:
+        """Raise UndecidableError where an operation's author fails its own bounds on ordinary values."""
+        if "written" not in self.operation.hooks or self._decided:
+            return
+        args = self.problem.arguments(self.mutation.inputs(0))
+        if words := self.operation.undecidable(args, self.operation.expect(args)):
+            raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {words}")
+        self._decided = True
 
     # --- Values -----------------------------------------------------------------------------------------------------
 
