@@ -11,6 +11,8 @@ from registered import forget, forget_operation
 
 import kernelzoo
 from kernelzoo import definitions, measure
+from kernelzoo.check import verifying
+from kernelzoo.check.cases import cases
 from kernelzoo.definitions import loading
 from kernelzoo.errors import ContractError, UndecidableError
 from kernelzoo.launch import ReturningLaunch, undelivered
@@ -186,6 +188,49 @@ def test_a_race_takes_returned_results_as_they_are(load: Load, solved: Callable[
     found = measure.race(problem, [measure.Entrant(solved(kept), measure.Here(device))], device, rounds=2)
     (one,) = found.values()
     assert not one.samples, "every launch must return memory of its own"
+
+
+def test_what_its_author_does_not_mean_is_reported_apart(
+    load: Load, solved: Callable[..., Any], tmp_path: Path
+) -> None:
+    lines = [{"uuid": str(n), "axes": {"rows": n}, "inputs": {"x": {"type": "random"}}} for n in (64, 1024, 4096, 96)]
+    (tmp_path / "workload.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    op = load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]})
+    made = cases(op.name)
+    meant = [case for case in made if not case.beyond]
+    assert {case.name for case in meant} >= {"bfloat16-rows=64", "bfloat16-rows=96", "bfloat16-rows=4096"}
+    assert all(case.inputs("cpu")[0].is_contiguous() for case in meant) and len(made) > len(meant)
+    assert all(int(case.name.partition("=")[2]) % 32 == 0 for case in meant), "all workloads are multiples of 32"
+    implementation = solved("def run(x):\n    return 2 * x.nan_to_num(0.0)")
+    device = torch.device("cpu")
+    checks = verifying.checks(implementation, device, whole=True)
+    found = verifying.verify(implementation, checks, device, whole=True, progress=lambda name, known: None)
+    assert not found.findings and found.passed == len(meant)
+    assert found.beyond and {finding.kind for finding in found.beyond} <= {"drops NaN", "wrong value"}
+    gate = measure.Gate(measure.Sets(Problem(op.name, (64, 16), "bfloat16"), 3, device), 0)
+    assert not any(x.isnan().any() for x in gate.special())
+
+
+def test_sizes_keep_what_holds_in_all_workloads(load: Load, tmp_path: Path) -> None:
+    lines = [
+        {"uuid": str(n), "axes": {"queries": n, "keys": n, "ends": n // 128 + 1, "parts": n // 128}, "inputs": {}}
+        for n in (1024, 8192, 16384)
+    ]
+    (tmp_path / "workload.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    code = "def run(q, k, ends, parts):\n    assert q.shape[1] > 0\n    return q * k.sum() + ends.sum() + parts.sum()"
+    inputs = {
+        "q": (["queries", "64"], "float32"),
+        "k": (["keys", "64"], "float32"),
+        "ends": (["ends"], "float32"),
+        "parts": (["parts"], "float32"),
+    }
+    axes = {axis: {"type": "var"} for axis in ("queries", "keys", "ends", "parts")}
+    op = load(code, inputs, {"out": (["queries", "64"], "float32")}, **axes)
+    assert op.hooks["sizes"] and all(
+        sizes["queries"] == sizes["keys"] and sizes["queries"] % 128 == 0 and sizes["ends"] == sizes["parts"] + 1
+        for sizes in op.hooks["sizes"]
+    )
+    assert op.hooks["workloads"][-1]["queries"] == 16384
 
 
 def test_a_returning_launch_is_what_a_user_may_build() -> None:

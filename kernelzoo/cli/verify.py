@@ -105,7 +105,7 @@ def verify(
                     dtypes=dtype,
                     seed=seed,
                 )
-                for finding in found["findings"]:
+                for finding in (*found["findings"], *found.get("beyond", ())):
                     finding["repeat"] = _again(finding, module, device, seed)
                 if places:
                     found["gpu"] = guard.about.gpu
@@ -174,6 +174,8 @@ def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
         known = [operation.dtypes[0]]
     if not known:
         return ()
+    if meant := operation.hooks.get("sizes"):
+        return sizes.problems([op], (), known, sizes=[",".join(f"{axis}={size}" for axis, size in meant[-1].items())])
     if not operation.by_rows:
         named = operation.fitted(dict.fromkeys(operation.free_axes, _SIZE))
         return sizes.problems([op], (), known, sizes=[",".join(f"{axis}={size}" for axis, size in named.items())])
@@ -218,8 +220,17 @@ def _print(id: str, found: dict[str, Any], console: Console) -> None:
         f"{id}: {found['passed']} passed, {found['refused']} refused, {len(found['findings'])} findings{room}",
         style="red" if found["findings"] else "green",
     )
+    _print_findings(found["findings"], console)
+    if beyond := found.get("beyond"):
+        counts = f"{found['passed_beyond']} passed, {len(beyond)} findings"
+        console.print(f"  beyond the definition (NaN, infinities, other sizes of numbers): {counts}", style="yellow")
+        _print_findings(beyond, console)
+
+
+def _print_findings(findings: Sequence[dict[str, Any]], console: Console) -> None:
+    """Print the first finding of each kind, and the names of the others."""
     for kind in KINDS:
-        alike = [finding for finding in found["findings"] if finding["kind"] == kind]
+        alike = [finding for finding in findings if finding["kind"] == kind]
         if not alike:
             continue
         first, *others = alike

@@ -11,7 +11,7 @@ from kernelzoo import registry
 from kernelzoo.definitions.axes import Axes
 from kernelzoo.definitions.drawing import drawn
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_name, read
-from kernelzoo.definitions.meant_sizes import meant_sizes
+from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
 from kernelzoo.definitions.reference import Reference, error_of, named, reference_of, written_of
 from kernelzoo.launch import Launch
 from kernelzoo.operations import FLOATS, OPERATIONS, Operation, Output, Scalar, operation
@@ -93,6 +93,7 @@ def load_definition(path: str | Path) -> Operation:
     free = [name for name in dict.fromkeys(name for names in texts for name in names) if not name.isdigit()]
     free = [name for name in dict.fromkeys((*free, *unbound)) if name not in axes.derived]
     body["sizes"] = meant_sizes(axes, free, texts, workloads, inputs.least)
+    body["workloads"] = workload_sizes(axes, free, texts, workloads)
     if not body["sizes"]:
         raise DefinitionError(f"{path}: no small sizes were found that its constraints allow")
     if axes.derived:

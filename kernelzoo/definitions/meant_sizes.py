@@ -24,14 +24,28 @@ def meant_sizes(
     ``texts``: the axes of each tensor. ``least``: the least sizes of some.
     """
     found = list[dict[str, int]]()
-    known = [{own_name(axis): size for axis, size in one["axes"].items()} for one in workloads]
-    known = [one for one in known if all(axis in one and one[axis] > 0 for axis in free)]
+    known = _known(free, workloads)
     starts = _scaled(free, texts, known, axes) if known else [_start(free, start) for start in _STARTS]
     for sizes in starts:
         fitting = _fitted({axis: max(size, least.get(axis, 0)) for axis, size in sizes.items()}, axes)
         if fitting is not None and fitting not in found:
             found.append(fitting)
     return sorted(found, key=lambda sizes: _elements(sizes, texts, axes))
+
+
+def workload_sizes(
+    axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json]
+) -> list[dict[str, int]]:
+    """The sizes of the smallest, the middle and the largest workload that says every free axis."""
+    order = sorted(_known(free, workloads), key=lambda sizes: _elements(sizes, texts, axes))
+    found = [order[place] for place in (0, len(order) // 2, -1)] if order else []
+    return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
+
+
+def _known(free: Sequence[str], workloads: Sequence[Json]) -> list[dict[str, int]]:
+    """The sizes of free axes in each workload that says all, without empty ones."""
+    said = [{own_name(axis): size for axis, size in one["axes"].items()} for one in workloads]
+    return [{axis: one[axis] for axis in free} for one in said if all(one.get(axis, 0) > 0 for axis in free)]
 
 
 def _start(free: Sequence[str], start: Sequence[int]) -> dict[str, int]:

@@ -50,6 +50,7 @@ _VALUES = {
     "converts": bool,
     "derived": Mapping,
     "sizes": Sequence,
+    "workloads": Sequence,
 }
 HOOKS = (*_FUNCTIONS, *_VALUES)
 """Names of an operation's class that are no input, scalar or output."""
@@ -97,7 +98,8 @@ def operation(
     - ``written(...)``: the result in the inputs' own dtypes, as its author wrote it. A case in which it breaks the
       bounds is undecidable. By default the reference is asked, with inputs in float32.
     - ``derived``: a dict from an axis to an expression of other axes, as text; its size follows from theirs.
-    - ``sizes``: a list of dicts of sizes to try, for named axes whose sizes are related.
+    - ``sizes``: a list of dicts of small sizes to try, where those of named axes are related. Special values are then
+      reported apart. ``workloads``: larger ones.
     - ``flops(n, rows, ...)``: arithmetic operations of a call, for reports.
     - ``decisive``: a number that decides the result of a row of plain values (20.0).
     - ``takes_empty``: whether a reduction has a result for an axis without elements.

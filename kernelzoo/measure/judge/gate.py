@@ -61,6 +61,8 @@ class Gate:
         self._python = random.Random(seed)
         self.mutation = Mutation(sets, seed)
         self._decided = False
+        self._meant = "sizes" in self.operation.hooks
+        """Whether only values count that the operation's author means."""
         self._special: list[tuple[Tensors, dict[int, str]]] | None = None
 
     def admit(self, lane: Lane, *, special: bool = True) -> Admitted:
@@ -113,7 +115,7 @@ class Gate:
 
     def _values(self, special: bool) -> list[tuple[Tensors, dict[int, str]]]:
         """Fresh inputs, with the names of the special values by row."""
-        if not special:
+        if not special or self._meant:
             return [(self.problem.inputs(self.mutation.generator), {})]
         if self._special is None:
             self._special = self._drawn()
@@ -221,7 +223,7 @@ class Gate:
         self.mutation.write([0])
         inputs, outs = self.sets[0]
         x = inputs[0]
-        if not x.numel():
+        if not x.numel() or (self._meant and self.operation.related):
             return
         probe_all_elements(
             self.operation, self.problem.arguments(inputs), lambda: lane.launch([0]), outs, self.mutation.generator
@@ -274,7 +276,7 @@ class Gate:
         import torch
 
         if x.dtype.is_floating_point:
-            return math.nan if special else self.operation.decisive
+            return math.nan if special and not self._meant else self.operation.decisive
         declared = next(iter(self.operation.inputs.values()))
         if declared.low is not None or declared.high is not None:  # another element's value, which is legal
             return x.view(-1)[self.seed % x.numel()].item()
