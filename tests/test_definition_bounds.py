@@ -14,6 +14,7 @@ from kernelzoo import definitions, measure
 from kernelzoo.check import verifying
 from kernelzoo.check.cases import cases
 from kernelzoo.definitions import loading
+from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import ContractError, UndecidableError
 from kernelzoo.launch import ReturningLaunch, undelivered
 from kernelzoo.measure.problems import Problem
@@ -251,3 +252,25 @@ def test_a_race_that_decides_nothing_says_so(load: Load, solved: Callable[..., A
     op.expect(op.arguments((x,))).check((x * 3,))  # decided for nobody
     with pytest.raises(ContractError, match="has dtype"):
         op.expect(op.arguments((x,))).check((x.float(),))
+
+
+def test_their_tolerance_is_used_only_when_asked_for(
+    load: Load, solved: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tolerance = {"max_atol": 0.05, "max_rtol": 0.01, "required_match_ratio": 0.9}
+    line = {"uuid": "1", "axes": {"rows": 8}, "inputs": {"x": {"type": "random"}}, "tolerance": tolerance}
+    (tmp_path / "workload.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    x = torch.randn(8, 16).bfloat16()
+    near = (2 * x + 0.03,)
+    far = near[0].clone()
+    far.view(-1)[:20] += 5
+    op = load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]})
+    assert op.hooks["tolerance"] == "0.9 of all elements within 0.05 + 0.01 of the result"
+    with pytest.raises(ContractError, match="expected"):
+        op.expect(op.arguments((x,))).check(near)
+    monkeypatch.setenv(VARIABLE, "1")
+    expected = load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]}).expect(op.arguments((x,)))
+    expected.check(near)
+    for wrong, words in ((far, "0.8438 of 128 elements"), (near[0] / 0, "some not finite"), (near[0].float(), "dtype")):
+        with pytest.raises(ContractError, match=words):
+            expected.check((wrong,))

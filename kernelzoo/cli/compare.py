@@ -12,7 +12,7 @@ import typer
 
 from kernelzoo import registry
 from kernelzoo.cli import against as older
-from kernelzoo.cli import measuring, options, output, sizes
+from kernelzoo.cli import measuring, options, output, sizes, tolerances
 from kernelzoo.cli import rows as rows_of
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def compare(
     cross_check: options.CrossCheck = True,
     patience: options.Patience = 180.0,
     waive: options.Waive,
+    their_tolerance: tolerances.TheirTolerance = False,
     to: Output = None,
     json: options.Json = False,
 ) -> int:
@@ -87,6 +88,7 @@ def compare(
     options.choose_early(module, [*names, *([baseline] if baseline else [])], wanted)
     sizes.shapes_with(dim, shape or [sizes.SHAPE])
     modules = options.check_modules(module)
+    tolerances.use(their_tolerance)
     described: list[dict[str, Any]] = []
     held: list[Held] = []
     whole = True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import options, output, sizes
+from kernelzoo.cli import options, output, sizes, tolerances
 from kernelzoo.errors import KINDS, close
 from kernelzoo.operations import OPERATIONS
 
@@ -57,6 +57,7 @@ def verify(
     device: options.Device = "",
     gpus: options.Gpus = "",
     patience: options.Patience = 180.0,
+    their_tolerance: tolerances.TheirTolerance = False,
     json: options.Json = False,
 ) -> int:
     """Check implementations against the contract: special values, layouts, odd sizes, and a few large shapes.
@@ -81,6 +82,7 @@ def verify(
     console = output.console()
     modules = options.check_modules(module)
     places = check_gpus(gpus, device)
+    tolerances.use(their_tolerance)
     start = partial(Guard, device, modules, patience=patience)
     with Guards(lambda gpu: start(gpu=gpu), places) as guards:
         about = guards.first.about
@@ -136,6 +138,10 @@ def verify(
             _print_cases(console, f"{name} itself fails", cases, "red")
         for name, cases in _by_op(results, "undecidable").items():
             _print_cases(console, f"the bounds of {name} decide nothing", cases, "yellow")
+        for name in dict.fromkeys(id.split("/")[1] for id in results):
+            if said := OPERATIONS[name].hooks.get("tolerance"):
+                used = "used" if their_tolerance else "not used; --their-tolerance does"
+                console.print(f"the tolerance that {name} comes with is {used}: {said}")
         for name, accepted in too_wide.items():
             console.print(f"the bounds of {name} are too wide: they accept {' and '.join(accepted)}", style="yellow")
         console.print(f"{len(checked)} checked, {len(wrong)} with findings, {len(results) - len(checked)} not checked")

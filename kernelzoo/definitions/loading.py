@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ from kernelzoo.definitions.drawing import drawn
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_name, read
 from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
 from kernelzoo.definitions.reference import Reference, error_of, named, reference_of, written_of
+from kernelzoo.definitions.tolerance import Tolerance, Tolerated, asked, tolerance_of, tolerated
 from kernelzoo.launch import Launch
-from kernelzoo.operations import FLOATS, OPERATIONS, Operation, Output, Scalar, operation
+from kernelzoo.operations import FLOATS, OPERATIONS, Arguments, Operation, Output, Scalar, operation
+from kernelzoo.operations.signature import zip_dict
 
 if TYPE_CHECKING:
     import torch
@@ -96,6 +99,10 @@ def load_definition(path: str | Path) -> Operation:
     body["workloads"] = workload_sizes(axes, free, texts, workloads)
     if not body["sizes"]:
         raise DefinitionError(f"{path}: no small sizes were found that its constraints allow")
+    if stated := tolerance_of(workloads, {}):
+        body["tolerance"] = str(stated)
+    if asked():
+        body["expects"] = named(_plain(partial(_tolerated, name, run)), ("args",))
     if axes.derived:
         body["derived"] = axes.derived
     if inputs.draws:
@@ -109,6 +116,15 @@ def load_definition(path: str | Path) -> Operation:
     if known is None:
         registry.register(REFERENCE, name, REFERENCE)(_plainly(name, run))
     return OPERATIONS[name]
+
+
+def _tolerated(name: str, run: Reference, args: Arguments) -> Tolerated:
+    """What the set's own tolerance accepts. SOL-ExecBench's default, where no workload states one."""
+    op = OPERATIONS[name]
+    given, _ = arguments_of(name, args.inputs, zip_dict(op.scalars, args.scalars))
+    results = zip(run.copied(given), op.out_dtypes(args), strict=True)
+    tolerance = tolerance_of(loaded[name].workloads, op.bound_sizes(args)) or Tolerance()
+    return tolerated(name, [result.to(dtype) for result, dtype in results], tolerance)
 
 
 def workloads_beside(path: Path) -> tuple[Json, ...]:

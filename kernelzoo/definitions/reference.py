@@ -62,6 +62,10 @@ class Reference:
                 found = self._function(**{name: arguments[place] for name, place in self._keywords.items()})
         return in_order(found, self._outputs)
 
+    def copied(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """The results for copies of the inputs, which it may change."""
+        return self([_copied(x) for x in arguments])
+
     def wide(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """The results in float64. Conversions to narrower floats convert to float64."""
         import torch
@@ -110,7 +114,7 @@ def written_of(run: Reference, order: tuple[str, ...]) -> Callable[..., Any]:
     """The hook ``written`` of the operation."""
 
     def written(**given: Any) -> Any:
-        return _one(run([_copied(given[name]) for name in order]))
+        return _one(run.copied([given[name] for name in order]))
 
     return named(written, order)
 
@@ -133,7 +137,7 @@ def error_of(
         for _ in range(_TRIES):
             near = {name: _near(x, dtypes.get(name, ""), generator) for name, x in given.items()}
             exact = run.wide([_widened(near[name]) for name in order])
-            found = run([_copied(near[name]) for name in order])
+            found = run.copied([near[name] for name in order])
             for place, (result, other, said) in enumerate(zip(several, exact, found, strict=True)):
                 if result.is_floating_point():
                     moved[place] = torch.maximum(moved[place], _finite((other - result).abs()))

@@ -38,6 +38,7 @@ _FUNCTIONS = {
     "draws": "values of all inputs",
     "written": "the result as its author computes it",
     "scalars": "scalars that belong to drawn inputs",
+    "expects": "what its author accepts",
     "flops": "arithmetic operations",
 }
 _VALUES = {
@@ -51,6 +52,7 @@ _VALUES = {
     "derived": Mapping,
     "sizes": Sequence,
     "workloads": Sequence,
+    "tolerance": str,
 }
 HOOKS = (*_FUNCTIONS, *_VALUES)
 """Names of an operation's class that are no input, scalar or output."""
@@ -65,6 +67,7 @@ _GIVEN = {
     "draws": ("sizes", "generator"),
     "written": ("n",),
     "scalars": ("sizes",),
+    "expects": ("args",),
     "flops": ("n", "rows"),
 }
 """Parameters that a function may have besides inputs and scalars."""
@@ -100,6 +103,8 @@ def operation(
     - ``derived``: a dict from an axis to an expression of other axes, as text; its size follows from theirs.
     - ``sizes``: a list of dicts of small sizes to try, where those of named axes are related. Special values are then
       reported apart. ``workloads``: larger ones.
+    - ``expects(args)``: an object with ``check(outs)``, in place of the reference's bounds. ``tolerance``: its author's
+      own, as text to show.
     - ``flops(n, rows, ...)``: arithmetic operations of a call, for reports.
     - ``decisive``: a number that decides the result of a row of plain values (20.0).
     - ``takes_empty``: whether a reduction has a result for an axis without elements.

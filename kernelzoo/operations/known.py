@@ -82,7 +82,7 @@ def described(op: Operation) -> dict[str, Any]:
             "autocast": op.autocast,
             "converts": op.converts,
             "derived": op.derived,
-            **{key: op.hooks[key] for key in ("sizes", "workloads") if key in op.hooks},
+            **{key: op.hooks[key] for key in ("sizes", "workloads", "tolerance") if key in op.hooks},
         },
         "several_axes": op.several_axes,
         "in_torch": op.in_torch,

@@ -171,7 +171,7 @@ class Signature:
         if self.needs_element:
             self._check_elements(tuple(inputs[0].shape), dims)
         args = Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
-        if self.derived and (words := contradicted(self.derived, self._bound_sizes(args))):
+        if self.derived and (words := contradicted(self.derived, self.bound_sizes(args))):
             raise ShapeError(f"{self.name} takes no such sizes: {words}")
         if self.checks_values and args.x.numel():
             self._check_values(args)
@@ -276,9 +276,9 @@ class Signature:
         if self.by_rows:
             outs = self.axes[len(self.inputs) :]
             return tuple(self._shape_by_rows(names, shape, args.dims, args.keepdim, None) for names in outs)
-        return self.shapes(shape, args.dims, args.keepdim, self._bound_sizes(args))[len(self.inputs) :]
+        return self.shapes(shape, args.dims, args.keepdim, self.bound_sizes(args))[len(self.inputs) :]
 
-    def _bound_sizes(self, args: Arguments) -> dict[str, Any]:
+    def bound_sizes(self, args: Arguments) -> dict[str, Any]:
         """The sizes of named axes in a call, and its scalars, which may be sizes too."""
         sizes = zip_dict(self.scalars, args.scalars)
         for names, tensor in zip(self.axes, args.inputs, strict=False):
