@@ -33,8 +33,9 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _late)
     for folder in given.folders:
         print(f"{folder}:")
-        for kind, load in (("definition", definitions.load_definition), ("solution", read)):
-            report(kind, tuple(files(folder, kind)), load, given.names)
+        for kind, load in LOADS.items():
+            if paths := tuple(files(folder, kind)):
+                report(kind, paths, load, given.names)
         if given.run:
             paths = tuple(files(folder, "definition"))
             report("reference", paths, lambda path: judge(path, given.run, given.most), given.names)
@@ -83,8 +84,15 @@ def _late(number: int, frame: object) -> None:
     raise LateError
 
 
+LOADS = {"definition": definitions.load_definition, "solution": read, "problem": definitions.load_problem}
+"""What loads each kind of file. A problem is a Python file of KernelBench."""
+
+
 def files(folder: Path, kind: str) -> Iterator[Path]:
     """The files of a kind below a folder, each definition's name once."""
+    if kind == "problem":
+        yield from (path for path in sorted(folder.rglob("*.py")) if definitions.is_problem(path))
+        return
     seen = set[str]()
     for path in sorted(folder.rglob("*.json")):
         try:

@@ -184,10 +184,13 @@ Modules = Annotated[
         "--module",
         "--definition",
         "--solution",
+        "--reference",
+        "--submission",
         metavar="FILE",
         default_factory=list,
         show_default=False,
-        help="A file that registers kernels, or flashinfer-bench's JSON as --definition and --solution."
+        help="A file that registers kernels, flashinfer-bench's JSON as --definition and --solution, or KernelBench's"
+        " files as --reference and --submission."
         " It runs in a separate process.",
         is_eager=True,  # the callbacks above must know that it may add names
     ),
@@ -291,7 +294,7 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
 
     for module in modules:
         if not module.is_file():
-            raise OptionError(f"no file {str(module)!r} for --module, --definition or --solution")
+            raise OptionError(f"no file {str(module)!r} for --module, or an option that names a file of kernels")
     console = output.console(errors=True)
     for name, package, distribution in packages.announced():
         console.print(f"runs {package} (entry point {name} of {distribution}), {_MAY}")

@@ -51,6 +51,9 @@ def problems(
         operation = OPERATIONS[op]
         plain = [dtype for dtype in usual if dtype in operation.dtypes] or operation.dtypes[:1]
         kinds = tuple(map(operations.full_dtype, dtypes)) or tuple(plain)
+        if not operation.by_rows and not operation.free_axes and not sizes and not workloads:
+            found += [_sized(op, dtype, {}) for dtype in kinds]
+            continue
         if sizes or workloads or not operation.by_rows:
             if shapes or not (sizes or workloads):
                 fitting = operation.fitted(dict.fromkeys(operation.free_axes, 1024))

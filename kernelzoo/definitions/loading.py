@@ -65,14 +65,20 @@ def load_definition(path: str | Path) -> Operation:
     kind, data = read(path)
     if kind != "definition":
         raise DefinitionError(f"{path} is a {kind}, and no definition")
+    return declare(data, path, workloads_beside(Path(path)))
+
+
+def declare(
+    data: Json, path: str | Path, workloads: tuple[Json, ...], given: Mapping[str, Any] | None = None
+) -> Operation:
+    """Declare the operation of a definition that was read. ``given``: names for its code. Raises DefinitionError."""
     name, where = identifier(data["name"]), str(path)
     tensors = {key: tensor for key, tensor in data["inputs"].items() if tensor["shape"] is not None}
     if not tensors:
         raise DefinitionError(f"{path}: it takes no tensor")
     if scalars := [key for key, tensor in data["outputs"].items() if tensor["shape"] is None]:
         raise DefinitionError(f"{path}: its output {', '.join(scalars)} is no tensor")
-    workloads = workloads_beside(Path(path))
-    run, axes = Reference(data, where), Axes(where, data)
+    run, axes = Reference(data, where, given or {}), Axes(where, data)
     inputs = drawn(axes, run.space, workloads)
     order = tuple(map(own_name, data["inputs"]))
     outputs = {

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _TRIES, _STEP = 6, 2.0**-12
 """How often inputs are changed at random to learn the effect of rounding, and by what share at least."""
 
+PREPARE = "_kernelzoo_prepare"
+"""A function of a reference's code that is called with a device before the reference runs in float64."""
+
 _WINDOW = 9
 """Elements of about the same size whose errors count for each other."""
 
@@ -30,8 +33,8 @@ _OWN = 4.0
 class Reference:
     """The function ``run`` of a definition. Raises DefinitionError for any error of its code."""
 
-    def __init__(self, data: Json, where: str) -> None:
-        self.space = _run(data["reference"], where)
+    def __init__(self, data: Json, where: str, given: Mapping[str, Any]) -> None:
+        self.space = _run(data["reference"], where, given)
         self._function: Callable[..., Any] = self.space["run"]
         self._outputs = tuple(data["outputs"])
         self._dtypes = [one["dtype"] for one in data["inputs"].values()]
@@ -84,6 +87,8 @@ class Reference:
                 found = func(*map(wide, args), **{key: wide(value) for key, value in (kwargs or {}).items()})
                 return found.double() if func is torch.ops.aten.lift_fresh.default and found.dtype in narrow else found
 
+        if prepare := self.space.get(PREPARE):
+            prepare(next(x.device for x in arguments if isinstance(x, torch.Tensor)))
         usual = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         try:
@@ -223,11 +228,11 @@ def named(function: Callable[..., Any], names: tuple[str, ...]) -> FunctionType:
     return function
 
 
-def _run(code: str, where: str) -> dict[str, Any]:
-    """The names that a reference defines."""
+def _run(code: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The names that a reference defines, and those that it is given."""
     file = f"<reference of {where}>"
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
-    space: dict[str, Any] = {"__name__": "reference"}
+    space: dict[str, Any] = {"__name__": "reference", **given}
     try:
         exec(compile(code, file, "exec"), space)
     except Exception as error:

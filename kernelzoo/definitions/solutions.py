@@ -169,10 +169,21 @@ def _bind(op: str, function: Callable[..., Any], takes_outputs: bool) -> Callabl
         def writes() -> None:
             function(*arguments, *outs)
 
+        return writes
+
+    return bind if takes_outputs else bind_returning(op, function)
+
+
+def bind_returning(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
+    """A bind for a function that returns new results."""
+
+    def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
+        arguments, outs = arguments_of(op, tensors, scalars)
+
         def deliver(found: Any) -> None:
             for out, result in zip(outs, returned(op, found, outs), strict=True):
                 out.copy_(result)
 
-        return writes if takes_outputs else ReturningLaunch(lambda: function(*arguments), deliver)
+        return ReturningLaunch(lambda: function(*arguments), deliver)
 
     return bind
