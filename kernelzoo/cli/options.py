@@ -12,6 +12,7 @@ import typer
 
 from kernelzoo import operations, registry
 from kernelzoo.cli import complete, output, suggest
+from kernelzoo.definitions import is_folder
 from kernelzoo.definitions.files import read
 from kernelzoo.errors import KernelZooError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
@@ -293,7 +294,7 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
     from kernelzoo import packages
 
     for module in modules:
-        if not module.is_file():
+        if not (module.is_file() or is_folder(module)):
             raise OptionError(f"no file {str(module)!r} for --module, or an option that names a file of kernels")
     console = output.console(errors=True)
     for name, package, distribution in packages.announced():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kernelzoo.definitions.exporting import export_definition
 from kernelzoo.definitions.files import DefinitionError, read
+from kernelzoo.definitions.gpumode import is_folder, is_kernel, load_folder, load_kernel
 from kernelzoo.definitions.kernelbench import is_problem, is_submission, load_problem, load_submission
 from kernelzoo.definitions.loading import load_definition
 from kernelzoo.definitions.solutions import load_solution
@@ -21,9 +22,12 @@ from kernelzoo.packages import load_module
 __all__ = [
     "DefinitionError",
     "export_definition",
+    "is_folder",
     "is_problem",
     "load_definition",
     "load_file",
+    "load_folder",
+    "load_kernel",
     "load_problem",
     "load_reported",
     "load_solution",
@@ -37,8 +41,13 @@ def load_file(path: str | Path) -> None:
 
     Raises DefinitionError, and whatever a Python file raises.
     """
+    if is_folder(path):
+        load_folder(path)
+        return
     if Path(path).suffix != ".json":
-        if is_problem(path):
+        if is_kernel(path):
+            load_kernel(path)
+        elif is_problem(path):
             load_problem(path)
         elif is_submission(path):
             load_submission(path)

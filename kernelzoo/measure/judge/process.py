@@ -203,6 +203,8 @@ class Judge(Answering):
 
 def declares_operations(path: str) -> bool:
     """Whether a file declares operations: a definition, or a module that uses ``kernelzoo.operation``."""
+    if definitions.is_folder(path):
+        return True
     if not path.endswith(".py"):
         return definitions.read(path)[0] == "definition"
     if definitions.is_problem(path):
