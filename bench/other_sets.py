@@ -84,12 +84,20 @@ def _late(number: int, frame: object) -> None:
     raise LateError
 
 
-LOADS = {"definition": definitions.load_definition, "solution": read, "problem": definitions.load_problem}
-"""What loads each kind of file. A problem is a Python file of KernelBench."""
+LOADS = {
+    "definition": definitions.load_definition,
+    "solution": read,
+    "problem": definitions.load_problem,
+    "folder": definitions.load_folder,
+}
+"""What loads each kind of file. A problem is a Python file of KernelBench, a folder one of gpu-mode."""
 
 
 def files(folder: Path, kind: str) -> Iterator[Path]:
     """The files of a kind below a folder, each definition's name once."""
+    if kind == "folder":
+        yield from (path.parent for path in sorted(folder.rglob("task.yml")) if definitions.is_folder(path.parent))
+        return
     if kind == "problem":
         yield from (path for path in sorted(folder.rglob("*.py")) if definitions.is_problem(path))
         return

@@ -178,9 +178,7 @@ def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], writt
         (REFERENCE, TASK.replace('"seed": 7}', '"seed": }'), "write each of its tests as JSON"),
     ],
 )
-def test_a_folder_that_can_t_be_read_says_why(
-    folder: Callable[..., Path], reference: str, task: str, words: str
-) -> None:
+def test_a_bad_folder_says_why(folder: Callable[..., Path], reference: str, task: str, words: str) -> None:
     with pytest.raises(definitions.DefinitionError, match=words):
         definitions.load_folder(folder(reference, task))
 

@@ -154,9 +154,9 @@ def is_folder(path: str | Path) -> bool:
 def load_folder(path: str | Path) -> tuple[Operation, ...]:
     """Read a problem of gpu-mode, and declare an operation for each of its tests. **This runs its code.**
 
-    On a GPU its benchmarks become operations too. Inputs are drawn by ``generate_input``, which gets a seed. Memory that
-    it leaves unset is where a kernel may put results. ``ref_kernel`` is the reference, judged as a definition's. Where
-    ``check_implementation`` does not ask it, that check decides, as it is.
+    On a GPU its benchmarks become operations too. Inputs are drawn by ``generate_input``, which gets a seed. Memory
+    that it leaves unset is where a kernel may put results. ``ref_kernel`` is the reference, judged as a definition's.
+    Where ``check_implementation`` does not ask it, that check decides, as it is.
 
     Raises DefinitionError for a problem that fails.
     """

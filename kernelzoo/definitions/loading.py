@@ -100,7 +100,7 @@ def declare(
         "written": written_of(run, order),
         "error": error_of(run, order, dtypes, [one.dtype for one in outputs.values()]),
     }
-    texts = [one.names for one in (*inputs.inputs.values(), *outputs.values())]
+    texts = [one.names for one in inputs.inputs.values()] + [one.names for one in outputs.values()]
     unbound = _unbound(axes, inputs.inputs, outputs, every=bool(data.get("custom_inputs_entrypoint")))
     free = [name for name in dict.fromkeys(name for names in texts for name in names) if not name.isdigit()]
     free = [name for name in dict.fromkeys((*free, *unbound)) if name not in axes.derived]
