@@ -269,7 +269,7 @@ class _Placed(ast.NodeTransformer):
 
 
 def _read(path: Path) -> Json:
-    """The files, tests and benchmarks of a task: lists of mappings, each in a line, as JSON or Python write them."""
+    """The files, tests and benchmarks of a task: lists of mappings, each in a line of its own."""
     found: dict[str, list[Any]] = {"files": [], "tests": [], "benchmarks": []}
     part = ""
     for line in path.read_text(encoding="utf-8").splitlines():
