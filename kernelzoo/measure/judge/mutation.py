@@ -182,7 +182,7 @@ class Mutation:
         return pools
 
     def _draw(self, numbers: Sequence[int]) -> None:
-        """One new draw of related inputs, with its rows in another order in each set; or a few draws for all sets."""
+        """One new draw of related inputs, with its rows in another order in each set; else a few draws."""
         axis = self._kept_axis() if self.operation.by_rows else None
         count = 1 if axis is not None else min(_DRAWS, len(numbers))
         several = [self.problem.inputs(self.generator) for _ in range(count)]
