@@ -160,8 +160,17 @@ def tests_all(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def nightly(session: nox.Session) -> None:
     """Each language's tests, in an environment of its own: all that is interpreted, emulated or compiled at length."""
-    for language in LANGUAGES:
+    for language in (*LANGUAGES, "warp"):
         session.notify(f"tests-{language}")
+
+
+@nox.session(name="tests-warp")
+def tests_warp(session: nox.Session) -> None:
+    """The contract, for the backend in Warp that another package brings: on the host, and on a GPU if there is one."""
+    install(session, "test")
+    session.install("-c", str(CONSTRAINTS), "./examples/kernelzoo-warp")
+    with session.chdir("examples/kernelzoo-warp"):
+        check(session, *PARALLEL, *session.posargs)
 
 
 # Python, torch and triton: each torch with the triton that its build for GPUs pins, other tritons with the torch of the
@@ -409,7 +418,7 @@ def check_style(session: nox.Session) -> None:
 
 def check_types(session: nox.Session) -> None:
     names = (
-        *("test_bench", "aa", "again", "carry_packages", "counters", "distributed", "energy", "gallery", "hints"),
+        *("test_bench", "aa", "again", "carry_packages", "counters", "distributed", "energy", "gallery", "hints", "kills"),
         *("languages", "live", "pages", "ranked", "ranked_checks", "repeat_peers"),
         *("ranked_ways", "ranks_model", "readme", "records", "scaling", "several_gpus", "training"),
     )

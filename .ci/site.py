@@ -1,7 +1,7 @@
 """Write what the site is made of: ``python .ci/site.py`` puts all its pages into out/docs/, ``nox -s docs`` builds it.
 
-The README is the first page, the notebook is one, and so is each source file that a document links to: every link
-leads somewhere within the site. What ``nox -s gallery`` made is copied.
+The README is the first page, the notebook is one, and so are each operation in all languages and each source file that
+a document links to: every link leads somewhere within the site. What ``nox -s gallery`` made is copied.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ import json
 import posixpath
 import re
 import shutil
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from kernelzoo import side_by_side  # noqa: E402  # its sources are read, and torch is not needed
+
 PAGES = ROOT / "out" / "docs"
 LINK = re.compile(r'(\]\(|^\[[^\]]+\]: |(?:src|srcset)=")([^)\s"#]+)', re.MULTILINE)
 LANGUAGES = {".py": "python", ".cu": "cpp", ".cuh": "cpp", ".json": "json", ".toml": "toml"}
@@ -37,6 +42,17 @@ def main() -> None:
             text, linked = page(path)
             write(page_of(path), text)
             left += linked
+    operations()
+
+
+def operations() -> None:
+    """A page for each operation with all its plain forms, to which the table of them links."""
+    table = PAGES / "records" / "side-by-side.md"
+    text = table.read_text(encoding="utf-8")
+    for op in side_by_side.shown():
+        write(f"side-by-side/{op}.md", side_by_side.page(op))
+        text = text.replace(f"| `{op}` |", f"| [`{op}`](../side-by-side/{op}.md) |")
+    table.write_text(text, encoding="utf-8")
 
 
 def write(uri: str, text: str) -> None:

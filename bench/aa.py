@@ -1,9 +1,9 @@
 """The A/A experiment: ``python bench/aa.py -o FILE.json``. Does a kernel raced with itself come out as the same?
 
-Torch eager, and the ``auto`` of every backend that runs here, each take part in a race twice, under their own name and
-under a second one: bound, checked and captured anew for either, as two kernels would be. That again and again, on fresh
-inputs; then the verdicts are counted, and how far the medians spread from race to race. What a race says of two
-kernels is worth as much as what it says of one. Each race is held against the one before too, as ``--against`` would.
+Torch eager, and the ``auto`` of every backend that runs here, each take part in a race twice: in the runner of
+kernelzoo's kernels, and in one of their own under a second name. That again and again, on fresh inputs. Then the
+verdicts are counted, and how far the medians spread from race to race. Each race is held against the one before too, as
+``--against`` would.
 
 Exit status 1 if fewer than 95 in 100 races of some implementation say SAME, or if one of them is wrong.
 ``kernelzoo/report/aa.py`` reads the file.
@@ -14,66 +14,80 @@ import datetime
 import gzip
 import json
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import kernelzoo
 from kernelzoo import measure, registry
-from kernelzoo.errors import KernelZooError
 from kernelzoo.files import write_whole
-from kernelzoo.launch import Launch
+from kernelzoo.measure.condition import DISTURBED
+from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.statistics import FEWEST, noisy, ratio_interval, regression, verdict
+from kernelzoo.measure.worker_process import GuardError
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.report import aa
 
 FAILED = 2
 """Exit status: the experiment could not be made."""
 
+TWINS = """
+import functools
+import kernelzoo
+from kernelzoo.packages import load_module
 
-def again(implementation: registry.Implementation) -> registry.Implementation:
-    """The same implementation under a second name."""
-
-    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return implementation.bind(x, out)
-
-    variant = f"{implementation.backend}_{implementation.variant}"
-    kernelzoo.register("again", implementation.op, variant)(bind)
-    return kernelzoo.implementation(f"again/{implementation.op}/{variant}")
+for path in {modules!r}:
+    load_module(path)
 
 
-def entrants(op: str) -> list[registry.Implementation]:
-    """Torch eager, and every other backend's ``auto``."""
-    others = [i for i in kernelzoo.implementations(op=op) if i.variant == "auto" and i.backend != registry.BASELINE]
-    return [kernelzoo.implementation(registry.baseline(op)), *others]
+def twin(made):
+    bind = functools.wraps(made.bind)(lambda *tensors, **scalars: made.bind(*tensors, **scalars))
+    kernelzoo.register("again", made.op, f"{{made.backend}}_{{made.variant}}")(bind)
 
 
-def experiment(
-    implementation: registry.Implementation, problem: measure.Problem, device: torch.device, options: argparse.Namespace
-) -> dict[str, Any]:
+for id in {ids!r}:
+    twin(kernelzoo.implementation(id))
+"""
+"""A file of kernels: the same implementations under second names."""
+
+
+def entrants(op: str, ids: Sequence[str]) -> list[str]:
+    """Torch eager, and every other backend's ``auto``, of the implementations with these ids."""
+    first = registry.baseline(op)
+    others = [id for id in ids if id.split("/")[1:] == [op, "auto"] and not id.startswith(f"{registry.BASELINE}/")]
+    return [first, *others]
+
+
+def again(id: str) -> str:
+    """The second name of an implementation."""
+    backend, op, variant = id.split("/")
+    return f"again/{op}/{backend}_{variant}"
+
+
+def experiment(id: str, problem: measure.Problem, guard: Guard, options: argparse.Namespace) -> dict[str, Any]:
     """Race one implementation with itself that many times; what the file says of it."""
-    twin = again(implementation)
-    entry: dict[str, Any] = {"id": implementation.id, "refused": "", "failed": ""}
+    entry: dict[str, Any] = {"id": id, "refused": "", "failed": ""}
     raced: dict[str, list[Any]] = {"medians": [], "ratios": [], "verdicts": [], "against": [], "repeated_rounds": []}
     before = list[float]()
     for _ in range(options.pairs):
-        first, second = measure.race(
-            problem, [implementation, twin], device, rounds=options.rounds, until_clear=True
-        ).values()
-        for measured in (first, second):
-            if not measured.samples:
-                failed = measured.wrong or measured.failed
-                return entry | {"refused": measured.refused, "failed": failed} | {name: [] for name in raced}
-        ratio = ratio_interval(second.samples, first.samples, paired=True)
-        raced["medians"].append(first.median)
+        found, lost = guard.race(problem, [id, again(id)], rounds=options.rounds)
+        if lost:
+            outcome, reason = lost[0]["outcome"], lost[0]["reason"]
+            said = {"refused": reason} if outcome == "refused" else {"failed": reason}
+            return entry | said | {name: [] for name in raced}
+        first, second = (one["stats"]["data"] for one in found)
+        info = found[0]["extra_info"]
+        disturbed = DISTURBED in info["flags"]
+        ratio = ratio_interval(second, first, paired=True)
+        raced["medians"].append(found[0]["stats"]["median"])
         raced["ratios"].append([ratio.low, ratio.mid, ratio.high])
-        raced["verdicts"].append(verdict(ratio, disturbed=bool(first.disturbed_rounds)).value)
+        raced["verdicts"].append(verdict(ratio, disturbed=disturbed).value)
         if before:
-            raced["against"].append(held_against(first.samples, before, bool(first.disturbed_rounds), options.allowed))
-        before = first.samples
-        raced["repeated_rounds"].append(first.repeated_rounds)
+            raced["against"].append(held_against(first, before, disturbed, options.allowed))
+        before = first
+        raced["repeated_rounds"].append(info["repeated_rounds"])
     return entry | raced
 
 
@@ -98,19 +112,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         "allowed": options.allowed,
         "implementations": [],
     }
-    for implementation in entrants(problem.op):
-        try:
-            entry = experiment(implementation, problem, device, options)
-        except KernelZooError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return FAILED
-        print(f"{entry['id']}: {entry['refused'] or entry['failed'] or options.pairs}", flush=True)
-        document["implementations"].append(entry)
-        text = json.dumps(document, indent=1).encode()
-        write_whole(options.output, gzip.compress(text, mtime=0) if options.output.suffix == ".gz" else text)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            twins = Path(folder) / "twins.py"
+            modules = [str(module.resolve()) for module in options.module]
+            with Guard(str(device), modules) as guard:
+                ids = options.ids or entrants(problem.op, list(guard.about.summaries))
+            twins.write_text(TWINS.format(modules=modules, ids=ids), encoding="utf-8")
+            with Guard(str(device), [*modules, str(twins)]) as guard:
+                for id in ids:
+                    entry = experiment(id, problem, guard, options)
+                    print(f"{id}: {entry['refused'] or entry['failed'] or options.pairs}", flush=True)
+                    document["implementations"].append(entry)
+                    text = json.dumps(document, indent=1).encode()
+                    write_whole(
+                        options.output, gzip.compress(text, mtime=0) if options.output.suffix == ".gz" else text
+                    )
+    except GuardError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
     found = aa.parse(document)
     print(f"\n{found.caption}\n\n{found.table().text()}")
     return 0 if all(twin.passed for twin in found.twins) else 1
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    text = json.dumps(document, indent=1).encode()
+    write_whole(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -125,6 +153,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--dtype", default="float32", help="the input's dtype")
     parser.add_argument("--rounds", type=int, default=15, help="samples in a race")
     parser.add_argument("--allowed", type=float, default=0.05, help="the slowdown that --against would allow")
+    parser.add_argument("--ids", nargs="+", default=[], help="which implementations, instead of all")
+    parser.add_argument("--module", action="append", default=[], type=Path, help="a file of kernels")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="torch device")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.json", help="or FILE.json.gz")
     options = parser.parse_args(argv)

@@ -14,21 +14,15 @@ from typing import Any
 
 from kernelzoo import registry
 from kernelzoo.files import read_json
+from kernelzoo.packages import LANGUAGES
 from kernelzoo.report import score
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import Problem
 from kernelzoo.report.table import Cell, Table
+from kernelzoo.side_by_side import lines_of as lines_of_file
 
 KERNELS = Path(__file__).parents[1] / "kernelzoo" / "kernels"
-NAMES = {
-    "triton": "Triton",
-    "gluon": "Gluon",
-    "cutile": "cuTile",
-    "cute": "CuTe",
-    "helion": "Helion",
-    "cupy": "CUDA C",
-    "numba": "Numba",
-}
+NAMES = {backend: name for backend, name in LANGUAGES.items() if backend not in ("cpu", "torch")}
 OPS = ("softmax", "min")
 _SHORT = "Short rows that begin anywhere in vectors are read number by number."
 _EDGES = "The edges of short rows that begin anywhere in vectors are read number by number"
@@ -170,7 +164,9 @@ def _forms(backend: str, op: str) -> dict[str, int]:
     folder = KERNELS / backend / op
     variants = (i.variant for i in registry.implementations(backend, op) if not i.chooses)
     return {
-        form: sum(map(lines, read_for(folder / f"{form}.py"))) for form in variants if (folder / f"{form}.py").exists()
+        form: sum(map(lines_of_file, read_for(folder / f"{form}.py")))
+        for form in variants
+        if (folder / f"{form}.py").exists()
     }
 
 
@@ -201,16 +197,3 @@ def _beside(file: Path) -> Iterator[Path]:
             yield from (file.with_name(f"{alias.name}.py") for alias in node.names)
         elif node.module is not None and node.module.rpartition(".")[0] == package:
             yield file.with_name(f"{node.module.rpartition('.')[2]}.py")
-
-
-def lines(file: Path) -> int:
-    """Lines of code of a file."""
-    text = file.read_text(encoding="utf-8")
-    if file.suffix != ".py":
-        return sum(bool(line) and not line.startswith("//") for line in map(str.strip, text.splitlines()))
-    left_out: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    code = enumerate(map(str.strip, text.splitlines()), 1)
-    return sum(bool(line) and not line.startswith("#") and i not in left_out for i, line in code)

@@ -41,6 +41,8 @@ BACKENDS = ("triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 
 EVERY = f"torch,{','.join(BACKENDS)}"
 PEERS = "--module bench/peers/peers.py"
+OTHERS = "sum,logsumexp,argmin,rms_norm,add_rms_norm,layer_norm,cross_entropy,quantize_rows,cumsum"
+"""The operations beside softmax and min."""
 GRADIENTS = "4096x4096,2048x128256,16x262144,4096x1024,1823x781,264x12288,65536x1000,1048576x64,777x50257"
 FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
 
@@ -60,6 +62,8 @@ class Record:
     gpus: int = 1
     ranks: bool = False
     """It takes all GPUs, two at least, and its file says how many (``h200x2-``)."""
+    held: bool = True
+    """Whether its file is in bench/results/; False until it is measured for the first time."""
 
     @property
     def name(self) -> str:
@@ -105,6 +109,37 @@ RECORDS = (
         " --waive flaggems/min/library,cub/min/plain,cudacompute/min/plain --rounds 5 --gpus all -o {}",
         600,
         alone=True,
+    ),
+    *(
+        Record(
+            f"people-{op}.json.gz",
+            f"kernelzoo bench --shapes people --op {op} {PEERS} --backend {EVERY},{others} --variant {variants}"
+            f" --waive {waived} --rounds 5 --gpus all -o {{}}",
+            900,
+            alone=True,
+            held=False,
+        )
+        for op, others, variants, waived in (  # shapes that models run; odd lengths have a set of their own
+            (
+                *("softmax", "liger,flaggems,quack,inductor,tilegym"),
+                *("auto,eager,compile,library,max_autotune,cutile,cute,tma,chunked", "quack/softmax/library"),
+            ),
+            (
+                *("min", "flaggems,cub,cudacompute,inductor"),
+                *(
+                    "auto,eager,compile,library,plain,max_autotune",
+                    "flaggems/min/library,cub/min/plain,cudacompute/min/plain",
+                ),
+            ),
+        )
+    ),
+    Record(
+        "operations.json.gz",
+        f"kernelzoo bench --shape 1x4096,16x8192,256x4096,8192x4096,32x128256,8192x64 --op {OTHERS} --backend {EVERY}"
+        " --variant auto,eager,compile --rounds 5 --gpus all -o {}",
+        600,
+        alone=True,
+        held=False,
     ),
     Record(
         "gradients.json.gz",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kernelzoo import launch as launch
     from kernelzoo import operations as operations
     from kernelzoo import registry as registry
+    from kernelzoo import results as results
     from kernelzoo.calls.backend import Backend, get
     from kernelzoo.definitions import export_definition, load_definition, load_solution
     from kernelzoo.errors import (
@@ -51,12 +52,16 @@ if TYPE_CHECKING:
     from kernelzoo.signatures import argmin as argmin
     from kernelzoo.signatures import cross_entropy as cross_entropy
     from kernelzoo.signatures import cross_entropy_backward as cross_entropy_backward
+    from kernelzoo.signatures import cumsum as cumsum
+    from kernelzoo.signatures import layer_norm as layer_norm
+    from kernelzoo.signatures import layer_norm_backward as layer_norm_backward
     from kernelzoo.signatures import logsumexp as logsumexp
     from kernelzoo.signatures import logsumexp_backward as logsumexp_backward
     from kernelzoo.signatures import min as min
     from kernelzoo.signatures import min_backward as min_backward
     from kernelzoo.signatures import min_backward_counts as min_backward_counts
     from kernelzoo.signatures import min_backward_finish as min_backward_finish
+    from kernelzoo.signatures import quantize_rows as quantize_rows
     from kernelzoo.signatures import rms_norm as rms_norm
     from kernelzoo.signatures import rms_norm_backward as rms_norm_backward
     from kernelzoo.signatures import softmax as softmax
@@ -114,7 +119,7 @@ _HOMES = {
 }
 
 
-_MODULES = ("definitions", "device", "errors", "launch", "operations", "registry")
+_MODULES = ("definitions", "device", "errors", "launch", "operations", "registry", "results")
 
 
 def _found(name: str) -> Any:

@@ -110,11 +110,9 @@ class Request:
 
     def arguments(self, device: str) -> operations.Arguments:
         """The arguments to bind, on a device; on ``meta`` they have no memory."""
-        import torch
-
         op = operations.OPERATIONS[self.op]
         found = op.meta(self.shape, self.dtype, self.dim, dict(self.sizes))
-        return op.arguments([torch.empty_like(x, device=device) for x in found.inputs], self.dim)
+        return op.arguments(op.unset(found, device), self.dim)
 
 
 def inspect(

@@ -41,6 +41,7 @@ class Layout:
     """
 
     dtype: str
+    out_dtype: str
     outer: int
     n: int
     inner: int
@@ -174,7 +175,7 @@ class Rows(Layout):
         if self.inner > 1:
             return Columns(**self.fields)
         strides = 0, self.x_n, self.x_outer, 0, self.out_n, self.out_outer
-        return Columns(self.dtype, 1, self.n, self.outer, *strides, self.x_phase, self.out_phase)
+        return Columns(self.dtype, self.out_dtype, 1, self.n, self.outer, *strides, self.x_phase, self.out_phase)
 
 
 class Strides(NamedTuple):
@@ -189,19 +190,27 @@ class Strides(NamedTuple):
 
 
 def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tuple[Rows, tuple[Strides, ...]]:
-    """The rows of x and out, and the strides of other tensors in the same order. Those are (outer, n, inner) or (outer,
-    inner)."""
+    """The rows of x and out, and the strides of other tensors in the same order. Those are (outer, n, inner), (outer,
+    inner) or (n,)."""
     outer, n, inner = x.shape
     turned = _turned(outer, inner, x.stride(0), x.stride(2))
     found = []
     for tensor in others:
-        first, last, along = tensor.stride(0), tensor.stride(-1), tensor.stride(1) if tensor.ndim == 3 else 0
+        first, along, last = _strides(tensor)
         pairs = (outer, first), (inner, last)
         (groups, first), (rows, last) = reversed(pairs) if turned else pairs
-        along = 1 if n == 1 and tensor.ndim == 3 else along
+        along = 1 if n == 1 and tensor.ndim != 2 else along
         phase = tensor.data_ptr() % VECTOR_BYTES // tensor.element_size()
         found.append(Strides(first if groups > 1 else 0, along, last if rows > 1 else 0, phase))
     return rows_of(x, out), tuple(found)
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Along (outer, n, inner): 0 along an axis that the tensor doesn't have."""
+    strides = tensor.stride()
+    if len(strides) == 1:
+        return 0, strides[0], 0
+    return strides if len(strides) == 3 else (strides[0], 0, strides[1])
 
 
 def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
@@ -210,24 +219,25 @@ def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
 
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
-    """The rows of x (outer, n, inner) and of out: (outer, n, inner), or (outer, inner) for a reduction."""
+    """The rows of x (outer, n, inner) and of out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
     phases = x.data_ptr() % VECTOR_BYTES, out.data_ptr() % VECTOR_BYTES
-    return _rows(x.dtype, x.shape, x.stride(), out.stride(), *phases)
+    return _rows(x.dtype, out.dtype, x.shape, x.stride(), _strides(out), *phases)
 
 
 @lru_cache(maxsize=4096)
 def _rows(
     kind: torch.dtype,
+    out_kind: torch.dtype,
     shape: tuple[int, ...],
     x_strides: tuple[int, ...],
     out_strides: tuple[int, ...],
     x_at: int,
     out_at: int,
 ) -> Rows:
-    dtype = str(kind).removeprefix("torch.")
+    dtype, out_dtype = (str(one).removeprefix("torch.") for one in (kind, out_kind))
     outer, n, inner = shape
     x_outer, x_n, x_inner = x_strides
-    out_outer, out_n, out_inner = out_strides if len(out_strides) == 3 else (out_strides[0], 0, out_strides[1])
+    out_outer, out_n, out_inner = out_strides
     if _turned(outer, inner, x_outer, x_inner):
         outer, x_outer, out_outer, inner, x_inner, out_inner = inner, x_inner, out_inner, outer, x_outer, out_outer
     if inner == 1:
@@ -238,4 +248,4 @@ def _rows(
         x_n, out_n = 1, out_n and 1
     size = _ITEMSIZE.get(dtype, 1)
     strides = x_outer, x_n, x_inner, out_outer, out_n, out_inner
-    return Rows(dtype, outer, n, inner, *strides, x_at // size, out_at // size)
+    return Rows(dtype, out_dtype, outer, n, inner, *strides, x_at // size, out_at // _ITEMSIZE.get(out_dtype, 1))

@@ -36,6 +36,19 @@ BUILT_IN = {
     "triton": "kernelzoo.kernels.triton",
 }
 
+LANGUAGES = {
+    "triton": "Triton",
+    "gluon": "Gluon",
+    "cutile": "cuTile",
+    "cute": "CuTe",
+    "helion": "Helion",
+    "cupy": "CUDA C",
+    "numba": "Numba",
+    "cpu": "host",
+    "torch": "torch",
+}
+"""Built-in backends in the order of every page, and what these call them."""
+
 
 class Found(NamedTuple):
     """An implementation or chooser in a source file."""

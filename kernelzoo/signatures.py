@@ -225,6 +225,46 @@ class AddRmsNorm(Protocol):
     ) -> tuple[U, U]: ...
 
 
+class LayerNorm(Protocol):
+    def __call__(
+        self,
+        x: U,
+        weight: U,
+        bias: U,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        eps: float = 1e-05,
+        variant: str = "auto",
+        out: U | None = None,
+    ) -> U: ...
+
+
+class LayerNormBackward(Protocol):
+    def __call__(
+        self,
+        x: U,
+        weight: U,
+        grad: U,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        eps: float = 1e-05,
+        variant: str = "auto",
+        out: tuple[U, U, U] | list[U] | None = None,
+    ) -> tuple[U, U, U]: ...
+
+
+class Cumsum(Protocol):
+    def __call__(self, x: U, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: U | None = None) -> U: ...
+
+
+class QuantizeRows(Protocol):
+    def __call__(
+        self, x: U, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: tuple[U, U] | list[U] | None = None
+    ) -> tuple[U, U]: ...
+
+
 class SoftmaxPairs(Protocol):
     def __call__(
         self,
@@ -317,6 +357,10 @@ cross_entropy_backward: CrossEntropyBackward
 rms_norm: RmsNorm
 rms_norm_backward: RmsNormBackward
 add_rms_norm: AddRmsNorm
+layer_norm: LayerNorm
+layer_norm_backward: LayerNormBackward
+cumsum: Cumsum
+quantize_rows: QuantizeRows
 softmax_pairs: SoftmaxPairs
 softmax_merge: SoftmaxMerge
 softmax_finish: SoftmaxFinish
@@ -342,6 +386,10 @@ class Operations:
     rms_norm: RmsNorm
     rms_norm_backward: RmsNormBackward
     add_rms_norm: AddRmsNorm
+    layer_norm: LayerNorm
+    layer_norm_backward: LayerNormBackward
+    cumsum: Cumsum
+    quantize_rows: QuantizeRows
     softmax_pairs: SoftmaxPairs
     softmax_merge: SoftmaxMerge
     softmax_finish: SoftmaxFinish

@@ -29,11 +29,12 @@ FLOORS = (
     ("calls", "definitions"),
     ("kernels",),
     ("distributed",),
-    ("inspect",),
+    ("inspect", "side_by_side"),
     ("inspecting",),
     ("check",),
     ("measure",),
     ("report",),
+    ("results",),
     ("cli",),
     ("__init__", "__main__", "nn", "testing"),
 )
@@ -162,7 +163,7 @@ def _docstrings(tree: ast.AST) -> set[int]:
 
 # Where a name that is an operation's or a backend's means something else, and what.
 NAMES_ELSEWHERE: dict[str, str] = {
-    "packages": "BUILT_IN",
+    "packages": "BUILT_IN and LANGUAGES",
     "nn": "modules, each of an operation",
     "calls.arrays": "names of packages, whose arrays are taken",
     "unloaded": "names of packages",

@@ -179,14 +179,16 @@ print(changed or "", *sorted(patched()))
 """
 
 
+@pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("name", ["torch", "cpu"])
-def test_first_calls_leave_the_process_as_it_was(name: str, tmp_path: Path) -> None:
+def test_first_calls_leave_the_process_as_it_was(name: str, threads: str, tmp_path: Path) -> None:
     """Settings of the interpreter, of torch and of NumPy, and the names of others' modules."""
     if name == "cpu":
         pytest.importorskip("numba", reason="the cpu backend needs Numba")
     program = tmp_path / "calls.py"
     program.write_text(CALLS.replace("NAME", repr(name)))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    environment["OMP_NUM_THREADS"] = threads
     command = (sys.executable, "-W", "ignore", str(program))
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stdout[-3000:] + done.stderr[-3000:]

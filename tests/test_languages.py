@@ -19,20 +19,6 @@ def test_a_form_is_read_with_what_it_takes_from_its_folder() -> None:
     assert "choose.py" not in named("triton/min/rows.py")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("a.py", '"""One."""\n\nx = 1  # two\n# three\n\ndef f():\n    """Four,\n    five."""\n    return "six"\n', 3),
-        ("a.py", 'x = """a\nb"""\n', 2),
-        ("a.cu", "// one\n\nint x;  // two\n  // three\n#define Y\n", 2),
-    ],
-)
-def test_lines_are_of_code(tmp_path: Path, name: str, text: str, expected: int) -> None:
-    file = tmp_path / name
-    file.write_text(text, encoding="utf-8")
-    assert languages.lines(file) == expected
-
-
 @pytest.mark.parametrize("op", languages.OPS)
 def test_every_language_is_in_every_table(op: str) -> None:
     lines = languages.lines_of(op)

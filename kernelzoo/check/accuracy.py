@@ -212,8 +212,7 @@ class Truth:
 
 def _outside(bounds: Bounds, result: torch.Tensor) -> torch.Tensor:
     """Which elements are out of bounds, and not NaN where NaN is due."""
-    right = (result >= bounds.lower) & (result <= bounds.upper)
-    return ~right & ~((result != result) & (bounds.lower != bounds.lower))
+    return ~bounds.right(result)
 
 
 class Rounded:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kernelzoo.check.cases_others import axis_sizes
 from kernelzoo.errors import ContractError, NoRoomError, OperationError
 from kernelzoo.operations import Operation
+from kernelzoo.operations.expected import compared_in
 
 if TYPE_CHECKING:
     import torch
@@ -45,12 +46,12 @@ def _accepted(operation: Operation) -> tuple[str, ...]:
     inputs = operation.sample(shape, kind, generator=torch.Generator().manual_seed(0), sizes=sizes)
     args = operation.arguments(inputs)
     expected = operation.expect(args)
-    results = zip(operation.reference(args), operation.out_dtypes(args), strict=True)
-    right = tuple(result.to(dtype) for result, dtype in results)
+    results, dtypes = operation.reference(args), operation.out_dtypes(args)
+    right = tuple(result.to(dtype).to(compared_in(dtype)) for result, dtype in zip(results, dtypes, strict=True))
     accepted = []
     for name, wrong in WRONG.items():
-        made = tuple(wrong(out).to(out.dtype) for out in right)
-        if all(torch.equal(a, b) for a, b in zip(made, right, strict=True)):
+        made = tuple(wrong(out).to(dtype) for out, dtype in zip(right, dtypes, strict=True))
+        if all(torch.equal(a.to(b.dtype), b) for a, b in zip(made, right, strict=True)):
             continue  # it equals the right result: one row, or all zeros
         try:
             expected.check(made)

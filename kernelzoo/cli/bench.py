@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 ShapeSet = Annotated[
     str,
-    typer.Option("--shapes", metavar="SET", help="A set of shapes: quick, sweep, full, map, axes or random:COUNT."),
+    typer.Option(
+        "--shapes", metavar="SET", help="A set of shapes: quick, sweep, full, map, axes, people, odd or random:COUNT."
+    ),
 ]
 Seed = Annotated[
     int, typer.Option("--seed", metavar="S", min=0, help="Seed of the problems that --shapes random:COUNT draws.")

@@ -142,7 +142,7 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
         aside.print(output.brief(note))
     for path, code in sources.items():
         aside.print(f"{path}:", style="bold")
-        _print_text(console, code, "python" if path.endswith(".py") else "cuda")
+        print_text(console, code, "python" if path.endswith(".py") else "cuda")
 
 
 @dataclass(frozen=True)
@@ -220,10 +220,11 @@ def _print_code(kernel: Kernel, what: str) -> None:
         missing = (kernel.sass_missing if what == "sass" else None) or f"{kernel.language} has none here"
         output.console(errors=True).print(f"no {what} of {kernel.name}: {missing}")
     else:
-        _print_text(console, code, _lexer(kernel, what))
+        print_text(console, code, _lexer(kernel, what))
 
 
-def _print_text(console: Console, code: str, lexer: str) -> None:
+def print_text(console: Console, code: str, lexer: str) -> None:
+    """Print code as it is, highlighted on a terminal."""
     if console.is_terminal:
         from rich.syntax import Syntax
 

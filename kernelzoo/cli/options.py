@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -182,11 +183,7 @@ Workloads = Annotated[
 Modules = Annotated[
     list[Path],
     typer.Option(
-        "--module",
-        "--definition",
-        "--solution",
-        "--reference",
-        "--submission",
+        *("--module", "--definition", "--solution", "--reference", "--submission"),
         metavar="FILE",
         default_factory=list,
         show_default=False,
@@ -314,7 +311,8 @@ def select(
     backends: Sequence[str] = (),
     variants: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The ids that match the patterns, operations, backends and variants. Empty ones match all.
+    """The ids that match the patterns, operations, backends and variants. Empty ones match all. ``auto`` matches a
+    backend's only form of an operation too.
 
     Raises UnknownNameError for an unknown name, OptionError for a pattern without a match or an empty result.
     """
@@ -324,12 +322,14 @@ def select(
         for name in names:
             if name not in there:
                 raise UnknownNameError(kind, name, there)
-    chosen = tuple(
-        id
-        for id in (choose(ids, patterns, ops) if patterns else ids)
-        for backend, op, variant in [id.split("/")]
-        if (not backends or backend in backends) and (not ops or op in ops) and (not variants or variant in variants)
-    )
+    count = Counter(id.rpartition("/")[0] for id in ids)
+
+    def named(id: str) -> bool:
+        backend, op, variant = id.split("/")
+        fits = not variants or variant in variants or ("auto" in variants and count[f"{backend}/{op}"] == 1)
+        return fits and (not backends or backend in backends) and (not ops or op in ops)
+
+    chosen = tuple(filter(named, choose(ids, patterns, ops) if patterns else ids))
     if not chosen:
         raise OptionError("these options together leave no implementation; kernelzoo list shows them all")
     return chosen

@@ -150,12 +150,13 @@ def error_of(
                     own[place] = torch.maximum(own[place], _finite(off))
         step = max((_step(dtype) for dtype in floats), default=_STEP)
         longest = max((size for name in dtypes for size in given[name].shape), default=1)
+        steps = [torch.finfo(getattr(torch, out)).eps if out in NARROW else 0.0 for out in outs]  # near a tie
         shares = (8 + math.sqrt(longest)) * unit + (torch.finfo(getattr(torch, floats[0])).eps if floats else 0.0)
         own = [_pooled(mine, result) for result, mine in zip(several, own, strict=True)]
         return _one(
             tuple(
-                change.mul_(shares / step).add_(result.abs(), alpha=shares).add_(mine, alpha=_OWN).add_(tiny)
-                for result, change, mine in zip(several, moved, own, strict=True)
+                change.mul_(shares / step).add_(result.abs(), alpha=shares + more).add_(mine, alpha=_OWN).add_(tiny)
+                for result, change, mine, more in zip(several, moved, own, steps, strict=True)
             )
         )
 
@@ -218,7 +219,7 @@ def _rounding(dtype: str) -> float:
     """The share by which rounding to an output's dtype is off, which the bounds allow beside this error."""
     import torch
 
-    return torch.finfo(getattr(torch, dtype)).eps / 2 if dtype in (*FLOATS[:2], *NARROW[:2]) else 0.0
+    return torch.finfo(getattr(torch, dtype)).eps / 2 if dtype in FLOATS[:2] else 0.0
 
 
 def named(function: Callable[..., Any], names: tuple[str, ...]) -> FunctionType:

@@ -101,9 +101,7 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
         for problem in problems:
             operation = problem.operation
             try:
-                args = replace(
-                    problem.meta, inputs=tuple(torch.empty_like(x, device=device) for x in problem.meta.inputs)
-                )
+                args = replace(problem.meta, inputs=operation.unset(problem.meta, device))
                 outs = operation.allocate(args)
                 found.append([_planned(bind, operation, args, outs, table) for table in made])
             except torch.OutOfMemoryError:

@@ -65,9 +65,8 @@ class Problem:
 
     def inputs(self, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
         """New random inputs on the generator's device; see :meth:`kernelzoo.operations.Operation.sample`."""
-        sizes = dict(self.sizes)
-        given = {"sizes": sizes, "scalars": dict(self.scalars)}
-        return self.operation.sample(self.shape, self.dtype, self.dim, generator=generator, **given)
+        drawn = {"sizes": dict(self.sizes), "scalars": dict(self.scalars)}
+        return self.operation.sample(self.shape, self.dtype, self.dim, generator=generator, **drawn)
 
     def launch(
         self, implementation: registry.Implementation, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
@@ -135,6 +134,28 @@ _AXES = (
     *(((64, 1024, 96), 1), ((16, 4099, 333), 1)),
 )
 
+# Shapes that people run, each with where it comes from: shape and reduced axis.
+_PEOPLE = (
+    *(((4096, columns), -1) for columns in (1024, 4096, 8192)),  # Triton's tutorial of a fused softmax
+    *(((1823, 781), -1), ((16, 262144), -1)),  # its check, and a row that no program holds
+    # Hidden sizes of Llama 3.2 1B, Llama 3 8B, 70B, and 405B; a token, a decode batch, and a prefill of rows each.
+    *(((rows, hidden), -1) for hidden in (2048, 4096, 8192, 16384) for rows in (1, 16, 256, 8192)),
+    # Vocabularies of Llama 2, GPT-2, Llama 3, Qwen 2.5 and Gemma; the same, and a training step's rows.
+    *(((rows, words), -1) for words in (32000, 50257, 128256, 151936, 256000) for rows in (1, 32, 256, 2048)),
+    # Attention scores: GPT-2 small over 1024 tokens, a head of 32 over 4096, and image tokens over 77 of a text.
+    *(((98304, 1024), -1), ((32768, 4096), -1), ((65536, 77), -1)),
+    *(((8192, experts), -1) for experts in (8, 64, 128)),  # router logits: Mixtral, DeepSeek's MoE, Qwen 3
+    *(((8, 19, 512, 1024), 1), ((4, 150, 512, 512), 1)),  # segmentation logits: Cityscapes, ADE20K
+    *(((8, 1048576), -1), ((1, 16777216), -1)),  # a whole tensor's quantisation, or a sampler's
+    *(((8192, 8192), 0), ((16384, 1000), 0)),  # down a batch: feature statistics, and ImageNet's classes
+)
+# Odd and prime lengths, which leave remainders in vector loads, power-of-two tiles and even splits.
+_ODD = (
+    *((1000003, 33), (499979, 61), (100003, 127), (20011, 509), (9973, 1021), (4099, 2053), (3001, 5003), (67, 16381)),
+    *((397, 5003), (1009, 9973), (16384, 4097), (777, 50257), (251, 40009), (127, 65537), (61, 99991), (31, 262147)),
+    *((13, 524309), (7, 2000003), (5, 3000017), (1, 16777259)),
+)
+
 
 def _last(shapes: Iterable[Shape]) -> tuple[tuple[Shape, int], ...]:
     return tuple((shape, -1) for shape in shapes)
@@ -148,6 +169,8 @@ SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
     "full": lambda dtype: _last(_FULL),
     "map": lambda dtype: _last(_MAP),
     "axes": lambda dtype: _AXES,
+    "people": lambda dtype: _PEOPLE,
+    "odd": lambda dtype: _last(_ODD),
 }
 
 

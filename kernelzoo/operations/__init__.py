@@ -19,11 +19,12 @@ from kernelzoo.operations.arguments import (
 from kernelzoo.operations.declared import Input, Output, Sample, Scalar
 from kernelzoo.operations.declaring import declared, on_declared, operation
 from kernelzoo.operations.expected import Bounds, Expected
-from kernelzoo.operations.known import BUILT_IN, MAPPED, OPERATIONS
+from kernelzoo.operations.known import BUILT_IN, CALLED, MAPPED, OPERATIONS
 from kernelzoo.operations.meaning import Operation
 
 __all__ = [
     "BUILT_IN",
+    "CALLED",
     "FLOATS",
     "INTEGERS",
     "MAPPED",

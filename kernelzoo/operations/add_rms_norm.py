@@ -37,7 +37,7 @@ class add_rms_norm:
     total = Output("outer n inner")
     gradient = "reference"
     domain = MappingProxyType({"x": half_of_largest, "residual": half_of_largest, "weight": largest_weight})
-    finite = ("weight",)
+    finite = ("x", "residual", "weight")
 
     @staticmethod
     def reference(

@@ -17,29 +17,37 @@ if TYPE_CHECKING:
 class Bounds:
     """The right values of one output: from ``lower`` to ``upper``, and NaN where these are NaN.
 
-    Both have the output's shape and dtype. They are rounded inwards, so no value that is wrong in float64 passes.
+    Both have the output's shape and dtype, of a float8 output float32: torch compares no float8. They are rounded
+    inwards, so no value that is wrong in float64 passes.
     """
 
     name: str
     """The operation's name, with the output's if there are several."""
     lower: torch.Tensor
     upper: torch.Tensor
+    dtype: torch.dtype | None = None
+    """The output's, if it is not that of the bounds."""
+
+    def right(self, actual: torch.Tensor) -> torch.Tensor:
+        """Whether each element is right."""
+        actual = actual.to(self.lower.dtype)
+        right = (actual >= self.lower).logical_and_(actual <= self.upper)
+        return right.logical_or_((actual != actual).logical_and_(self.lower != self.lower))
 
     def check(self, actual: torch.Tensor) -> None:
         """Raise ContractError, with the first wrong element, unless every element is right."""
         for what, given, want in (
             ("shape", tuple(actual.shape), tuple(self.lower.shape)),
-            ("dtype", actual.dtype, self.lower.dtype),
+            ("dtype", actual.dtype, self.dtype or self.lower.dtype),
             ("device", actual.device, self.lower.device),
         ):
             if given != want:
                 raise ContractError(f"result has {what} {given}, must have {want}", "wrong kind of result")
         # A NaN lies within no bounds. Whether one is due is tested only if some element is outside.
-        found, lowest, highest = map(_comparable, (actual, self.lower, self.upper))
-        right = (found >= lowest).logical_and_(found <= highest)
-        if bool(right.all()):
+        compared = actual.to(self.lower.dtype)
+        if bool((compared >= self.lower).logical_and_(compared <= self.upper).all()):
             return
-        wrong = ~(right | (found != found) & (lowest != lowest))
+        wrong = ~self.right(actual)
         count = int(wrong.sum())
         if count:
             import torch
@@ -49,7 +57,7 @@ class Bounds:
             got, lower, upper = (tensor[where].item() for tensor in (actual, self.lower, self.upper))
             bounds = f"{lower!r}" if lower == upper or lower != lower else f"{lower!r} to {upper!r}"
             # If every wrong element should be NaN and none is, the kernel drops NaN.
-            dropped = bool(((lowest != lowest) | ~wrong).all())
+            dropped = bool(((self.lower != self.lower) | ~wrong).all())
             error, unit = _beyond(got, lower, upper, actual.dtype)
             raise ContractError(
                 f"{self.name}: {count} of {wrong.numel()} elements wrong; first at {where}: "
@@ -61,6 +69,13 @@ class Bounds:
                 error=error,
                 unit=unit,
             )
+
+
+def compared_in(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of an output's bounds."""
+    import torch
+
+    return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
 
 
 @dataclass(frozen=True)
@@ -85,22 +100,14 @@ class Expected:
             bounds.check(out)
 
 
-def _comparable(x: torch.Tensor) -> torch.Tensor:
-    """The tensor in a dtype that torch compares in order."""
-    return x.float() if x.is_floating_point() and x.dtype.itemsize == 1 else x
-
-
 def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """The least and the greatest right value in a float dtype. ``exact`` and ``error`` are float64. NaN and infinities
     are due where ``exact`` has them."""
     import torch
 
-    info = torch.finfo(dtype)
-    if dtype.itemsize == 1:  # torch converts to these, saturating or not, and does nothing else with them
-        low, high = (one.clamp(-info.max, info.max) for one in (exact - error, exact + error))
-        return rounded_to(low, dtype, up=True), rounded_to(high, dtype, up=False)
     lower = rounded_to(exact - error, dtype, up=True)
     upper = rounded_to(exact + error, dtype, up=False)
+    info = torch.finfo(dtype)
     # Where the largest number is within the error, both a finite result and an overflow are right.
     lower, upper = lower.clamp(max=info.max), upper.clamp(min=-info.max)
     upper = upper.masked_fill(exact + error > info.max, math.inf)
@@ -129,10 +136,9 @@ def rounded_to(exact: torch.Tensor, dtype: torch.dtype, *, up: bool) -> torch.Te
     import torch
 
     rounded = exact.to(dtype)
-    wide = rounded.double()
-    missed = wide < exact if up else wide > exact
+    missed = rounded.double() < exact if up else rounded.double() > exact
     # The next value up is the next integer of the bits, the next down the one before. Below zero it is reversed.
-    bits = rounded.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
-    before = wide.signbit().eq_(up)
+    bits = rounded.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
+    before = rounded.signbit().eq_(up)
     bits.add_(missed & ~before).add_(missed & before, alpha=-1)
     return rounded

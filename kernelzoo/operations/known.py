@@ -21,11 +21,17 @@ ENTRY_POINTS = "kernelzoo.operations"
 MAPPED = ("softmax", "min")
 """Built-in operations that are benchmarked by default on every shape of a set."""
 
-BUILT_IN = (
+CALLED = (
     *(*MAPPED, "softmax_backward", "min_backward"),
     *("sum", "logsumexp", "logsumexp_backward", "argmin"),
     *("cross_entropy", "cross_entropy_backward"),
     *("rms_norm", "rms_norm_backward", "add_rms_norm"),
+    *("layer_norm", "layer_norm_backward", "cumsum", "quantize_rows"),
+)
+"""The built-in operations that people call, and their gradients."""
+
+BUILT_IN = (
+    *CALLED,
     *("softmax_pairs", "softmax_merge", "softmax_finish"),
     *("vecdot", "softmax_backward_finish", "min_backward_counts", "min_backward_finish"),
 )

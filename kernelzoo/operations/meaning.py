@@ -14,7 +14,7 @@ from kernelzoo.operations.arguments import NARROW, Arguments, Dims, describe, dt
 from kernelzoo.operations.canonical import launch_reduced, launch_rows, readable
 from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
-from kernelzoo.operations.expected import Bounds, Expected, bounds_of
+from kernelzoo.operations.expected import Bounds, Expected, bounds_of, compared_in
 from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.rows import Rows, parts
 from kernelzoo.operations.sampling import completed, draw
@@ -106,7 +106,7 @@ class Operation(Signature):
         rows, dtypes = Rows(self, args), self.out_dtypes(args)
         several = len(self.outputs) > 1
         pairs_of = [
-            tuple(torch.empty(shape, dtype=dtype, device=args.x.device) for _ in range(2))
+            tuple(torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2))
             for shape, dtype in zip(rows.out_shapes, dtypes, strict=True)
         ]
         flat = [bound for pair in pairs_of for bound in pair]
@@ -120,13 +120,13 @@ class Operation(Signature):
             known["ref"] = _one(results)
             errors = self._answers("error", known, bounds[::2]) if self.rounds else (None,) * len(results)
             due = self._answers("special", known, bounds[::2]) if "special" in self.hooks else results
-            for i, (exact, error, special) in enumerate(zip(results, errors, due, strict=True)):
+            for i, (exact, error, special, dtype) in enumerate(zip(results, errors, due, dtypes, strict=True)):
                 lower, upper = bounds[2 * i], bounds[2 * i + 1]
                 if error is None or not lower.is_floating_point():
                     lower.copy_(exact)
                     upper.copy_(lower)
                     continue
-                total = error + self._rounding(exact, lower.dtype)
+                total = error + self._rounding(exact, dtype)
                 low, high = bounds_of(exact.double(), total, lower.dtype)
                 if special is not exact:
                     low, high = _as_due(low, high, exact, special)
@@ -134,8 +134,9 @@ class Operation(Signature):
                 upper.copy_(high)
         names = [f"{self.name} {name}" if several else self.name for name in self.outputs]
         pairs = [[rows.back(i, bound) for bound in pair] for i, pair in enumerate(pairs_of)]
+        described = zip(names, pairs, dtypes, strict=True)
         doubt = partial(self.undecidable, args) if "written" in self.hooks else None
-        return Expected(tuple(Bounds(name, *pair) for name, pair in zip(names, pairs, strict=True)), doubt)
+        return Expected(tuple(Bounds(name, lower, upper, dtype) for name, (lower, upper), dtype in described), doubt)
 
     def undecidable(self, args: Arguments, expected: Expected) -> str:
         """Why the bounds decide nothing for this call; "" if they do.
@@ -193,12 +194,14 @@ class Operation(Signature):
     @staticmethod
     def _rounding(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """The error that the output's dtype adds. It is half a unit in the last place for a half precision, plus the
-        smallest normal number, since results may flush to zero. For float16 that is half the smallest subnormal."""
+        smallest normal number, since results may flush to zero. For float16 that is half the smallest subnormal. A
+        float8 comes rounded from the reference."""
         import torch
 
-        floor = 2.0**-25 if dtype == torch.float16 else torch.finfo(dtype).tiny
         if dtype.itemsize == 1:
-            floor = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps / 2
+            return torch.zeros_like(exact)
+
+        floor = 2.0**-25 if dtype == torch.float16 else torch.finfo(dtype).tiny
         half = torch.finfo(dtype).eps / 2 if dtype.itemsize < 4 else 0.0
         return exact.abs().mul_(half).nan_to_num_(0.0, 0.0, 0.0).add_(floor)
 
@@ -259,6 +262,13 @@ class Operation(Signature):
         device is used.
         """
         return draw(self, shape, dtype, dim, sizes or {}, scalars or {}, generator=generator)
+
+    def unset(self, args: Arguments, device: torch.device | str) -> tuple[torch.Tensor, ...]:
+        """Inputs like these in a device's memory, with any values that are legal."""
+        import torch
+
+        made = zip(self.inputs.values(), args.inputs, strict=True)
+        return tuple((torch.zeros_like if one.checked else torch.empty_like)(x, device=device) for one, x in made)
 
     def completed(
         self, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator

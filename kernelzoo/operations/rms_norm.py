@@ -33,8 +33,8 @@ class rms_norm:
 
     x: float16, bfloat16, float32 or float64, any rank. weight: as long as the axis ``dim``, of x's dtype. eps: a float;
     torch's default depends on the dtype, this one does not. Half precision is computed in float32 and rounded once.
-    Returns a contiguous tensor of x's shape and dtype. A NaN or an infinity in a row makes NaN of it or of that
-    element, as in the formula.
+    Returns a contiguous tensor of x's shape and dtype. A row with a NaN is NaN. A row with an infinity is NaN or
+    zeros, and NaN where that is: torch's own kernels differ in it.
     """
 
     x = Input("outer n inner")
@@ -43,7 +43,7 @@ class rms_norm:
     out = Output("outer n inner")
     gradient = "rms_norm_backward"
     domain = MappingProxyType({"x": largest, "weight": largest_weight})
-    finite = ("weight",)  # times what is too small for the arithmetic, an infinite one would make a NaN
+    finite = ("x", "weight")  # times what is too small for the arithmetic, an infinite weight would make a NaN
 
     @staticmethod
     def reference(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

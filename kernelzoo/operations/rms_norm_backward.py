@@ -40,7 +40,7 @@ class rms_norm_backward:
     dweight = Output("n")
     gradient = "reference"
     domain = MappingProxyType(dict.fromkeys(("x", "weight", "grad"), largest))
-    finite = ("weight", "grad")
+    finite = ("x", "weight", "grad")
 
     @staticmethod
     def reference(

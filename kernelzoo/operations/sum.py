@@ -20,7 +20,7 @@ LARGEST = 3.4028234663852886e38
 """Largest float32."""
 
 
-def _largest(dtype: torch.finfo, n: int) -> float:
+def largest(dtype: torch.finfo, n: int) -> float:
     """Largest input: n of them, added in any order, must not overflow float32, or float64 for float64."""
     return max(dtype.max, LARGEST) / max(n, 1)
 
@@ -37,7 +37,7 @@ class sum:
 
     x = Input("outer n inner")
     out = Output("outer inner", dtype=SUMMED)
-    domain = MappingProxyType({"x": _largest})
+    domain = MappingProxyType({"x": largest})
     takes_empty = True
     gradient = "reference"
 

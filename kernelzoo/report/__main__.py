@@ -12,7 +12,7 @@ from typing import NoReturn
 from kernelzoo import terminal
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import data, markers, sections, writing
+from kernelzoo.report import data, markers, rows, sections, writing
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import BASELINE, Results, ResultsError
 
@@ -46,7 +46,9 @@ def _report(options: argparse.Namespace) -> int:
         results = results.relative_to(options.baseline)
     documents = _refreshed(results, options.insert)
     said, outdated = list[str](), list[str]()
-    if not options.json:
+    if options.csv:
+        print(rows.to_csv(rows.read(*options.results)), end="")
+    elif not options.json:
         print(sections.terminal(results, terminal.width()))
     if options.output is not None:
         figures = not options.no_figures
@@ -62,7 +64,7 @@ def _report(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({**data.document(results), "written": said, "outdated": outdated}, indent=1))
     elif said:
-        print("", *said, sep="\n")
+        print("", *said, sep="\n", file=sys.stderr if options.csv else sys.stdout)
     return OUTDATED if outdated else 0
 
 
@@ -113,7 +115,10 @@ def _parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
     )
     parser.add_argument("--check", action="store_true", help="write no --insert file, but fail if one would change")
     parser.add_argument("--json", action="store_true", help="print all of it as one JSON document instead")
+    parser.add_argument("--csv", action="store_true", help="print a line of CSV for each result instead")
     options = parser.parse_args(arguments)
+    if options.csv and options.json:
+        parser.error("--csv and --json are two documents: name one")
     if options.check and not options.insert:
         parser.error("--check needs --insert FILE.md, the file to check")
     if options.against and (options.output is None or not writing.is_page(options.output)):

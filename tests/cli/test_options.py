@@ -106,6 +106,7 @@ def test_selecting() -> None:
             select(KNOWN, **names)
     with pytest.raises(OptionError, match="leave no implementation"):
         select(KNOWN, backends=["mine"], variants=["auto"])
+    assert select(["a/sum/rows", "b/sum/rows", "b/sum/auto"], variants=["auto"]) == ("a/sum/rows", "b/sum/auto")
 
 
 def test_problems_of_own_shapes() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import host_compiler
 import ptx
+import torch
 
 import kernelzoo.kernels.cupy as backend
 from kernelzoo import tables
@@ -20,6 +21,7 @@ from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.cupy.launch import PROBLEM, At, Plan, Step
 from kernelzoo.kernels.shared.driver import Parameters, Shape, grid_axes
+from kernelzoo.operations import OPERATIONS
 
 DEVICES = {
     capability: replace(ARCHITECTURES[f"sm_{capability}"], name="emulated", multiprocessors=6)
@@ -108,16 +110,19 @@ class _Kernel:
 
     def _memory(self, values: Any, addresses: tuple[int, ...], following: list[int]) -> list[tuple[int, int, bool]]:
         """What the kernel may touch: where each tensor lies, and the parts of the workspace."""
-        plan, size = self.plan, self.plan.layout.itemsize
+        plan, op = self.plan, OPERATIONS[self.file.parent.name]
         g = dict(zip(PROBLEM, (ctypes.c_int64 * len(PROBLEM)).from_buffer(values, 8 * len(addresses)), strict=True))
-        sizes = g["rows"] // g["inner"], g["n"], g["inner"]
+        sizes = g["rows"] // max(1, g["inner"]), g["n"], g["inner"]
         first, last = ([g[f"{name}_{axis}"] for axis in ("outer", "n", "inner")] for name in ("x", "out"))
+        declared = [x.dtype or plan.layout.dtype for x in (*op.inputs.values(), *op.outputs.values())]
         found = []
         for at, strides in enumerate((first, *(tensor[:3] for tensor in plan.others), last)):
-            elements = 1 + sum((length - 1) * stride for length, stride in zip(sizes, strides, strict=True))
-            written = at == len(addresses) - 1
+            dtype = plan.layout.out_dtype if at == len(addresses) - 1 else declared[at]
+            ends = 1 + sum((length - 1) * stride for length, stride in zip(sizes, strides, strict=True) if stride)
+            size = ends * getattr(torch, dtype).itemsize if addresses[at] else 0
+            written = at >= len(op.inputs)
             before = 0 if written else addresses[at] % 16  # the whole of the first 16-byte word may be read
-            found.append((addresses[at] - before, elements * size + before, written))
+            found.append((addresses[at] - before, size + before, written))
         for address, argument in zip(following, self.step.arguments, strict=True):
             count = {"partial": plan.partial_bytes, "counters": plan.counter_bytes}.get(str(argument), 0)
             if argument == "partial" and self.step == plan.steps[0]:

@@ -1,21 +1,22 @@
-"""The tables of docs/kernels.md that list every form. ``python tests/described/form_tables.py`` writes them."""
+"""The tables of docs/records/forms.md that list every form, and of side-by-side.md beside it that lists plain ones.
+
+``python tests/described/form_tables.py`` writes them.
+"""
 
 import ast
 from functools import cache
 from pathlib import Path
 
 import kernelzoo
-from kernelzoo import operations
+from kernelzoo import operations, side_by_side
+from kernelzoo.packages import LANGUAGES
 from kernelzoo.report import markers
 
 PACKAGE = Path(kernelzoo.__file__).parent
-PAGE = PACKAGE.parent / "docs" / "kernels.md"
+DOCS = PACKAGE.parent / "docs"
 
-NAMES = {
-    "triton": "Triton", "gluon": "Gluon", "cutile": "cuTile", "cute": "CuTe", "helion": "Helion", "cupy": "CUDA C",
-    "numba": "Numba", "cpu": "cpu", "torch": "torch",
-}  # fmt: skip
-"""Languages, in the order of the page, and what it calls them."""
+NAMES = {**LANGUAGES, "cpu": "cpu"}
+"""Languages, and what the page of forms calls them."""
 
 
 @cache
@@ -47,12 +48,29 @@ def forms() -> str:
     return "\n\n".join(tables)
 
 
-def blocks() -> dict[str, str]:
-    """What stands between the page's markers."""
-    return {"forms": forms()}
+def cells() -> str:
+    """A line for each operation that people call, with the lines of code of its plain forms, linked to their files."""
+    rows = [f"| | {' | '.join(LANGUAGES.values())} |", f"|:--|{'--:|' * len(LANGUAGES)}"]
+    for op in side_by_side.shown():
+        cells = [
+            f"[{form.lines}](../../{form.files[0].relative_to(PACKAGE.parent).as_posix()})" if form else "–"
+            for form in side_by_side.forms(op).values()
+        ]
+        rows.append(f"| `{op}` | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+BLOCKS = {"records/forms.md": {"forms": forms}, "records/side-by-side.md": {"cells": cells}}
+"""What stands between each page's markers."""
+
+
+def blocks(page: str) -> dict[str, str]:
+    """What stands between a page's markers."""
+    return {name: made() for name, made in BLOCKS[page].items()}
 
 
 if __name__ == "__main__":
-    page, changed = markers.insert(PAGE.read_text(encoding="utf-8"), blocks(), PAGE.name)
-    PAGE.write_text(page, encoding="utf-8")
-    print("written:", ", ".join(changed) or "nothing, all is as it should be")
+    for name in BLOCKS:
+        text, changed = markers.insert((DOCS / name).read_text(encoding="utf-8"), blocks(name), name)
+        (DOCS / name).write_text(text, encoding="utf-8")
+        print(f"{name}:", ", ".join(changed) or "all is as it should be")

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from registered import forget_operation
 
 from kernelzoo.measure import Problem
 from kernelzoo.measure.guard import Guard
-from kernelzoo.operations import OPERATIONS
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ PRODUCT = Problem("product", (128, 128), "float32", sizes=(("N", 128),))
 def guard():
     with Guard("cpu", [str(SHARED / "products.py"), str(SHARED / "attacks.py")], patience=60) as made:
         yield made
-    OPERATIONS.pop("product", None)  # this process has learned of it
+    forget_operation("product")  # this process has learned of it
 
 
 def names(outcome: str) -> list[str]:

@@ -7,14 +7,14 @@ import known_bad
 import pytest
 import torch
 from known_bad import KNOWN_BAD, PROBLEMS, Bad
-from registered import forget
+from registered import forget, forget_operation
 
 import kernelzoo
 from kernelzoo import measure, operations
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check, slow_to_bind
 from kernelzoo.check.special import special_rows
-from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
+from kernelzoo.errors import BackendUnavailableError, ContractError, UndecidableError, UnsupportedProblemError
 from kernelzoo.launch import void
 from kernelzoo.measure import Problem
 from kernelzoo.measure.judge.gate import Admitted
@@ -293,3 +293,51 @@ def test_the_first_call_is_timed_whole(enter: Enter, monkeypatch: pytest.MonkeyP
         return slowly
 
     assert Judged(PROBLEMS["softmax"], count=4).admit(enter("softmax", slow)).facts["first_call"] == 11
+
+
+def test_bounds_that_the_reference_exceeds_decide_nothing(enter: Enter) -> None:
+    """No kernel is wrong there, but one that changes its input still is."""
+
+    def cancelling(x: torch.Tensor) -> torch.Tensor:
+        return (x + 1e7) + (x - 1e7)
+
+    class cancels:
+        x, out = kernelzoo.Input("M N"), kernelzoo.Output("M N")
+        reference = staticmethod(cancelling)
+        error = staticmethod(lambda ref, unit, tiny: ref.abs() * unit * 2 + tiny)
+
+    kernelzoo.operation(dtypes=("float32",))(cancels)
+    try:
+        problem = Problem("cancels", (16, 64), "float32")
+        plain = enter("cancels", lambda x, out: lambda: void(out.copy_(cancelling(x))))
+        with pytest.raises(UndecidableError, match="the reference, computed in the dtypes of kernels, is wrong"):
+            Judged(problem).admit(plain)
+        changing = enter("cancels", lambda x, out: lambda: void((out.copy_(x * 2), x.fill_(1))))
+        with pytest.raises(ContractError, match="input was changed"):
+            Judged(problem).admit(changing)
+    finally:
+        forget_operation("cancels")
+
+
+@pytest.mark.parametrize("op", ["min", "quantize_rows"])
+def test_a_right_result_may_be_what_an_output_held_before(op: str) -> None:
+    """In half precision some element is now and then; an output that was not written is still found."""
+    judged = Judged(Problem(op, (4, 8), "float16"), count=3)
+    judged.admit(kernelzoo.implementation(f"torch/{op}/eager"))
+    order, mutation = [2, 0, 1], judged.gate.mutation
+    mutation.write(order)
+    judged.entrant.launch(order)
+    mutation._poisons = [judged.sets[1][1][0].float().flatten()[0].item(), *mutation._poisons[1:]]
+    for _ in range(100):
+        mutation.check(order)
+    mutation._poisons = measure.Gate(judged.sets, 1).mutation._poisons
+    mutation.poison([0])
+    with pytest.raises(ContractError, match=r"1 of 3 launches did not write|elements wrong"):
+        mutation.check(order)
+
+
+def test_results_of_results_are_held_to_what_the_kernel_gives_alone() -> None:
+    """Torch's sum of 32000 nearly equal terms leaves the contract, in whatever order launches come."""
+    judged = Judged(Problem("softmax", (4, 32000), "float32"), count=4)
+    assert judged.sets.links
+    judged.admit(kernelzoo.implementation("torch/softmax/eager"))

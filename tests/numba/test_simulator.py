@@ -28,6 +28,7 @@ from one_input import allocate
 import kernelzoo
 from kernelzoo import operations, registry
 from kernelzoo.check.cases import cases
+from kernelzoo.check.running import check
 from kernelzoo.device import Device
 from kernelzoo.errors import BackendUnavailableError, UnsupportedProblemError
 from kernelzoo.kernels.numba import simulated as machine
@@ -39,6 +40,7 @@ pytestmark = pytest.mark.filterwarnings(
 INF, NAN = float("inf"), float("nan")
 SOFTMAX = list(kernelzoo.implementations("numba", "softmax"))
 MIN = list(kernelzoo.implementations("numba", "min"))
+PLAIN = [i for i in kernelzoo.implementations("numba") if i.variant == "rows" and i not in MIN]
 registry.language("numba")
 CHOOSERS = [i for i in SOFTMAX + MIN if i.chooses]  # which only hand on to the others
 # Of clusters, or of more shared memory than the simulator has: tested one by one, with ``one_block``.
@@ -142,6 +144,14 @@ def test_special_values(implementation: kernelzoo.Implementation) -> None:
     for case in cases("softmax") if implementation in SOFTMAX else ():
         if case.name in ("float32-equal-terms-39", "float32-equal-terms-79"):
             run(implementation, case.inputs("cpu")[0])
+
+
+@pytest.mark.sampled(4, "implementation")
+@pytest.mark.parametrize("name", ["float32-3x17", "float32-special-values-5", "bfloat16-dim0", "float16-dim0"])
+@pytest.mark.parametrize("implementation", PLAIN, ids=lambda i: i.id)
+def test_plain_forms(implementation: kernelzoo.Implementation, name: str) -> None:
+    """Those of the other operations, a case of the contract each."""
+    check(implementation, next(case for case in cases(implementation.op) if str(case) == name), "cpu")
 
 
 @pytest.mark.parametrize("implementation", [i for i in SOFTMAX if i.variant in ("fused", "split")], ids=lambda i: i.id)

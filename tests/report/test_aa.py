@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 import scripts
-import torch
-from registered import forget
 
-import kernelzoo
-from kernelzoo.launch import void
-from kernelzoo.registry import Launch
 from kernelzoo.report.aa import NOTE, aa_block, load, main
 from kernelzoo.report.results import ResultsError
 
@@ -130,50 +125,53 @@ def script() -> types.ModuleType:
     return scripts.loaded(SCRIPT)
 
 
-@pytest.fixture
-def forgotten() -> Any:
-    """What the script registers is gone after the test."""
-    yield
-    forget("again", "entrant")
-
-
 TINY = ("--shape", "64x33", "--rounds", "6", "--pairs", "2", "--device", "cpu")
 
+ENTRANTS = """
+import kernelzoo
+from kernelzoo import UnsupportedProblemError
 
-@pytest.mark.usefixtures("forgotten")
-def test_the_script_races_an_implementation_with_itself(script, tmp_path, monkeypatch, capsys) -> None:
-    """Whatever the verdicts on this machine, they are counted; what can't run on it says why."""
 
-    def nowhere(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        raise kernelzoo.UnsupportedProblemError("entrant/softmax/auto", "it never can")
+@kernelzoo.register("nowhere", "softmax", "auto")
+def nowhere(x, out):
+    raise UnsupportedProblemError("nowhere/softmax/auto", "it never can")
 
-    kernelzoo.register("entrant", "softmax", "auto")(nowhere)
-    entrants = [kernelzoo.implementation(id) for id in ("torch/softmax/eager", "entrant/softmax/auto")]
-    assert entrants[0] in script.entrants("softmax") and entrants[1] in script.entrants("softmax")
-    assert [i.id for i in script.entrants("softmax") if i.backend == "torch"] == ["torch/softmax/eager"]
-    monkeypatch.setattr(script, "entrants", lambda op: entrants)
-    path = tmp_path / "aa.json"
-    status = script.main([*TINY, "-o", str(path)])
-    raced, refused = load(path).twins
+
+@kernelzoo.register("zeros", "softmax", "auto")
+def zeros(x, out):
+    def launch():
+        out.zero_()
+
+    return launch
+"""
+
+
+@pytest.mark.slow
+def test_the_script_races_implementations_with_themselves(script, tmp_path, capsys) -> None:
+    """Whatever the verdicts on this machine, they are counted; what can't run, or is wrong, says why."""
+    (tmp_path / "entrants.py").write_text(ENTRANTS)
+    path, ids = tmp_path / "aa.json", ["torch/softmax/eager", "nowhere/softmax/auto", "zeros/softmax/auto"]
+    status = script.main([*TINY, "-o", str(path), "--module", str(tmp_path / "entrants.py"), "--ids", *ids])
+    raced, refused, wrong = load(path).twins
+    assert status == 1
     assert (raced.id, len(raced.ratios), raced.refused) == ("torch/softmax/eager", 2, "")
     assert all(ratio.low <= ratio.mid <= ratio.high and 1 / 50 < ratio.mid < 50 for ratio in raced.ratios)
-    assert status == (0 if raced.passed else 1)
     assert "it never can" in refused.refused
+    assert wrong.failed and not wrong.ratios
     printed = capsys.readouterr().out
     assert "softmax of (64, 33) float32, 6 rounds in a race" in printed and "torch/softmax/eager" in printed
     assert "| torch/softmax/eager | 2 |" in aa_block(path)
 
 
-@pytest.mark.usefixtures("forgotten")
-def test_an_implementation_that_is_wrong_fails_the_experiment(script, tmp_path, monkeypatch) -> None:
-    def zeros(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: void(out.zero_())
-
-    kernelzoo.register("entrant", "softmax", "auto")(zeros)
-    monkeypatch.setattr(script, "entrants", lambda op: [kernelzoo.implementation("entrant/softmax/auto")])
-    assert script.main([*TINY, "-o", str(tmp_path / "aa.json")]) == 1
-    (twin,) = load(tmp_path / "aa.json").twins
-    assert twin.failed and not twin.ratios
+def test_the_script_takes_torch_eager_and_the_choosers_of_others(script) -> None:
+    ids = [
+        "torch/softmax/auto",
+        "torch/softmax/eager",
+        "triton/softmax/auto",
+        "triton/softmax/fused",
+        "triton/min/auto",
+    ]
+    assert script.entrants("softmax", ids) == ["torch/softmax/eager", "triton/softmax/auto"]
 
 
 @pytest.mark.parametrize(

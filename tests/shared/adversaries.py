@@ -224,13 +224,13 @@ class skips_by_the_sum_of_x(Remembers):
 
 @adversary("looks at little")
 class serves_by_the_sum_of_x(Kernel):
-    """Keeps results by the sum of x to the nearest 1/1000, and copies them"""
+    """Keeps results by the sum of x to nine places, and copies them"""
 
     def note(self, x: Tensor, out: Tensor) -> None:
-        self.kept[round(x.double().sum().item(), 3)] = out.clone()
+        self.kept[round(x.double().sum().item(), 9)] = out.clone()
 
     def lazy(self, x: Tensor, out: Tensor) -> None:
-        found = self.kept.get(round(x.double().sum().item(), 3))
+        found = self.kept.get(round(x.double().sum().item(), 9))
         if found is None:
             self.honest(x, out)
         else:

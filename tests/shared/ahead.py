@@ -37,8 +37,23 @@ PROBLEMS: tuple[Problem, ...] = (
 )
 
 
-def forms(backend: str) -> list[tuple[Operation, str]]:
+PLAIN_PROBLEMS: tuple[Problem, ...] = (
+    *(((4096, 1000), 1), ((64, 50257), 1), ((100003, 33), 1), ((512, 4096), 0), ((100003, 33), 0), ((0, 300), 1)),
+)
+
+
+def all_forms(backend: str) -> list[tuple[Operation, str]]:
     return [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations(backend) if not i.chooses]
+
+
+def forms(backend: str) -> list[tuple[Operation, str]]:
+    """Those of operations with several, of which more is asked than that they compile."""
+    return [(op, form) for op, form in all_forms(backend) if op in OPERATIONS]
+
+
+def plain(backend: str) -> list[tuple[Operation, str]]:
+    """Those of all other operations."""
+    return [(op, form) for op, form in all_forms(backend) if op not in OPERATIONS]
 
 
 def name(value: Any) -> str:
@@ -84,6 +99,8 @@ class Ahead:
         given = metafunc.fixturenames
         if "form" in given:
             metafunc.parametrize(("op", "form"), self.forms, ids=name)
+        if "plain_form" in given:
+            metafunc.parametrize(("op", "plain_form"), plain(self.backend), ids=name)
         for word, values in (
             *(("every_op", OPERATIONS), ("arch", self.architectures), ("problem", self.problems)),
             *(("float_", self.floats), ("other", self.others)),
@@ -151,6 +168,13 @@ class Ahead:
             assert not self.no_form_spills or not [str(program) for program in made if program.spilled]
             assert self.reads(form, made), (problem, *map(str, made))
             assert op is MIN or occurrences(self.store, made[-1]), (problem, str(made[-1]))
+
+    @pytest.mark.sampled(6, "op", "plain_form")
+    def test_every_plain_form_compiles(self, op: Operation, plain_form: str, arch: str, float_: Any) -> None:
+        """Also for tensors without a row. Sums are in a fixed order."""
+        for shape, axis in PLAIN_PROBLEMS:
+            for program in self.programs(op, plain_form, shape, axis, float_, arch):
+                assert not occurrences(r"\b(?:atom|red)\.\S*add\S*\.b?f\d", program)
 
     def test_every_kernel_begins_by_waiting_for_the_launch_before(self) -> None:
         """Without it, one that is prepared early reads what the launch before has yet to write."""

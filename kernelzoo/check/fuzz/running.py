@@ -378,8 +378,7 @@ def _wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list
 
 
 def _beyond(bounds: Bounds, actual: torch.Tensor) -> torch.Tensor:
-    right = (actual >= bounds.lower).logical_and_(actual <= bounds.upper)
-    return (right.logical_or_((actual != actual).logical_and_(bounds.lower != bounds.lower))).all().logical_not_()
+    return bounds.right(actual).all().logical_not_()
 
 
 def _one(outs: Sequence[torch.Tensor]) -> Any:

@@ -33,6 +33,11 @@ FIRST = np.int64(0)
 Kernel: TypeAlias = "tuple[Callable[..., None], tuple[Any, ...]]"
 """A compiled kernel and its arguments."""
 
+# Numba starts its threads at the first question for their number, and sets OpenMP's, which is torch's too.
+_of_torch = torch.get_num_threads()
+if numba.get_num_threads() and torch.get_num_threads() != _of_torch:
+    torch.set_num_threads(_of_torch)
+
 # Numba's workqueue threading layer, which it falls back to where neither TBB nor OpenMP is installed, ends the process
 # when two Python threads are inside parallel kernels at once. One launch uses all cores, so waiting costs little.
 _launching = threading.Lock()

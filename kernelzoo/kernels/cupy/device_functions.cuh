@@ -27,6 +27,15 @@ template <> struct Addresses<0> { const void* x; void* out; };
 
 struct Problem : Addresses<0>, Layout { static constexpr int OTHERS = 0; };
 
+// As Problem, with OTHERS tensors between x and out: (outer, n, inner), or those whose stride is 0 along an axis that
+// they lack.
+struct Strides { i64 outer, n, inner; };
+template <int COUNT>
+struct MultiInput : Addresses<COUNT>, Layout {
+  static constexpr int OTHERS = COUNT;
+  Strides strides[COUNT];
+};
+
 // Every kernel begins here: the launch before it may still be ending (see shared/driver.py). The addresses pass through
 // the wait, so that no load is moved ahead of it. No kernel lets the next one begin early: only benchmarks would gain.
 template <class P>
@@ -60,6 +69,19 @@ __device__ inline V warp_sum(V v) {
   UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) v += shuffle_xor(v, mask);
   return v;
 }
+
+// A long sum: what each addition rounds away is added up beside it (D. E. Knuth's two-sum); of counts that is nothing.
+template <class S>
+struct CompensatedSum {
+  S sum = 0, lost = 0;
+  __device__ void add(S v) {
+    const S next = sum + v, added = next - sum;
+    lost += (sum - (next - added)) + (v - added);
+    sum = next;
+  }
+  __device__ void scale(S by) { sum *= by, lost *= by; }
+  __device__ S all() const { return sum - sum == 0 ? sum + lost : sum; }  // an infinity stays one
+};
 
 // Over `count` sums in memory, in every warp.
 template <class V>

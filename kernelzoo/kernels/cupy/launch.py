@@ -28,10 +28,10 @@ from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Workspac
 from kernelzoo.launch import Step as RecordedStep
 from kernelzoo.layout import Layout, Rows, Strides, rows_of, rows_with
 
-I32, I64 = ctypes.c_int32, ctypes.c_int64
+I32, I64, F64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_double
 
-Argument: TypeAlias = Literal["partial", "counters"] | tuple[type[ctypes.c_int32 | ctypes.c_int64], int]
-"""Of a kernel, after the problem: a pointer to a part of the workspace, or an integer and its type in C."""
+Argument: TypeAlias = Literal["partial", "counters"] | tuple[Callable[[Any], Any], float]
+"""Of a kernel, after the problem: a pointer to a part of the workspace, or a number and its type in C."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Plan:
     others: tuple[Strides, ...] = ()  # where the tensors between the first and the output lie
 
 
-# Of the rows, the strides of each tensor between the first and the output, the device, and the form's numbers of the
-# launch table in force. Raises UnsupportedProblemError if the form can't take them.
+# Of the rows, the strides of each tensor between the first and the last, the device, the form's numbers of the launch
+# table in force, and scalars by name. Raises UnsupportedProblemError if the form can't take them.
 Planner: TypeAlias = Callable[..., Plan]
 At: TypeAlias = Callable[..., None]  # launches on the addresses of the canonical tensors
 Workspace: TypeAlias = dict[str, torch.Tensor]  # memory of a launch's own, by the argument that points to it
@@ -79,16 +79,16 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
         file = Path(inspect.getfile(plan)).with_suffix(".cu")
 
         @wraps(plan)
-        def bind(*tensors: torch.Tensor) -> Launch:
+        def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
             x, *between, out = tensors
             machine, record = _machine(), recording.get()
             rows, others = rows_with(x, out, *between) if between else (rows_of(x, out), ())
             device = machine.device_of(x)
             table = tables.of(numbers, device.index) if numbers is not None else None
             if record is not None:
-                steps = plan(rows, *others, device, table).steps
+                steps = plan(rows, *others, device, table, **scalars).steps
                 return record.launch(*(_recorded(file, step, device, record) for step in steps))
-            ready = _ready(machine, file, plan, table, rows, others, device)
+            ready = _ready(machine, file, plan, table, rows, others, device, tuple(scalars.items()))
             return _with_workspace(ready, *tensors) if ready.at is None else RebindableLaunch(ready.at, *tensors)
 
         return bind
@@ -132,9 +132,16 @@ class _Ready:
 
 @lru_cache(maxsize=4096)
 def _ready(
-    machine: Machine, file: Path, planner: Planner, table: Any, rows: Rows, others: tuple[Strides, ...], device: Device
+    machine: Machine,
+    file: Path,
+    planner: Planner,
+    table: Any,
+    rows: Rows,
+    others: tuple[Strides, ...],
+    device: Device,
+    scalars: tuple[tuple[str, Any], ...],
 ) -> _Ready:
-    plan = planner(rows, *others, device, table)
+    plan = planner(rows, *others, device, table, **dict(scalars))
     steps = tuple(_ready_step(machine.loaded(file, plan, step, device), plan, step) for step in plan.steps)
     return _Ready(plan, steps, None if plan.partial_bytes or plan.counter_bytes else _all(steps, {}))
 
@@ -186,7 +193,8 @@ def _parameters(plan: Plan, step: Step) -> Parameters:
     numbers = (layout.outer * layout.inner, *(getattr(layout, name) for name in PROBLEM[1:]))
     strides = [stride for tensor in others for stride in (tensor.outer, tensor.n, tensor.inner)]
     addresses = (0,) * (2 + len(others))
-    problem = struct.pack(f"<{len(addresses)}Q9qd{len(strides)}q", *addresses, *numbers, 1 / layout.inner, *strides)
+    inverse = 1 / max(1, layout.inner)
+    problem = struct.pack(f"<{len(addresses)}Q9qd{len(strides)}q", *addresses, *numbers, inverse, *strides)
     following = (bytes(8) if isinstance(a, str) else bytes(a[0](a[1])) for a in step.arguments)
     return driver.parameter_words([problem, *following])
 

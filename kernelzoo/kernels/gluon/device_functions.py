@@ -61,7 +61,7 @@ def row_coords(tile, rows, inner, ACROSS: gl.constexpr, ROWS: gl.constexpr, LAYO
     one group.
     """
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
-    tile = tile.to(gl.int64)
+    tile = gl.cast(tile, gl.int64)
     if ACROSS:
         strips = (inner + ROWS - 1) // ROWS
         group = tile // strips
@@ -76,13 +76,19 @@ def row_coords(tile, rows, inner, ACROSS: gl.constexpr, ROWS: gl.constexpr, LAYO
 
 
 @gluon.jit
-def row_start(group, place, stride_outer, stride_inner, MULTIPLE: gl.constexpr, ACROSS: gl.constexpr):
+def row_start(group, place, stride_outer, stride_inner, MULTIPLE: gl.constexpr, ACROSS: gl.constexpr = False):
     """Offsets of rows' first elements in 64 bits, so that no product overflows."""
     if ACROSS:
         start = group * stride_outer * MULTIPLE + place * stride_inner
     else:
         start = (group * stride_outer + place * stride_inner) * MULTIPLE
     return start
+
+
+@gluon.jit
+def load_rows(x, group, place, outer, inner, there, WIDE: gl.constexpr, ACROSS: gl.constexpr = False):
+    """What there is one of to each row, as it is computed."""
+    return gl.load(x + row_start(group, place, outer, inner, 1, ACROSS), there, other=0).to(WIDE)
 
 
 @gluon.jit
@@ -146,3 +152,19 @@ def end_of_vectors(n, EDGES: gl.constexpr):
 def lower(a, b):
     """Elementwise minimum; NaN if either is."""
     return gl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@gluon.jit
+def add_exactly(total, lost, x):
+    """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2). Integers lose nothing."""
+    new = total + x
+    if total.dtype.is_floating():
+        back = new - total
+        lost += (total - (new - back)) + (x - back)
+    return new, lost
+
+
+@gluon.jit
+def whole(total, lost):
+    """A sum with what it rounded off, which is NaN where the sum is infinite."""
+    return total + gl.where(lost == lost, lost, 0)

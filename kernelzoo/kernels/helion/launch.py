@@ -49,18 +49,19 @@ def bound(
             build=(lambda: _described(program, made, kernel, args, told, device)) if recorder.compiles else None,
         )
         return recorder.launch(step)
-    compiled = jit.compiled(tensors[0], kernel, args, told, loads=True)
-    if compiled is None:
+    if jit.INTERPRETED:
         return jit.interpreted(kernel, programs, args)
-    return launch_of(compiled, programs, tensors, args)
+    return launch_of(jit.compiled(tensors[0], kernel, args, told, loads=True), programs, tensors, args)
 
 
 def over_views(
-    id: str, kernel: Any, views: Sequence[torch.Tensor], tile: Tile, constants: tuple[Any, ...], blocks: tuple[int, ...]
-) -> Launch:
-    """The launch of a kernel that takes tensors as ``tiles.problem`` has them, over tiles of whole rows."""
-    program = Program(kernel, tiles.examples(*views), 0, constants, blocks, (1, 0), tile.warps, tiles.far(*views))
-    return bound(id, program, views, views)
+    id: str, kernel: Any, views: Sequence[torch.Tensor], tile: Tile, constants: tuple[Any, ...],
+    blocks: tuple[int, ...], integers: Sequence[int] = (),
+) -> Launch:  # fmt: skip
+    """The launch of a kernel that takes tensors as ``tiles.problem`` has them, or along a row, over tiles of rows."""
+    examples, far = tiles.examples(*views, one="n"), tiles.far(*views)
+    program = Program(kernel, examples, len(integers), constants, blocks, (1, 0), tile.warps, far)
+    return bound(id, program, views, views, integers)
 
 
 def over_flat(

@@ -13,7 +13,8 @@ EVERY_LANE = 0xFFFFFFFF
 ALIGNED = None if config.ENABLE_CUDASIM else 16
 """Alignment of shared memory that is copied in vectors; the simulator's arrays have none to ask for."""
 
-exponential, maximum, minimum, opaque = machine.exponential, machine.maximum, machine.minimum, machine.opaque
+exponential, logarithm, maximum = machine.exponential, machine.logarithm, machine.maximum
+minimum, opaque = machine.minimum, machine.opaque
 
 
 def cluster_functions() -> tuple[Any, Any, Any, Any]:

@@ -55,8 +55,8 @@ def shared_bytes(device: Device) -> int:
 T = TypeVar("T")
 BindView = Callable[..., Launch]
 """Takes the canonical tensors, of the looks it was made for, and returns a launch."""
-Plan = Callable[[View, Device, Any], BindView]
-"""All that a form decides by the look of a problem, the device and its part of the launch table."""
+Plan = Callable[..., BindView]
+"""All that a form decides by the look of a problem, the device, its part of the launch table, and scalars by name."""
 KernelOf = Callable[[str, Tiling], Source]
 
 
@@ -65,25 +65,25 @@ def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
 
     def decorate(plan: Plan) -> Bind:
         @wraps(plan)
-        def bind(*tensors: torch.Tensor) -> Launch:
-            return settled(plan, table, *tensors)(*tensors)
+        def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
+            return settled(plan, table, *tensors, **scalars)(*tensors)
 
         return bind
 
     return decorate
 
 
-def settled(decide: Callable[[View, Device, Any], T], table: type[Any] | None, *tensors: torch.Tensor) -> T:
-    """What is decided by the look of canonical tensors, the device and the launch table, once for all that look the
-    same."""
+def settled(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.Tensor, **scalars: Any) -> T:
+    """What is decided by the look of canonical tensors, the device, the launch table and scalars, once for all that
+    look the same."""
     x, *others, out = tensors
     device = SIMULATOR if SIMULATED else devices.of(x)
     index = device.index
     numbers = tables.of(table, index) if table is not None else None
     if recording.get() is not None or (index < 0 and not SIMULATED):
-        return decide(view(x, out, *others), device, numbers)
+        return decide(view(x, out, *others), device, numbers, **scalars)
     layout = x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16
-    key: tuple[object, ...] = (decide, numbers, index, x.dtype, *layout)
+    key: tuple[object, ...] = (decide, numbers, index, x.dtype, out.dtype, *layout, *scalars.items())
     for other in others:
         key = *key, other.stride(), other.data_ptr() % 16
     found: T | None = _settled.get(key)
@@ -93,7 +93,7 @@ def settled(decide: Callable[[View, Device, Any], T], table: type[Any] | None, *
             if found is None:
                 if len(_settled) >= SETTLED:
                     _settled.clear()
-                found = _settled[key] = decide(view(x, out, *others), device, numbers)
+                found = _settled[key] = decide(view(x, out, *others), device, numbers, **scalars)
     return found
 
 
@@ -262,6 +262,7 @@ def over_rows(
 
 
 def _flat(x: torch.Tensor) -> Any:
-    """A NumPy array over x's memory from its first element on, half precision and bool as bits."""
+    """A NumPy array over x's memory from its first element on, half precision, float8 and bool as bits."""
     bits = {torch.float16: torch.uint16, torch.bfloat16: torch.uint16, torch.bool: torch.uint8}
+    bits[torch.float8_e4m3fn] = torch.uint8
     return flat(x, bits.get(x.dtype, x.dtype))

@@ -91,7 +91,7 @@ def packed_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
     )
 
 
-maximum, minimum, exponential, opaque = np.fmax, np.minimum, np.exp, lambda value: value
+maximum, minimum, exponential, logarithm, opaque = np.fmax, np.minimum, np.exp, np.log, lambda value: value
 
 
 def atomic_min(pointer: Any, i: int, value: Any) -> None:

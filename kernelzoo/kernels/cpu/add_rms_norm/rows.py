@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 
 @compiled()
-def _task(
+def _rows_task(
     x, residual, weight, out, total, n, lanes, xg, xn, xl, rg, rn, rl, wn, og, on, ol, tg, tn, tl, eps, first, last
 ):
     n, xn, rn, wn, on, tn = np.uint64(n), np.uint64(xn), np.uint64(rn), np.uint64(wn), np.uint64(on), np.uint64(tn)
@@ -33,10 +33,10 @@ def _rows(
 ):
     args = n, lanes, xg, xn, xl, rg, rn, rl, wn, og, on, ol, tg, tn, tl, eps
     if tasks == 1:
-        _task(x, residual, weight, out, total, *args, FIRST, units)
+        _rows_task(x, residual, weight, out, total, *args, FIRST, units)
         return
     for i in prange(tasks):
-        _task(x, residual, weight, out, total, *args, i * units // tasks, (i + 1) * units // tasks)
+        _rows_task(x, residual, weight, out, total, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "add_rms_norm", "rows")

@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 @compiled()
-def _task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
+def _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
     n, xn = np.uint64(n), np.uint64(xn)
     for row in range(first, last):
         at, found = place(row, lanes, xg, xl), np.uint64(0)
@@ -27,10 +27,10 @@ def _task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
 @compiled(parallel=True)
 def _rows(x, out, n, lanes, xg, xn, xl, og, ol, is_half, units, tasks):
     if tasks == 1:
-        _task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, FIRST, units)
+        _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, FIRST, units)
         return
     for i in prange(tasks):
-        _task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, i * units // tasks, (i + 1) * units // tasks)
+        _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "argmin", "rows")

@@ -22,7 +22,7 @@ def row_state(x, at, step, n):
 
 
 @compiled()
-def _task(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, first, last):
+def _rows_task(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, first, last):
     n, xn = np.uint64(n), np.uint64(xn)
     for row in range(first, last):
         at, to, label = place(row, lanes, xg, xl), place(row, lanes, og, ol), labels[place(row, lanes, lg, ll)]
@@ -38,10 +38,10 @@ def _task(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, f
 def _rows(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, units, tasks):
     args = n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index
     if tasks == 1:
-        _task(x, labels, loss, *args, FIRST, units)
+        _rows_task(x, labels, loss, *args, FIRST, units)
         return
     for i in prange(tasks):
-        _task(x, labels, loss, *args, i * units // tasks, (i + 1) * units // tasks)
+        _rows_task(x, labels, loss, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "cross_entropy", "rows")

@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 
 @compiled(error_model="numpy")
-def _task(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index, first, last):
+def _rows_task(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index, first, last):
     n, xn, on, zero = np.uint64(n), np.uint64(xn), np.uint64(on), zero_of(x)
     one = type(zero)(1)
     for row in range(first, last):
@@ -34,10 +34,10 @@ def _task(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol
 def _rows(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index, units, tasks):
     args = n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index
     if tasks == 1:
-        _task(x, labels, grad, out, *args, FIRST, units)
+        _rows_task(x, labels, grad, out, *args, FIRST, units)
         return
     for i in prange(tasks):
-        _task(x, labels, grad, out, *args, i * units // tasks, (i + 1) * units // tasks)
+        _rows_task(x, labels, grad, out, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "cross_entropy_backward", "rows")

@@ -36,7 +36,7 @@ def block_of_exponentials(x, at, step, n, top):
 
 
 @compiled()
-def _task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
+def _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     n, xn, block = np.uint64(n), np.uint64(xn), np.uint64(BLOCK)
     for row in range(first, last):
         at, total = place(row, lanes, xg, xl), zero_of(x)
@@ -50,10 +50,10 @@ def _task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
 @compiled(parallel=True)
 def _rows(x, out, n, lanes, xg, xn, xl, og, ol, units, tasks):
     if tasks == 1:
-        _task(x, out, n, lanes, xg, xn, xl, og, ol, FIRST, units)
+        _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, FIRST, units)
         return
     for i in prange(tasks):
-        _task(x, out, n, lanes, xg, xn, xl, og, ol, i * units // tasks, (i + 1) * units // tasks)
+        _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "logsumexp", "rows")

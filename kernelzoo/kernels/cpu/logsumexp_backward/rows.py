@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 @compiled()
-def _task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, first, last):
+def _rows_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, first, last):
     n, xn, on = np.uint64(n), np.uint64(xn), np.uint64(on)
     for row in range(first, last):
         at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
@@ -27,10 +27,10 @@ def _task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, fir
 def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, units, tasks):
     args = n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol
     if tasks == 1:
-        _task(x, y, grad, out, *args, FIRST, units)
+        _rows_task(x, y, grad, out, *args, FIRST, units)
         return
     for i in prange(tasks):
-        _task(x, y, grad, out, *args, i * units // tasks, (i + 1) * units // tasks)
+        _rows_task(x, y, grad, out, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "logsumexp_backward", "rows")

@@ -38,7 +38,7 @@ def scale_of(x, at, step, n, eps):
 
 
 @compiled()
-def _task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last):
+def _rows_task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last):
     n, xn, wn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(on)
     for row in range(first, last):
         at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
@@ -50,11 +50,11 @@ def _task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last
 @compiled(parallel=True)
 def _rows(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, units, tasks):
     if tasks == 1:
-        _task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, FIRST, units)
+        _rows_task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, FIRST, units)
         return
     for i in prange(tasks):
         first, last = i * units // tasks, (i + 1) * units // tasks
-        _task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last)
+        _rows_task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last)
 
 
 @register("cpu", "rms_norm", "rows")

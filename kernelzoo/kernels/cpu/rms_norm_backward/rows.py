@@ -21,7 +21,7 @@ def block_of_products(x, at, xn, grad, beside, gn, weight, wat, wn, n, zero):
 
 
 @compiled()
-def _task(
+def _rows_task(
     x, weight, grad, dx, sums, carries, begin, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps, first, last
 ):
     n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
@@ -46,10 +46,10 @@ def _rows(x, weight, grad, dx, dweight, n, lanes, xg, xn, xl, wn, gg, gn, gl, og
     sums[:], carries[:] = 0, 0
     args = n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps
     if tasks == 1:
-        _task(x, weight, grad, dx, sums, carries, 0, *args, FIRST, units)
+        _rows_task(x, weight, grad, dx, sums, carries, 0, *args, FIRST, units)
     else:
         for i in prange(tasks):
-            _task(x, weight, grad, dx, sums, carries, i * n, *args, i * units // tasks, (i + 1) * units // tasks)
+            _rows_task(x, weight, grad, dx, sums, carries, i * n, *args, i * units // tasks, (i + 1) * units // tasks)
     for j in range(n):
         total = zero_of(x)
         for i in range(tasks):

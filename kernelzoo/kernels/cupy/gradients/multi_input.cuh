@@ -6,15 +6,6 @@
 #pragma once
 #include "../vector_io.cuh"
 
-struct Strides { i64 outer, n, inner; };
-
-// As Problem, with OTHERS tensors between x and out: (outer, n, inner), or (outer, inner), whose n is 0.
-template <int COUNT>
-struct MultiInput : Addresses<COUNT>, Layout {
-  static constexpr int OTHERS = COUNT;
-  Strides strides[COUNT];
-};
-
 // In the operation's gradient.cuh: its arithmetic, and how many tensors it reads along the row (INPUTS) or not.
 template <class T> struct Gradient;
 
@@ -23,18 +14,6 @@ __device__ inline float product(float a, float b) { asm("mul.rn.f32 %0, %0, %1;"
 __device__ inline double product(double a, double b) { return a * b; }
 __device__ inline float difference(float a, float b) { asm("sub.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
 __device__ inline double difference(double a, double b) { return a - b; }
-
-// A long sum: what each addition rounds away is added up beside it (D. E. Knuth's two-sum); of counts that is nothing.
-template <class S>
-struct CompensatedSum {
-  S sum = 0, lost = 0;
-  __device__ void add(S v) {
-    const S next = sum + v, added = next - sum;
-    lost += (sum - (next - added)) + (v - added);
-    sum = next;
-  }
-  __device__ S all() const { return sum - sum == 0 ? sum + lost : sum; }  // an infinity stays one
-};
 
 // Over the block, behind one barrier. `slots` (32) may be written again after the next barrier.
 template <class S>

@@ -6,14 +6,6 @@ Elements are compared as they are computed, half precision in float32; a masked 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon.device_functions import row_start
-
-
-@gluon.jit
-def load_rows(x, group, place, outer, inner, there, WIDE: gl.constexpr, ACROSS: gl.constexpr):
-    """What there is one of to each row, as it is computed."""
-    return gl.load(x + row_start(group, place, outer, inner, 1, ACROSS), there, other=0).to(WIDE)
-
 
 @gluon.jit
 def shares_of(grad, count, DTYPE: gl.constexpr):

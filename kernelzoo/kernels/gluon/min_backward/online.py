@@ -6,7 +6,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.min_backward.device_functions import load_rows, shares_of
+from kernelzoo.kernels.gluon.min_backward.device_functions import shares_of
 from kernelzoo.kernels.shared.jit import bound, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -27,8 +27,8 @@ def online_kernel(
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    least = load_rows(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
-    slope = load_rows(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
+    least = dev.load_rows(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
+    slope = dev.load_rows(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     length = n

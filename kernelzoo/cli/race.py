@@ -1,0 +1,73 @@
+"""``kernelzoo race``: everything that runs on this machine, over shapes that people run, as a file and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernelzoo.cli import bench, listing, options, output
+
+SHAPES = {
+    "cuda": ["256x4096,8192x4096,32x128256,32768x4096,8192x64,8x1048576"],
+    "cpu": ["16x4096,256x4096,32x32000,8192x64"],
+}
+"""Of ``--shapes people``: a decode batch, a prefill, a vocabulary, attention scores, router logits, long rows."""
+DTYPE = {"cuda": "bfloat16", "cpu": "float32"}
+
+To = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE.json", help="The results file; the picture stands beside it.")
+]
+
+
+def race(
+    *, device: options.Device = "", to: To = Path("race.json"), resume: bench.Resume = False, json: options.Json = False
+) -> int:
+    """Race what runs on this machine, in about five minutes: softmax and minimum over shapes that people run.
+
+    The file holds every sample, the device and the versions. The picture beside it, FILE.svg, has a bar for each
+    implementation: how many times as fast as torch, in the geometric mean. It needs Matplotlib. kernelzoo report takes
+    files of several machines.
+
+    Exit status: 0; 1 if a row is wrong or failed; 2 if nothing could be measured; 130 after Ctrl-C.
+    """
+    from kernelzoo import registry
+
+    here = listing.seen(registry.backends())
+    kind = device.partition(":")[0] or ("cuda" if any("cuda" in found.devices for found in here.values()) else "cpu")
+    names = [name for name, found in here.items() if kind in found.devices]
+    status = bench.bench(
+        shape=SHAPES[kind],
+        axes=[],
+        workload=[],
+        op=["softmax,min"],
+        dtype=[DTYPE[kind]],
+        backend=names,
+        variant=["auto,eager"],
+        module=[],
+        device=device or kind,
+        rounds=6,
+        waive=[],
+        to=to,
+        resume=resume,
+        json=json,
+    )
+    picture = to.with_suffix(".svg")
+    if status in (0, 1) and (missing := _drawn(to, picture)):
+        output.console(errors=True).print(missing)
+    elif status in (0, 1) and not json:
+        output.console().print(f"a picture of it: {picture}")
+    return status
+
+
+def _drawn(results: Path, picture: Path) -> str:
+    """Draw the picture; returns why it can't be."""
+    from kernelzoo.report.reading import load
+
+    try:
+        from kernelzoo.report import speeds
+    except ImportError:
+        return "no picture: Matplotlib draws it; pip install 'kernelzoo[report]'"
+    speeds.save(load([results]), picture.with_suffix(""))
+    return ""

@@ -1,0 +1,100 @@
+"""``kernelzoo show``: an operation's plain form in each language, one below the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Annotated, Any
+
+import typer
+
+from kernelzoo import operations, packages
+from kernelzoo.cli import complete, options, output
+from kernelzoo.cli.inspection import print_text
+from kernelzoo.errors import UnknownNameError
+
+Operation = Annotated[
+    str, typer.Argument(metavar="OP", help="The operation, such as rms_norm.", autocompletion=complete.some_ops)
+]
+Languages = Annotated[
+    list[str],
+    typer.Option(
+        "--language",
+        metavar="NAME",
+        default_factory=list,
+        show_default=False,
+        help="Languages, comma-separated or repeated: triton,cute. All by default.",
+    ),
+]
+Results = Annotated[
+    list[Path] | None, typer.Option("--results", metavar="FILE.json", help="Show the scores in this results file.")
+]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print a page, with each kernel folded.")]
+
+
+def show(
+    op: Operation,
+    *,
+    language: Languages,
+    results: Results = None,
+    markdown: Markdown = False,
+    json: options.Json = False,
+) -> int:
+    """Show an operation's plain form in each language: its source, its lines of code, and its score.
+
+    The source is read, and no language needs to be installed. A score is the limit's time divided by the form's, in the
+    geometric mean over the problems in --results. kernelzoo inspect --source prints every other form.
+
+    Exit status: 0; 2 for an unknown name, or a file that holds no results.
+    """
+    from kernelzoo import side_by_side
+
+    if op not in operations.OPERATIONS:
+        raise UnknownNameError("operation", op, operations.OPERATIONS)
+    chosen = options.words(language)
+    for name in chosen:
+        if name not in packages.LANGUAGES:
+            raise UnknownNameError("language", name, packages.LANGUAGES)
+    scores = _scores(op, results or [])
+    if markdown:
+        print(side_by_side.page(op, scores), end="")
+        return 0
+    found = side_by_side.forms(op, chosen)
+    if json:
+        output.emit({"operation": op, "forms": [_row(name, form, scores) for name, form in found.items()]})
+        return 0
+    console = output.console()
+    for name, form in found.items():
+        title = packages.LANGUAGES[name]
+        if form is None:
+            console.print(f"{title}: has no {op} yet\n", style="dim")
+            continue
+        console.print(f"{title}: {form.id}, {side_by_side.told(form, scores)}", style="bold")
+        console.print(form.summary)
+        for kind, text in form.code:
+            console.print()
+            print_text(console, text, kind)
+        console.print()
+    return 0
+
+
+def _row(name: str, form: Any, scores: dict[str, float]) -> dict[str, Any]:
+    if form is None:
+        return {"language": name, "id": None}
+    best = scores.get(f"{form.id.rpartition('/')[0]}/auto")
+    facts = {"language": name, "id": form.id, "lines": form.lines, "score": scores.get(form.id), "best_score": best}
+    return {**facts, "summary": form.summary, "code": [{"kind": kind, "text": text} for kind, text in form.code]}
+
+
+def _scores(op: str, results: Sequence[Path]) -> dict[str, float]:
+    """The score of each implementation of an operation, by id."""
+    if not results:
+        return {}
+    from kernelzoo.report.reading import load
+
+    shares = dict[str, list[float]]()
+    for row in (row for group in load(results).groups for row in group.rows):
+        if row.op == op and row.of_limit:
+            shares.setdefault(f"{row.backend}/{op}/{row.variant}", []).append(row.of_limit)
+    return {id: geometric_mean(taken) for id, taken in shares.items()}

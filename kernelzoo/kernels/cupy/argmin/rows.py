@@ -1,0 +1,14 @@
+"""Lanes of a block go along a row, and each keeps the least element so far and its place."""
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.lanes import plan_rows
+from kernelzoo.kernels.cupy.launch import Plan, planned
+from kernelzoo.layout import Rows
+from kernelzoo.registry import register
+
+
+@register("cupy", "argmin", "rows")
+@planned()
+def rows(rows: Rows, device: Device, _: None) -> Plan:
+    """In each lane the least element so far and its place; lanes meet after the loop."""
+    return plan_rows(rows, dtypes=(rows.dtype,))

@@ -1,0 +1,14 @@
+"""Lanes of a block go along a row, and each keeps a running (max, sum) state, in one pass."""
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.lanes import plan_rows
+from kernelzoo.kernels.cupy.launch import Plan, planned
+from kernelzoo.layout import Rows
+from kernelzoo.registry import register
+
+
+@register("cupy", "logsumexp", "rows")
+@planned()
+def rows(rows: Rows, device: Device, _: None) -> Plan:
+    """One pass that keeps a running (max, sum) state in each lane; lanes meet after the loop."""
+    return plan_rows(rows, dtypes=(rows.dtype, rows.out_dtype))

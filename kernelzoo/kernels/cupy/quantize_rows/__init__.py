@@ -1,0 +1,1 @@
+"""Rows quantised to 8-bit floating point in CUDA C."""

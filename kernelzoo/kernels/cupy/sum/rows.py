@@ -1,0 +1,14 @@
+"""Lanes of a block go along a row, and each keeps a sum and what it rounded off."""
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.lanes import plan_rows
+from kernelzoo.kernels.cupy.launch import Plan, planned
+from kernelzoo.layout import Rows
+from kernelzoo.registry import register
+
+
+@register("cupy", "sum", "rows")
+@planned()
+def rows(rows: Rows, device: Device, _: None) -> Plan:
+    """A sum in each lane with what it rounded off; lanes meet in a tree after the loop."""
+    return plan_rows(rows, dtypes=(rows.dtype, rows.out_dtype))

@@ -1,0 +1,34 @@
+"""Sums over all rows: each program of a launch leaves its own, and a second launch adds these up."""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.shared.jit import bound, wide_type
+from kernelzoo.launch import Launch
+from kernelzoo.layout import cdiv
+
+ROWS, BLOCK, WARPS = 16, 64, 4
+LAYOUT = gl.BlockedLayout([1, 2], [1, 32], [WARPS, 1], [1, 0])
+
+
+@gluon.jit
+def partials_kernel(
+    out, partials, count, n, out_n, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr
+):
+    dev.await_last_launch()
+    row = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))[:, None]
+    col = gl.program_id(0).to(gl.int64) * BLOCK + gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT))[None, :]
+    sums = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+    for first in range(0, count, ROWS):
+        here = gl.cast(first, gl.int64) + row
+        sums += gl.load(partials + (here * n + col), (here < count) & (col < n), other=0)
+    gl.store(out + col * out_n, gl.sum(sums, 0, keep_dims=True).to(out.dtype.element_ty), col < n)
+
+
+def sum_of_partials(id: str, partials: torch.Tensor, out: torch.Tensor) -> Launch:
+    """The launch that writes the sums of the rows of partials (count, n) to out (n), in the same order each time."""
+    count, n = partials.shape
+    args = (out, partials, count, n, out.stride(0), wide_type(partials.dtype), ROWS, BLOCK, LAYOUT)
+    return bound(id, out, partials_kernel, cdiv(n, BLOCK), args, WARPS, tensors=1)

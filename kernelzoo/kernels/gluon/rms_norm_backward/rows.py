@@ -1,0 +1,78 @@
+"""Programs take rows in turn, and leave sums over their rows for the weight; a second launch adds these up."""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon.partials import sum_of_partials
+from kernelzoo.kernels.gluon.row_tiles import turns_of
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+
+@gluon.jit
+def rows_kernel(
+    x, weight, grad, dx, dweight, partials, rows, n, inner, x_outer, x_n, x_inner, dx_outer, dx_n, dx_inner,
+    MULTIPLE: gl.constexpr, grad_outer, grad_n, grad_inner, weight_n, EPS: gl.constexpr, WHOLE: gl.constexpr,
+    WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """WHOLE: a block holds a row, and with it the program's sums for the weight, which otherwise stay in memory."""
+    dev.await_last_launch()
+    n = gl.cast(n, gl.int64) * MULTIPLE
+    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
+    partials += gl.program_id(0).to(gl.int64) * n
+    sums = gl.full([1, BLOCK], 0.0, WIDE, LAYOUT)
+    lost = gl.full([1, BLOCK], 0.0, WIDE, LAYOUT)
+    for tile in range(gl.program_id(0), gl.cdiv(gl.cast(rows, gl.int64), ROWS), gl.num_programs(0)):
+        group, place, there = dev.row_coords(tile, rows, inner, False, ROWS, LAYOUT)
+        x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
+        grad_rows = grad + dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE)[:, None]
+        dx_rows = dx + dev.row_start(group, place, dx_outer, dx_inner, MULTIPLE)[:, None]
+        squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+        products = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+        for start in range(0, n, BLOCK):
+            here = start + cols
+            mask = there[:, None] & (here < n)
+            values = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
+            pulled = gl.load(grad_rows + here * grad_n, mask, other=0).to(WIDE)
+            pulled *= gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            squares += values * values
+            products += values * pulled
+        scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
+        slope = gl.sum(products, 1, keep_dims=True) / n * scale * scale
+        for start in range(0, n, BLOCK):
+            here = start + cols
+            mask = there[:, None] & (here < n)
+            values = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
+            grads = gl.load(grad_rows + here * grad_n, mask, other=0).to(WIDE)
+            weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            result = scale * (grads * weights - values * slope)
+            gl.store(dx_rows + here * dx_n, result.to(dx.dtype.element_ty), mask)
+            terms = gl.sum(grads * (values * scale), 0, keep_dims=True)
+            if WHOLE:
+                sums, lost = dev.add_exactly(sums, lost, terms)
+            else:
+                terms += gl.load(partials + here, (here < n) & (tile != gl.program_id(0)), other=0)
+                dev.barrier()  # what one thread stores, others load in the next turn
+                gl.store(partials + here, terms, here < n)
+                dev.barrier()
+    if WHOLE:
+        gl.store(partials + cols, dev.whole(sums, lost), cols < n)
+
+
+@register("gluon", "rms_norm_backward", "rows")
+def rows(
+    x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
+) -> Launch:
+    """Programs take rows in turn, in two passes each, and keep sums for the weight, which a second launch adds up."""
+    id, tensors = "gluon/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
+    rows, (others,) = rows_with(x, dx, grad)
+    programs, warps, *tile = turns_of(x, rows, 2)
+    partials = x.new_zeros((programs, rows.n), dtype=wide_dtype(x.dtype))  # which stay so if there is no row
+    constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
+    args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
+    first = bound(id, x, rows_kernel, programs, args, warps, tensors=5)
+    return sequence(first, sum_of_partials(id, partials, dweight))

@@ -1,0 +1,84 @@
+"""Tiles of rows for kernels that go along a row block by block, and their layouts.
+
+A tile is [ROWS, BLOCK]: rows in the order of their numbers, and elements of each. A thread has neighbours in memory,
+along a row or across rows, as long as one load can take them.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon.tiles import LANES, LINE_BYTES
+from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.layout import Rows, cdiv, power_of_two
+
+TILE_BYTES = 16384
+"""Of a tile as computed: 16 float32 elements to each of 256 threads."""
+
+THREAD_BYTES = 64
+"""Of a tile as computed, to a thread."""
+
+HELD = 16384
+"""Elements of the longest row that a program of ``turns_of`` holds: 16 to each of 1024 threads."""
+
+
+class Tile(NamedTuple):
+    """What each program takes at a time: the last three are ROWS, BLOCK and LAYOUT of a kernel."""
+
+    programs: int
+    warps: int
+    rows: int
+    block: int
+    layout: gl.BlockedLayout
+
+
+def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
+    """The tile for a kernel that holds so many tensors' elements at each place.
+
+    Short rows are taken together, as long as each multiprocessor has several programs; where memory is contiguous
+    across rows, a line of them at the least.
+    """
+    device, wide = device_of(x), max(4, rows.itemsize)
+    elements = TILE_BYTES // wide // power_of_two(tensors)
+    least = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total)) if rows.across else 1
+    block = min(elements // least, power_of_two(rows.n))
+    spread = power_of_two(1 + rows.total // (8 * device.multiprocessors))
+    many = max(least, min(elements // block, spread))
+    warps = device.warps(many * block * wide * tensors // THREAD_BYTES)
+    return Tile(cdiv(rows.total, many), warps, many, block, layout_of(rows, many, block, warps))
+
+
+def turns_of(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
+    """The tile for programs that take rows in turn: as many as multiprocessors, twice, and a block that holds a row
+    where one can."""
+    tile, wide = tile_of(x, rows, tensors), max(4, rows.itemsize)
+    if not rows.across and tile.block < rows.n <= HELD * 4 // wide:
+        block = power_of_two(rows.n)
+        warps = device_of(x).warps(block * wide // THREAD_BYTES)
+        tile = Tile(rows.total, warps, 1, block, layout_of(rows, 1, block, warps))
+    return tile._replace(programs=max(1, min(tile.programs, 2 * device_of(x).multiprocessors)))
+
+
+def layout_of(rows: Rows, many: int, block: int, warps: int) -> gl.BlockedLayout:
+    """Threads side by side in memory; warps on rows of their own, if there are enough."""
+    if rows.across:
+        vector = min(vector_across(rows), many)
+        lanes = min(LANES, many // vector)
+        return gl.BlockedLayout([vector, 1], [lanes, LANES // lanes], [1, warps], [0, 1])
+    vector = min(vector_along(rows), block)
+    lanes = min(LANES, block // vector)
+    apart = min(warps, max(1, many * lanes // LANES))
+    return gl.BlockedLayout([1, vector], [LANES // lanes, lanes], [apart, warps // apart], [1, 0])
+
+
+def vector_along(rows: Rows) -> int:
+    """Elements of a row that one load takes: as many as all rows begin with together, up to 16 bytes."""
+    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common)
+
+
+def vector_across(rows: Rows) -> int:
+    """Rows of which one load takes an element each, up to 16 bytes."""
+    steps = rows.x_n, *((rows.inner, rows.x_outer) if rows.inner > 1 else ())
+    return 1 if rows.step != 1 or rows.x_phase else math.gcd(rows.whole_vector, *steps)

@@ -1,0 +1,62 @@
+"""Lanes go along a row: they find its (max, sum) state, and read it again to write."""
+
+from functools import cache, partial
+
+import numpy as np
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.numba.device_functions import exponential, machine
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import lanes_tiling
+from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.logsumexp.state import row_state
+from kernelzoo.kernels.numba.row import row_coords, thread_mapping
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View
+from kernelzoo.registry import register
+
+
+@cache
+def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
+    kind, ZERO, ONE, NAN = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, np.nan)
+    state, mapping, IGNORED = row_state(dtype, tiling), thread_mapping(tiling), ignore_index
+    load, store = machine.element_functions(dtype)
+    load_label, _ = machine.element_functions("int64")
+    ROWS, SCRATCH = tiling.rows, tiling.scratch
+
+    def backward(
+        x, labels, grad, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
+        labels_outer, labels_step, labels_inner, grad_outer, grad_step, grad_inner,
+    ):  # fmt: skip
+        maxima = cuda.shared.array(SCRATCH, kind)
+        sums = cuda.shared.array(SCRATCH, kind)
+        lane, lanes, group = mapping()
+        r = types.int64(cuda.blockIdx.x) * ROWS + group
+        outer, place = row_coords(r, inner)
+        label, slope = types.int64(-1), NAN
+        if r >= rows:
+            n = types.int64(0)
+        else:
+            label = load_label(labels, outer * labels_outer + place * labels_inner)
+        if 0 <= label < n:
+            slope = load(grad, outer * grad_outer + place * grad_inner)
+        source, target = outer * x_outer + place * x_inner, outer * out_outer + place * out_inner
+        top, total = state(x, source, x_step, lane, lanes, n, maxima, sums)
+        inverse = ONE / total + (top - top)  # NaN of an infinite maximum
+        for i in range(lane, n, lanes):
+            share = exponential(load(x, source + i * x_step) - top) * inverse
+            result = slope * (share - ONE if i == label else share)
+            store(out, target + i * out_step, ZERO if label == IGNORED else result)
+
+    pointees = (dtype, "int64", dtype, dtype)
+    return Source(backward, pointees, tiling.threads, (dtype, tiling, ignore_index), inputs=3)
+
+
+@register("numba", "cross_entropy_backward", "rows")
+@planned()
+def rows(v: View, device: Device, _: None, ignore_index: int) -> BindView:
+    """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
+    kernel = partial(backward_kernel, ignore_index=ignore_index)
+    return over_rows("numba/cross_entropy_backward/rows", kernel, lanes_tiling(v), v, device)

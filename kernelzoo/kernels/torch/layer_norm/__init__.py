@@ -1,0 +1,1 @@
+"""Layer norms in torch: eager and compiled."""

@@ -1,0 +1,14 @@
+"""torch.nn.functional.layer_norm as torch.compile makes it."""
+
+import torch
+
+from kernelzoo.kernels.torch.compiled import compiled_call
+from kernelzoo.kernels.torch.layer_norm.eager import norm_into
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@register("torch", "layer_norm", "compile")
+def compile(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
+    """The same under torch.compile with static shapes, so that Inductor may specialise on each problem."""
+    return compiled_call("torch/layer_norm/compile", norm_into, (x, weight, bias, out, eps))

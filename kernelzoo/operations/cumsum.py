@@ -1,0 +1,69 @@
+"""Running sums along an axis, as ``torch.cumsum``."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS, INTEGERS
+from kernelzoo.operations.declared import SUMMED, Input, Output
+from kernelzoo.operations.declaring import operation
+from kernelzoo.operations.exact import Exact, two_sum
+from kernelzoo.operations.sum import largest
+from kernelzoo.operations.sum import sum as summed
+
+if TYPE_CHECKING:
+    import torch
+
+
+@operation(dtypes=FLOATS + INTEGERS, in_torch="cumsum")
+class cumsum:
+    """Sums of each element of ``x`` and all before it along one axis, as ``torch.cumsum``.
+
+    dim defaults to the last axis. x: float16, bfloat16, float32, float64, bool, uint8 or int8 to int64, any rank.
+    Returns a contiguous tensor of x's shape and dtype, and int64 for integers and bool, whose sums wrap around. Half
+    precision is accumulated in float32. From a NaN on, a row's sums are NaN.
+
+    Elements may be added in order, or by blocks whose sums are added in order; a kernel's docstring says which. The
+    error is at most that of adding in order: one rounding of each sum on the way.
+    """
+
+    x = Input("outer n inner")
+    out = Output("outer n inner", dtype=SUMMED)
+    domain = MappingProxyType({"x": largest})
+    gradient = "reference"
+    samples = staticmethod(summed.samples)
+
+    @staticmethod
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(1)
+
+    @staticmethod
+    def error(ref: torch.Tensor, x: torch.Tensor, unit: float, tiny: float) -> torch.Tensor | None:
+        """One rounding of each sum on the way, or those of a tree of additions.
+
+        Each is relative to what is rounded. A subnormal element may count as zero. Integers are exact.
+        """
+        import torch
+
+        if not ref.is_floating_point():
+            return None
+        count = torch.arange(1, x.size(1) + 1, dtype=ref.dtype, device=x.device)[:, None]
+        tree = count.log2().mul_(2).add_(8)
+        # Times unit first: of the largest float64 the sums of sums are infinite.
+        rounded = x.abs().mul_(unit).cumsum(1).mul_(tree).add_(ref.abs().mul_(unit).cumsum(1))
+        return rounded.add_(count * tiny).nan_to_num_(0.0, 0.0, 0.0)
+
+    @staticmethod
+    def exact(x: torch.Tensor, n: int) -> Exact:
+        """The sums in double-double: of 2, 4, 8, ... elements before each one (Hillis and Steele, CACM 29, 1986)."""
+        total = x.cumsum(1)
+        high, low = x.clone(), x.new_zeros(()).expand_as(x).clone()
+        for step in (2**i for i in range(math.ceil(math.log2(max(n, 1))))):
+            sums, rest = two_sum(high[:, step:], high[:, :-step])
+            low[:, step:] = low[:, step:] + low[:, :-step] + rest
+            high[:, step:] = sums
+        high, low = two_sum(high, low)
+        legal = total.isfinite()
+        return high.where(legal, total), low.where(legal, 0.0), None

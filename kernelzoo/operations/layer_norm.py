@@ -1,0 +1,101 @@
+"""Layer norm: a row less its mean, divided by the root of its variance, times weights and plus biases."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import Input, Output, Sample, Scalar
+from kernelzoo.operations.declaring import operation
+from kernelzoo.operations.rms_norm import largest as of_squares
+from kernelzoo.operations.rms_norm import largest_weight
+
+if TYPE_CHECKING:
+    import torch
+
+FLOAT32 = 2.0**-24
+"""What rounding to float32 changes at the most, of a number of size 1."""
+
+
+def largest(dtype: torch.finfo, n: int) -> float:
+    """Largest input: a sum of n squares must not overflow, of distances from a mean that are twice as large."""
+    return of_squares(dtype, n) / 2
+
+
+@operation(dtypes=FLOATS)
+class layer_norm:
+    """``(x - mean(x)) / sqrt(var(x) + eps) * weight + bias`` along one axis, as ``torch.nn.functional.layer_norm``.
+
+    var is the mean squared distance from the mean. x: float16, bfloat16, float32 or float64, any rank. weight, bias: as
+    long as the axis ``dim``, of x's dtype. eps: a float. Half precision is computed in float32 and rounded once.
+    Returns a contiguous tensor of x's shape and dtype. A row with a NaN or an infinity is NaN.
+    """
+
+    x = Input("outer n inner")
+    weight = Input("n")
+    bias = Input("n")
+    eps = Scalar(1e-5, also=(0.5,))
+    out = Output("outer n inner")
+    gradient = "layer_norm_backward"
+    domain = MappingProxyType({"x": largest, "weight": largest_weight})
+    finite = ("weight",)  # times what is too small for the arithmetic, an infinite one would make a NaN
+
+    @staticmethod
+    def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+        away = x - x.mean(1, keepdim=True)
+        return away / (away.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None] + bias[:, None]
+
+    @staticmethod
+    def error(
+        ref: torch.Tensor,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        eps: float,
+        n: int,
+        unit: float,
+        tiny: float,
+    ) -> torch.Tensor:
+        """The error of each element's distance from the mean, by its weight, and of the last addition.
+
+        A subnormal input or product may count as zero.
+        """
+        normal, off, scale = distances(x, eps, n, unit)
+        weight = weight.abs()[:, None]
+        lost = tiny * ((1 + weight) * (1 + scale) + math.sqrt(n))
+        return (weight * off + unit * (4 * weight * normal.abs() + 2 * ref.abs()) + lost).nan_to_num_(0.0, 0.0, 0.0)
+
+    @staticmethod
+    def samples() -> tuple[Sample, ...]:
+        """Rows far from zero, whose variance is lost in the mean of squares."""
+        return tuple(
+            Sample(f"{dtype}-far-from-zero", (8, 300), partial(far, dtype)) for dtype in ("float32", "float64")
+        )
+
+
+def distances(x: torch.Tensor, eps: float, n: int, unit: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Normalised distances from the mean, the error that honest arithmetic makes of them, and their scale.
+
+    A sum in order makes some sqrt(n) / 2 roundings of its terms' sizes. That of the elements moves the mean, and all
+    distances alike. The variance takes a moved mean's square. It counts where eps does not outweigh it.
+    """
+    away = x - x.mean(1, keepdim=True)
+    off = unit * (4 + math.sqrt(n) / 2) * x.abs().mean(1, keepdim=True)
+    # In float64 the reference's mean is off too, and the true distances may be that much smaller.
+    least = (away.abs() - off).clamp_(min=0) if unit < FLOAT32 else away
+    scale = 1 / (least.square().mean(1, keepdim=True) + eps).sqrt()
+    normal, moved = away * scale, off * scale
+    return normal, moved + normal.abs() * (unit * (8 + math.sqrt(n)) + moved.square().clamp_(max=1)), scale
+
+
+def far(dtype: str) -> tuple[torch.Tensor, ...]:
+    """Rows that vary by 1 about 1000, 2000, ..., and weights and biases."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(8, 300, dtype=torch.float64, generator=generator) + 1000 * torch.arange(1.0, 9)[:, None]
+    weight, bias = torch.randn(2, 300, dtype=torch.float64, generator=generator)
+    return tuple(tensor.to(getattr(torch, dtype)) for tensor in (x, weight, bias))

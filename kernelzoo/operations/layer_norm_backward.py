@@ -1,0 +1,79 @@
+"""The gradients of a layer norm."""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.arguments import FLOATS
+from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declaring import operation
+from kernelzoo.operations.layer_norm import distances
+from kernelzoo.operations.rms_norm_backward import largest
+
+if TYPE_CHECKING:
+    import torch
+
+
+@operation(dtypes=FLOATS)
+class layer_norm_backward:
+    """Gradients of a layer norm's input, weight and bias.
+
+    With ``r = 1 / sqrt(var(x) + eps)``, ``u = (x - mean(x)) * r`` and ``g = grad * weight`` along the axis ``dim``:
+    ``dx = r * (g - mean(g) - u * mean(g * u))``, and over all rows ``dweight``, the sum of ``grad * u``, and ``dbias``,
+    the sum of ``grad``.
+
+    x: float16, bfloat16, float32 or float64, any rank. weight: as long as the axis, of x's dtype. grad: gradient of the
+    output, of x's shape and dtype. Returns three tensors of x's dtype, of x's shape and twice of weight's. Half
+    precision is computed in float32. A NaN in a row of x makes that row of dx NaN, and all of dweight.
+    """
+
+    x = Input("outer n inner")
+    weight = Input("n")
+    grad = Input("outer n inner")
+    eps = Scalar(1e-5, also=(0.5,))
+    dx = Output("outer n inner")
+    dweight = Output("n")
+    dbias = Output("n")
+    gradient = "reference"
+    domain = MappingProxyType(dict.fromkeys(("x", "weight", "grad"), largest))
+    finite = ("weight", "grad")
+
+    @staticmethod
+    def reference(
+        x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        away = x - x.mean(1, keepdim=True)
+        scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()
+        normal, pulled = away * scale, grad * weight[:, None]
+        slope = (pulled * normal).mean(1, keepdim=True)
+        dx = scale * (pulled - pulled.mean(1, keepdim=True) - normal * slope)
+        return dx, (grad * normal).sum((0, 2)), grad.sum((0, 2))
+
+    @staticmethod
+    def error(
+        x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float, n: int, unit: float, tiny: float
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The error that honest arithmetic can make.
+
+        That of the distances from the mean enters every term. Sums of n terms in order make some sqrt(n) roundings
+        each, relative to the sums of sizes, and sums over rows likewise. A subnormal input or product may count as
+        zero.
+        """
+        normal, off, scale = distances(x, eps, n, unit)
+        normal, grad = normal.abs(), grad.abs()
+        weight = weight.abs()[:, None]
+        pulled = grad * weight
+        mean, slope, slope_off = ((pulled * other).mean(1, keepdim=True) for other in (1, normal, off))
+        size = pulled + mean + normal * slope
+        rounds = unit * (16 + 2 * math.sqrt(n))
+        wrong = off / normal.clamp(min=1) * size  # of the scale, which is off by as much as the distances
+        lost = 1 + weight + grad + (1 + scale) * (1 + mean + slope)
+        lost = lost + normal * (1 + scale * scale + ((1 + weight + grad) * (1 + normal)).mean(1, keepdim=True))
+        of_x = scale * (rounds * size + wrong + off * slope + normal * slope_off + 4 * tiny * lost)
+        drift = unit * (16 + math.sqrt(n) + math.sqrt(x.size(0) * x.size(2)))
+        of_weight = drift * (grad * normal).sum((0, 2)) + (grad * off).sum((0, 2))
+        of_weight = of_weight + tiny * (1 + normal + grad * scale).sum((0, 2))
+        of_bias = drift * grad.sum((0, 2)) + tiny * x.size(0) * x.size(2)
+        return tuple(error.nan_to_num_(0.0, 0.0, 0.0) for error in (of_x, of_weight, of_bias))  # type: ignore[return-value]

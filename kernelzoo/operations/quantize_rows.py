@@ -1,0 +1,86 @@
+"""Rows quantised to 8-bit floating point: values, and a scale for each row."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kernelzoo.operations.declared import Input, Output, Sample
+from kernelzoo.operations.declaring import operation
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = ("float16", "bfloat16", "float32")
+
+TOP = 448.0
+"""The largest float8_e4m3fn."""
+
+LEAST = TOP * 2.0**-126
+"""The least maximum of a row that is scaled: its scale is the smallest normal float32."""
+
+
+@operation(dtypes=DTYPES)
+class quantize_rows:
+    """Each row of ``x`` along one axis as float8_e4m3fn values and a float32 scale: about ``values * scale``.
+
+    scale is the row's absolute maximum divided by 448, the largest float8_e4m3fn; values are ``x / scale``, rounded to
+    nearest, ties to even. Both divisions are in float32 and may be off by its rounding, as by a product with the
+    reciprocal. x: float16, bfloat16 or float32, any rank. Returns (values, scale), contiguous: float8_e4m3fn of x's
+    shape, and float32 without the axis ``dim``.
+
+    A row of zeros, or whose maximum is below 448 * 2^-126, has the scale 1. A row with a NaN has the scale NaN, and
+    all its values are NaN. Another one with an infinity has the scale inf: its values are NaN at infinities, else 0.
+    """
+
+    x = Input("outer n inner")
+    values = Output("outer n inner", dtype="float8_e4m3fn")
+    scale = Output("outer inner", dtype="float32")
+
+    @staticmethod
+    def reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        import torch
+
+        if not x.size(1):
+            return x, x.new_ones((x.size(0), x.size(2)))
+        scale = scales(x)
+        return (x / scale[:, None]).clamp(-TOP, TOP).to(torch.float8_e4m3fn).to(x.dtype), scale
+
+    @staticmethod
+    def error(
+        ref: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, unit: float, tiny: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What float32's roundings of a quotient change once it is rounded to float8: some near a tie.
+
+        A quotient by a power of two is exact. A subnormal element may count as zero.
+        """
+        import torch
+
+        values, scale = ref
+        quotient, inexact = (x / scale[:, None]).abs(), torch.frexp(scale)[0] != 0.5
+        slack = quotient * (inexact[:, None] * 4 * unit) + (x.abs() < tiny) * quotient
+        ends = ((quotient + by).clamp(0, TOP).to(torch.float8_e4m3fn).to(x.dtype) for by in (-slack, slack))
+        off = torch.stack([(end - values.abs()).abs() for end in ends]).amax(0)
+        return off.nan_to_num_(0.0, 0.0, 0.0), (2 * unit * scale).nan_to_num_(0.0, 0.0, 0.0)
+
+    @staticmethod
+    def samples() -> tuple[Sample, ...]:
+        return tuple(Sample(f"{dtype}-ties", (8, 255), partial(ties, dtype)) for dtype in DTYPES)
+
+
+def scales(x: torch.Tensor) -> torch.Tensor:
+    """The scale of each row."""
+    import torch
+
+    top = x.abs().amax(1)
+    return torch.where(top < LEAST, 1, top / TOP)
+
+
+def ties(dtype: str) -> torch.Tensor:
+    """Rows whose scales are powers of two, of numbers halfway between two float8_e4m3fn, subnormal ones too."""
+    import torch
+
+    normal = torch.arange(17, 32, 2.0) * 2.0 ** torch.arange(-10, 5)[:, None]
+    halfway = torch.cat((torch.arange(1, 16, 2) * 2.0**-10, normal[normal < TOP]))
+    row = torch.cat((halfway, -halfway, torch.tensor([TOP])))
+    return (row * 2.0 ** torch.arange(-4, 4)[:, None]).to(getattr(torch, dtype))

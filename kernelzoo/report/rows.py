@@ -1,0 +1,85 @@
+"""Results as plain rows, for programs and tables of others."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelzoo.report.results import Failure, Row
+
+Rows = list[dict[str, Any]]
+
+
+def read(*paths: str | Path) -> Rows:
+    """The rows of results files, each a dictionary with the same keys.
+
+    ``outcome`` is ``measured``, or ``refused``, ``wrong`` or ``failed`` with a ``reason``. ``seconds`` is the median of
+    a launch; ``quartile_1`` and ``quartile_3`` are of its samples, in seconds too. ``of_limit`` is the share of the
+    device's limit. What is unknown is None. If several runs measured the same, the newest counts.
+
+    Raises ResultsError for a file that holds no results.
+
+    >>> import kernelzoo
+    >>> rows = kernelzoo.results.read("bench/results/h200-axes.json.gz")
+    >>> sorted({row["op"] for row in rows})
+    ['min', 'softmax']
+    """
+    from kernelzoo.report.reading import load
+
+    found = load(paths)
+    return [_measured(row) for group in found.groups for row in group.rows] + [_lost(one) for one in found.failed]
+
+
+def to_csv(rows: Rows) -> str:
+    """The rows as CSV, with a line of names. What is no number or text is JSON."""
+    text = io.StringIO()
+    table = csv.DictWriter(text, list(_EMPTY), lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        table.writerow({key: json.dumps(x) if isinstance(x, list | dict) else x for key, x in row.items()})
+    return text.getvalue()
+
+
+_EMPTY: dict[str, Any] = dict.fromkeys(
+    (
+        *("outcome", "reason", "id", "op", "backend", "variant", "form", "dtype", "shape", "dim", "scalars"),
+        *("seconds", "quartile_1", "quartile_3", "samples", "bytes", "gb_per_s", "of_limit", "submit_us"),
+        *("first_call_ms", "device", "clock", "cache", "flags", "breaks", "versions", "shape_set", "file", "date"),
+    )
+)
+
+
+def _of(one: Row | Failure) -> dict[str, Any]:
+    problem = one.problem
+    return {
+        **_EMPTY,
+        "id": f"{one.backend}/{one.op}/{one.variant}",
+        "op": one.op,
+        "backend": one.backend,
+        "variant": one.variant,
+        "dtype": problem.dtype,
+        "shape": list(problem.shape),
+        "dim": problem.dim,
+        "scalars": dict(problem.scalars),
+        "file": one.run.file,
+        "date": one.run.date,
+    }
+
+
+def _measured(row: Row) -> dict[str, Any]:
+    first, _, third = statistics.quantiles(row.times, n=4) if len(row.times) > 1 else (None, None, None)
+    timed = {"seconds": row.seconds, "quartile_1": first, "quartile_3": third, "samples": row.samples}
+    moved = {"bytes": row.bytes, "gb_per_s": row.bytes / row.seconds / 1e9, "of_limit": row.of_limit}
+    how = {"device": row.device, "clock": row.clock, "cache": row.cache, "shape_set": row.shape_set}
+    said = {"form": row.form or None, "flags": list(row.flags), "breaks": row.breaks or None}
+    host = {"submit_us": row.submit_us, "first_call_ms": row.first_call_ms, "versions": dict(row.versions)}
+    return {**_of(row), "outcome": "measured", **timed, **moved, **how, **said, **host}
+
+
+def _lost(failure: Failure) -> dict[str, Any]:
+    return {**_of(failure), "outcome": failure.outcome, "reason": failure.reason}

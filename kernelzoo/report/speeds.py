@@ -1,0 +1,59 @@
+"""The picture of a race: how many times as fast as torch each implementation is, a bar each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import geometric_mean
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from kernelzoo import packages, registry
+from kernelzoo.report.figure import COLOURS, SPARE_COLOURS, STYLE
+from kernelzoo.report.figure import save as save_figure
+from kernelzoo.report.results import Group, Results
+
+
+def save(results: Results, path: Path) -> None:
+    """Draw the first device's results as ``path`` with .png and .svg."""
+    with rc_context(STYLE):
+        save_figure(draw(results.groups[0]), path)
+
+
+def speeds(group: Group, op: str) -> dict[str, float]:
+    """Times as fast as torch eager, in the geometric mean over the problems that all took, the fastest first."""
+    selection = group.select(op)
+    base = {row.problem: row.seconds for row in selection.rows if row.id == registry.baseline(op)}
+    names = [name for name in selection.names if set(base) == {row.problem for row in selection.of(name)}]
+    found = {
+        name: geometric_mean(base[row.problem] / row.seconds for row in selection.of(name)) for name in names if base
+    }
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def draw(group: Group) -> Figure:
+    """A panel for each operation; the caption says the device, the dtype, the number of problems and the day."""
+    ops = list(dict.fromkeys(row.op for row in group.rows))
+    of = {op: speeds(group, op) for op in ops}
+    figure = Figure(figsize=(7.2, 0.9 + 0.32 * max(map(len, of.values())) + 0.5), layout="constrained")
+    for op, axes in zip(ops, figure.subplots(1, len(ops), squeeze=False)[0], strict=True):
+        names = list(of[op])[::-1]
+        colours = [COLOURS.get(name.partition("/")[0], SPARE_COLOURS[0]) for name in names]
+        bars = axes.barh([_label(name) for name in names], [of[op][name] for name in names], color=colours)
+        axes.bar_label(bars, fmt="%.2f", padding=3)
+        axes.set_title(op)
+        axes.set_xlabel("times as fast as torch eager")
+        axes.margins(x=0.15)
+        axes.grid(visible=False, axis="y")
+    rows = [row for row in group.rows if row.op == ops[0]]
+    count, dtypes = len({row.problem for row in rows}), ", ".join(sorted({row.problem.dtype for row in rows}))
+    figure.suptitle(
+        f"{group.device}: {count} shapes, {dtypes}, {group.cache} cache, {rows[0].run.date[:10]}", fontsize=10
+    )
+    return figure
+
+
+def _label(name: str) -> str:
+    backend, _, variant = name.partition("/")
+    title = packages.LANGUAGES.get(backend, backend)
+    return title if variant == "auto" else f"{title} {variant}"

@@ -1,0 +1,119 @@
+"""An operation's plain form in each language, read from its source: no language is imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelzoo import operations, packages, registry
+from kernelzoo.packages import LANGUAGES
+
+PLAIN = ("rows", "fused", "eager")
+"""Names of plain forms, the plainest first."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form in one language."""
+
+    id: str
+    summary: str
+    """The first line of its docstring."""
+    files: tuple[Path, ...]
+    """Its module, and the CUDA C beside it."""
+
+    @property
+    def language(self) -> str:
+        return LANGUAGES[self.id.partition("/")[0]]
+
+    @property
+    def lines(self) -> int:
+        """Lines of code of its files."""
+        return sum(map(lines_of, self.files))
+
+    @property
+    def code(self) -> tuple[tuple[str, str], ...]:
+        """Each file without its opening words and imports, CUDA C first; ``cuda`` or ``python`` stands before it."""
+        found = [("python" if file.suffix == ".py" else "cuda", _after_imports(file)) for file in self.files]
+        return tuple(sorted(found))
+
+
+def shown() -> list[str]:
+    """The operations that people call, with their gradients; parts of one are left out."""
+    return list(operations.CALLED)
+
+
+def forms(op: str, languages: Iterable[str] = ()) -> dict[str, Form | None]:
+    """The plain form of an operation in each language, all by default; None where there is none.
+
+    Raises UnknownNameError for an operation that kernelzoo does not have.
+
+    >>> from kernelzoo import side_by_side
+    >>> side_by_side.forms("softmax", ["triton"])["triton"].id
+    'triton/softmax/fused'
+    """
+    chosen = list(languages) or list(LANGUAGES)
+    return {backend: _plain(backend, op) for backend in chosen}
+
+
+def _plain(backend: str, op: str) -> Form | None:
+    names = tuple(operations.OPERATIONS)
+    made = [
+        Form(i.id, i.summary, packages.files(i.id, names))
+        for i in registry.implementations(backend, op)
+        if not i.chooses
+    ]
+    named = {form.id.split("/")[2]: form for form in made}
+    for name in PLAIN:
+        if name in named:
+            return named[name]
+    return min(made, key=lambda form: form.lines, default=None)
+
+
+def lines_of(file: Path) -> int:
+    """Lines of code of a file: no comments, no docstrings, no blank lines."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".py":
+        return sum(bool(line) and not line.startswith("//") for line in map(str.strip, text.splitlines()))
+    left_out: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    code = enumerate(map(str.strip, text.splitlines()), 1)
+    return sum(bool(line) and not line.startswith("#") and i not in left_out for i, line in code)
+
+
+def page(op: str, scores: Mapping[str, float] | None = None) -> str:
+    """An operation in all languages as Markdown, each kernel folded. ``scores``: by id, and by ``backend/op/auto``."""
+    meaning = operations.OPERATIONS[op].doc.partition("\n")[0]
+    parts = [f"# {op} side by side", f"{meaning} Here is the plain form of each language, folded."]
+    for backend, form in forms(op).items():
+        if form is None:
+            continue
+        said = told(form, scores or {})
+        code = "\n\n".join(f"```{kind}\n{text}\n```" for kind, text in form.code)
+        parts.append(f"<details markdown><summary>{LANGUAGES[backend]}: {said}</summary>\n\n{code}\n\n</details>")
+    return "\n\n".join(parts) + "\n"
+
+
+def told(form: Form, scores: Mapping[str, float]) -> str:
+    """A form's lines of code, and the scores that are known."""
+    auto = f"{form.id.rpartition('/')[0]}/auto"
+    said = [f"{form.lines} lines of code"]
+    said += [f"score {scores[form.id]:.2f}"] if form.id in scores else []
+    said += [f"its best form {scores[auto]:.2f}"] if auto in scores else []
+    return ", ".join(said)
+
+
+def _after_imports(file: Path) -> str:
+    text = file.read_text(encoding="utf-8")
+    if file.suffix != ".py":
+        return text.strip()
+    body = ast.parse(text).body
+    kept = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom) and node is not body[0]]
+    if not kept:
+        return text.strip()
+    first = min([kept[0].lineno, *(one.lineno for one in getattr(kept[0], "decorator_list", ()))])
+    return "\n".join(text.splitlines()[first - 1 :]).strip()

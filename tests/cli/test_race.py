@@ -1,0 +1,52 @@
+"""``kernelzoo race``: what runs here, as a file and a picture."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernelzoo import registry
+from kernelzoo.cli import main, race
+from kernelzoo.cli.availability import Availability
+
+RESULTS = Path(__file__).parents[2] / "bench" / "results"
+
+
+@pytest.mark.slow
+def test_what_runs_here_is_raced_and_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    monkeypatch.setitem(race.SHAPES, "cpu", ["16x64"])
+    seen = {"torch": Availability("torch", ("cpu",)), "cupy": Availability("cupy", reason="no GPU")}
+    monkeypatch.setattr(race.listing, "seen", lambda names: seen)
+    monkeypatch.chdir(tmp_path)
+    assert main(["race"]) == 0
+    document = json.loads(Path("race.json").read_text())
+    rows = [entry["extra_info"] for entry in document["benchmarks"]]
+    assert {row["op"] for row in rows} == {"softmax", "min"} and {row["backend"] for row in rows} == {"torch"}
+    assert "a picture of it: race.svg" in capsys.readouterr().out
+    text = Path("race.svg").read_text()
+    assert text.startswith("<?xml") and "<svg" in text
+
+
+def test_a_bar_is_the_mean_over_problems_that_all_took() -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from kernelzoo.report import speeds
+    from kernelzoo.report.reading import load
+
+    (group,) = load([RESULTS / "h200-dtypes.json.gz"]).groups
+    found = speeds.speeds(group, "softmax")
+    assert found["torch/eager"] == pytest.approx(1.0) and list(found.values()) == sorted(found.values(), reverse=True)
+    assert "triton/auto" in found and found["triton/auto"] > 1
+    assert len(speeds.draw(group).axes) == 2
+
+
+def test_the_default_device_is_a_gpu_where_one_backend_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: dict[str, object] = {}
+    seen = {"torch": Availability("torch", ("cpu", "cuda")), "triton": Availability("triton", ("cuda",))}
+    monkeypatch.setattr(race.listing, "seen", lambda names: {name: seen[name] for name in seen if name in names})
+    monkeypatch.setattr(race.bench, "bench", lambda **given: asked.update(given) or 2)
+    assert main(["race", "-o", str(tmp_path / "r.json")]) == 2
+    assert asked["backend"] == ["torch", "triton"] and asked["device"] == "cuda" and asked["dtype"] == ["bfloat16"]
+    assert {"torch", "triton"} <= set(registry.backends())

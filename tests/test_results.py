@@ -1,0 +1,42 @@
+"""Results files as rows for programs."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import kernelzoo
+from kernelzoo.report.__main__ import main
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "bench" / "results" / "h200-axes.json.gz"
+
+
+def test_every_row_has_the_same_keys_and_the_middle_of_its_samples() -> None:
+    rows = kernelzoo.results.read(RECORD)
+    assert len(rows) > 50 and len({tuple(sorted(row)) for row in rows}) == 1
+    timed = [row for row in rows if row["outcome"] == "measured"]
+    for row in timed:
+        assert row["quartile_1"] <= row["seconds"] <= row["quartile_3"]
+        assert row["gb_per_s"] == pytest.approx(row["bytes"] / row["seconds"] / 1e9)
+        assert row["id"] == f"{row['backend']}/{row['op']}/{row['variant']}" and row["versions"]["torch"]
+    for row in (row for row in rows if row["outcome"] != "measured"):
+        assert row["reason"] and row["seconds"] is None
+
+
+def test_the_csv_holds_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = kernelzoo.results.read(RECORD)
+    assert main([str(RECORD), "--csv"]) == 0
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(lines) == len(rows) and list(lines[0]) == list(rows[0])
+    for line, row in zip(lines, rows, strict=True):
+        assert line["id"] == row["id"] and json.loads(line["shape"]) == row["shape"]
+        assert line["seconds"] == ("" if row["seconds"] is None else str(row["seconds"]))
+
+
+def test_two_documents_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([str(RECORD), "--csv", "--json"])
+    assert "--csv and --json are two documents" in capsys.readouterr().err
