@@ -6,10 +6,12 @@ timed, and captured in CUDA graphs.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +120,39 @@ class ContiguousFallback:
 
     def __call__(self) -> None:
         self._launch()
+
+
+class ReturningLaunch:
+    """A launch whose function returns new results. ``deliver`` checks them, and copies them into the outputs.
+
+    The copy is no part of the work: within :func:`undelivered` it waits.
+    """
+
+    __slots__ = ("_deliver", "_function")
+
+    def __init__(self, function: Callable[[], Any], deliver: Callable[[Any], None]) -> None:
+        self._function, self._deliver = function, deliver
+
+    def __call__(self) -> None:
+        results, waiting = self._function(), _undelivered.get()
+        if waiting is None:
+            self._deliver(results)
+        else:
+            waiting.append(partial(self._deliver, results))
+
+
+_undelivered: ContextVar[deque[Callable[[], None]] | None] = ContextVar("undelivered", default=None)
+
+
+@contextmanager
+def undelivered(most: int) -> Iterator[deque[Callable[[], None]]]:
+    """Launches that return results leave them here: what delivers those of the last ``most`` launches, in order."""
+    waiting = deque[Callable[[], None]](maxlen=most)
+    token = _undelivered.set(waiting)
+    try:
+        yield waiting
+    finally:
+        _undelivered.reset(token)
 
 
 class PerStreamLaunches:

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnknownNameError
@@ -123,15 +124,15 @@ def unfit(package: str, version: str, backend: str) -> str:
     return ""
 
 
-def load_module(path: str | Path) -> None:
-    """Run a Python file that registers implementations. A second call for the same file does nothing.
+def load_module(path: str | Path) -> ModuleType:
+    """Run a Python file that registers implementations. A second call for the same file only returns the module.
 
     Raises UnknownNameError if there is no such file, and whatever the file itself raises.
     """
     file = Path(path).resolve()
     name = f"kernelzoo_module_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
     if name in sys.modules:
-        return
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None or not file.is_file():
         raise UnknownNameError("Python file", str(path), sorted(map(str, Path(path).parent.glob("*.py"))))
@@ -141,6 +142,7 @@ def load_module(path: str | Path) -> None:
     except BaseException:
         del sys.modules[name]
         raise
+    return module
 
 
 def summary_of(doc: str | None) -> str:

@@ -170,12 +170,12 @@ def without(key: str, of: dict[str, Any] = DEFINITION) -> dict[str, Any]:
             DEFINITION | {"inputs": DEFINITION["inputs"] | {"at": {"shape": ["rows"], "dtype": "int32"}}},
             "which integers 'at' may hold",
         ),
-        (DEFINITION | {"inputs": {"x": {"shape": ["rows"], "dtype": "float8_e4m3fn"}}}, "is of float8_e4m3fn"),
+        (DEFINITION | {"inputs": {"x": {"shape": ["rows"], "dtype": "float4_e2m1"}}}, "x is of float4_e2m1"),
         (solution("early", ("main.py", RETURNS)), "load its definition first"),
         (solution("out", ("../main.py", RETURNS)), "lies outside of the solution's folder"),
         (solution("lost", ("other.py", RETURNS)), "the entry point's file 'main.py' is not among the sources"),
         ({"uuid": "1", "axes": {"rows": 3}, "inputs": {}}, "is a file of workloads"),
-        ({"workload": {"uuid": "1", "axes": {"rows": 0}, "inputs": {}}}, "axes.rows must be a size of 1 or more"),
+        ({"workload": {"uuid": "1", "axes": {"rows": -1}, "inputs": {}}}, "axes.rows must be a size of 0 or more"),
     ],
 )
 def test_bad_files_get_a_line(written: Callable[..., Path], content: object, words: str) -> None:

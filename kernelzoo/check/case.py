@@ -44,6 +44,8 @@ class Case:
     """Makes each output's memory, given the right result. None makes new contiguous tensors."""
     scalars: tuple[tuple[str, Any], ...] = ()
     """Scalars that are not at their default, by name."""
+    beyond: bool = False
+    """Whether its values are none that the operation's author means, so that it is reported apart."""
 
     @property
     def dtype(self) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kernelzoo import operations
 from kernelzoo.check.case import Case, Inputs, Scalars, on, plain, sample
 from kernelzoo.check.special import rules, special_rows
+from kernelzoo.operations.arguments import NARROW
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +86,9 @@ _Special = tuple[int, str]
 
 
 def axis_sizes(operation: operations.Operation) -> tuple[dict[str, int], ...]:
-    """Sizes of all named axes to try, as their bounds allow."""
+    """Small sizes of all named axes to try, as their bounds allow."""
+    if "sizes" in operation.hooks:
+        return tuple(operation.hooks["sizes"])
     axes = operation.free_axes
     return tuple(
         operation.fitted({axis: _SIZES[(turn + 5 * place) % len(_SIZES)] for place, axis in enumerate(axes)})
@@ -95,30 +98,41 @@ def axis_sizes(operation: operations.Operation) -> tuple[dict[str, int], ...]:
 
 def by_axes(operation: operations.Operation) -> Iterator[Case]:
     """Cases of an operation with named axes: sizes, equal elements and special values in each input, scalars."""
-    op, turns = operation.name, axis_sizes(operation)
+    op, turns, meant = operation.name, axis_sizes(operation), "sizes" in operation.hooks
+    larger = tuple(operation.hooks.get("workloads", ()))
     for dtype in operation.dtypes:
 
         def case(name: str, turn: int, special: _Special | None = None, *, dtype: str = dtype) -> Case:
-            sizes = turns[turn]
+            sizes = turns[turn % len(turns)] if turn < len(_SIZES) else larger[turn - len(_SIZES)]
             shape = operation.first_shape(sizes)
             make = partial(_sized, op, shape, sizes, dtype, special)
-            core = special is None and sizes in [turns[place] for place in _CORE]
-            return Case(op, f"{dtype}-{name}", make, core=core, elements=math.prod(shape))
+            core = special is None and sizes in [turns[place % len(turns)] for place in _CORE]
+            elements = max(map(math.prod, operation.shapes(shape, (), False, sizes))) if meant else math.prod(shape)
+            beyond = meant and special is not None
+            made = Case(op, f"{dtype}-{name}", make, core=core, elements=elements, beyond=beyond)
+            return made.with_scalars(*operation.sized_scalars(sizes).items())
 
-        said = {",".join(f"{axis}={size}" for axis, size in sizes.items()): turn for turn, sizes in enumerate(turns)}
+        said = {_said(sizes): turn for turn, sizes in enumerate(turns)}
+        said |= {_said(sizes): turn for turn, sizes in enumerate(larger, len(_SIZES))}
         yield from (case(name, turn) for name, turn in said.items())
         for number, (name, declared) in enumerate(operation.inputs.items()):
-            if declared.low is not None or declared.high is not None:
+            own = operation.dtype_of(name, dtype)
+            if declared.low is not None or declared.high is not None or own in NARROW:
                 continue
-            for rule in special_rows(operation.dtype_of(name, dtype)):
+            for rule in special_rows(own):
                 yield case(f"{name}-{rule.replace(' ', '-')}", _SPECIAL, (number, rule))
             if number and operation.related:
                 continue  # its values follow those of the first
-            for turn in _TIES:
+            for turn in _TIES[: len(turns)]:
                 yield case(f"{name}-ties-{turn}", turn, (number, TIES))
         for name, scalar in operation.scalars.items():
             for value in scalar.also:
-                yield case(f"{name}={value}", _SPECIAL).with_scalars((name, value))
+                made = case(f"{name}={value}", _SPECIAL)
+                yield made.with_scalars(*{**dict(made.scalars), name: value}.items())
+
+
+def _said(sizes: dict[str, int]) -> str:
+    return ",".join(f"{axis}={size}" for axis, size in sizes.items())
 
 
 def _sized(

@@ -64,6 +64,9 @@ class Found:
     left_out: int = 0
     """Cases left out because the implementation takes seconds to bind each. A case given by name always runs."""
     findings: list[Finding] = field(default_factory=list)
+    beyond: list[Finding] = field(default_factory=list)
+    """Findings of cases that its author does not mean: special values, for an operation of a definition."""
+    passed_beyond: int = 0
     unavailable: str = ""
     """Why it can't run here, or ""."""
     at_fault: dict[str, str] = field(default_factory=dict)
@@ -90,6 +93,8 @@ class Check:
     too_large: bool = False
     empty: bool = False
     """Whether its input is empty, so that no kernel runs."""
+    beyond: bool = False
+    """Whether its values are beyond what the operation's author means."""
 
 
 def checks(implementation: Implementation, device: torch.device, *, whole: bool) -> list[Check]:
@@ -103,6 +108,7 @@ def checks(implementation: Implementation, device: torch.device, *, whole: bool)
             partial(_run_case, implementation, case, str(device)),
             case.elements > limit,
             case.elements == 0,
+            case.beyond,
         )
         for case in cases(implementation.op)
         if case.core or not core_only
@@ -190,11 +196,13 @@ def _judge(
         progress(check.name, known)
 
     def add(kind: str, reason: str, **more: Any) -> None:
-        found.findings.append(Finding(implementation.id, check.name, kind, reason, **known, **more))
+        among = found.beyond if check.beyond else found.findings
+        among.append(Finding(implementation.id, check.name, kind, reason, **known, **more))
 
     try:
         check.run(about)
-        found.passed += 1
+        found.passed += not check.beyond
+        found.passed_beyond += check.beyond
     except BackendUnavailableError as error:  # a missing compiler shows at the first bind
         found.unavailable = str(error)
     except NoRoomError:
@@ -217,5 +225,5 @@ def _judge(
         add("raises", f"raised {type(error).__name__}: {error}")
     else:
         return
-    if found.findings:
-        device_lives(device, implementation.id, found.findings[-1].reason)
+    if said := found.beyond if check.beyond else found.findings:
+        device_lives(device, implementation.id, said[-1].reason)

@@ -12,7 +12,7 @@ import typer
 
 from kernelzoo import registry
 from kernelzoo.cli import against as older
-from kernelzoo.cli import measuring, options, output, sizes
+from kernelzoo.cli import measuring, options, output, sizes, tolerances
 from kernelzoo.cli import rows as rows_of
 
 if TYPE_CHECKING:
@@ -36,11 +36,13 @@ Output = Annotated[
 
 def compare(
     names: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="ID", help="Ids, globs of ids or, with --op: backend/variant, or backend for its variant auto."
+            metavar="ID",
+            help="Ids, globs of ids or, with --op: backend/variant, or backend for its variant auto."
+            " Without one, all that --module adds.",
         ),
-    ],
+    ] = None,
     *,
     op: options.Ops,
     shape: options.Shapes,
@@ -60,6 +62,7 @@ def compare(
     cross_check: options.CrossCheck = True,
     patience: options.Patience = 180.0,
     waive: options.Waive,
+    their_tolerance: tolerances.TheirTolerance = False,
     to: Output = None,
     json: options.Json = False,
 ) -> int:
@@ -84,9 +87,13 @@ def compare(
     console = output.console()
     tables = rows_of.Tables(console, full=True)
     wanted = options.words(op)
+    names = names or []
+    if not names and not module:
+        raise options.OptionError("name the implementations to compare, or a file that adds some by --module")
     options.choose_early(module, [*names, *([baseline] if baseline else [])], wanted)
     sizes.shapes_with(dim, shape or [sizes.SHAPE])
     modules = options.check_modules(module)
+    tolerances.use(their_tolerance)
     described: list[dict[str, Any]] = []
     held: list[Held] = []
     whole = True
@@ -96,6 +103,7 @@ def compare(
         Guard(device, modules, patience=patience) as guard,
     ):
         known = guard.about.summaries
+        names = names or sorted({*known} - {i.id for i in registry.implementations()})  # this process runs no module
         ids = options.choose(known, names, wanted)
         how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
         by_op = {name: [id for id in ids if id.split("/")[1] == name] for name in dict.fromkeys(map(_op, ids))}

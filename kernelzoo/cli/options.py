@@ -13,6 +13,7 @@ import typer
 
 from kernelzoo import operations, registry
 from kernelzoo.cli import complete, output, suggest
+from kernelzoo.definitions import is_folder
 from kernelzoo.definitions.files import read
 from kernelzoo.errors import KernelZooError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
@@ -182,13 +183,12 @@ Workloads = Annotated[
 Modules = Annotated[
     list[Path],
     typer.Option(
-        "--module",
-        "--definition",
-        "--solution",
+        *("--module", "--definition", "--solution", "--reference", "--submission"),
         metavar="FILE",
         default_factory=list,
         show_default=False,
-        help="A file that registers kernels, or flashinfer-bench's JSON as --definition and --solution."
+        help="A file that registers kernels, flashinfer-bench's JSON as --definition and --solution, or KernelBench's"
+        " files as --reference and --submission."
         " It runs in a separate process.",
         is_eager=True,  # the callbacks above must know that it may add names
     ),
@@ -291,8 +291,8 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
     from kernelzoo import packages
 
     for module in modules:
-        if not module.is_file():
-            raise OptionError(f"no file {str(module)!r} for --module, --definition or --solution")
+        if not (module.is_file() or is_folder(module)):
+            raise OptionError(f"no file {str(module)!r} for --module, or an option that names a file of kernels")
     console = output.console(errors=True)
     for name, package, distribution in packages.announced():
         console.print(f"runs {package} (entry point {name} of {distribution}), {_MAY}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations, registry
 from kernelzoo.cli.options import OptionError, axes, shape, shapes_of
-from kernelzoo.definitions.files import read
+from kernelzoo.definitions.files import own_name, read
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.limits import broken
 from kernelzoo.operations.signature import ELEMENTS
@@ -51,6 +51,9 @@ def problems(
         operation = OPERATIONS[op]
         plain = [dtype for dtype in usual if dtype in operation.dtypes] or operation.dtypes[:1]
         kinds = tuple(map(operations.full_dtype, dtypes)) or tuple(plain)
+        if not operation.by_rows and not operation.free_axes and not sizes and not workloads:
+            found += [_sized(op, dtype, {}) for dtype in kinds]
+            continue
         if sizes or workloads or not operation.by_rows:
             if shapes or not (sizes or workloads):
                 fitting = operation.fitted(dict.fromkeys(operation.free_axes, 1024))
@@ -88,12 +91,13 @@ def _check_room(text: str, sizes: Iterable[int]) -> None:
 
 def _of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
     """The problem of a workload. Values from a file are drawn anew. Raises OptionError."""
-    scalars = {name: given["value"] for name, given in workload["inputs"].items() if given["type"] == "scalar"}
-    if strange := {*scalars} - {*OPERATIONS[op].scalars}:
-        raise OptionError(
-            f"no scalar {', '.join(sorted(strange))}; {op} has {', '.join(OPERATIONS[op].scalars) or 'none'}"
-        )
-    return replace(_sized(op, dtype, workload["axes"]), scalars=tuple(scalars.items()))
+    operation = OPERATIONS[op]
+    scalars = {own_name(name): one["value"] for name, one in workload["inputs"].items() if one["type"] == "scalar"}
+    if strange := {*scalars} - {*operation.scalars}:
+        raise OptionError(f"no scalar {', '.join(sorted(strange))}; {op} has {', '.join(operation.scalars) or 'none'}")
+    named = {own_name(name): size for name, size in workload["axes"].items()}
+    made = _sized(op, dtype, {axis: named[axis] for axis in operation.free_axes if axis in named})
+    return replace(made, scalars=tuple({**dict(made.scalars), **scalars}.items()))
 
 
 def _sized(op: str, dtype: str, given: Mapping[str, int]) -> Problem:
@@ -113,4 +117,5 @@ def _sized(op: str, dtype: str, given: Mapping[str, int]) -> Problem:
     if words := broken(operation.limits, given):
         raise OptionError(f"{op} takes no such sizes: {words}")
     sizes = tuple((axis, given[axis]) for axis in operation.sizes)
-    return measure.Problem(op, operation.first_shape(given), dtype, sizes=sizes)
+    scalars = tuple(operation.sized_scalars(given).items())
+    return measure.Problem(op, operation.first_shape(given), dtype, sizes=sizes, scalars=scalars)

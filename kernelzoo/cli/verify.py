@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import options, output, sizes
+from kernelzoo.cli import options, output, sizes, tolerances
 from kernelzoo.errors import KINDS, close
 from kernelzoo.operations import OPERATIONS
 
@@ -57,6 +57,7 @@ def verify(
     device: options.Device = "",
     gpus: options.Gpus = "",
     patience: options.Patience = 180.0,
+    their_tolerance: tolerances.TheirTolerance = False,
     json: options.Json = False,
 ) -> int:
     """Check implementations against the contract: special values, layouts, odd sizes, and a few large shapes.
@@ -81,6 +82,7 @@ def verify(
     console = output.console()
     modules = options.check_modules(module)
     places = check_gpus(gpus, device)
+    tolerances.use(their_tolerance)
     start = partial(Guard, device, modules, patience=patience)
     with Guards(lambda gpu: start(gpu=gpu), places) as guards:
         about = guards.first.about
@@ -105,7 +107,7 @@ def verify(
                     dtypes=dtype,
                     seed=seed,
                 )
-                for finding in found["findings"]:
+                for finding in (*found["findings"], *found.get("beyond", ())):
                     finding["repeat"] = _again(finding, module, device, seed)
                 if places:
                     found["gpu"] = guard.about.gpu
@@ -136,6 +138,10 @@ def verify(
             _print_cases(console, f"{name} itself fails", cases, "red")
         for name, cases in _by_op(results, "undecidable").items():
             _print_cases(console, f"the bounds of {name} decide nothing", cases, "yellow")
+        for name in dict.fromkeys(id.split("/")[1] for id in results):
+            if said := OPERATIONS[name].hooks.get("tolerance"):
+                used = "used" if their_tolerance else "not used; --their-tolerance does"
+                console.print(f"the tolerance that {name} comes with is {used}: {said}")
         for name, accepted in too_wide.items():
             console.print(f"the bounds of {name} are too wide: they accept {' and '.join(accepted)}", style="yellow")
         console.print(f"{len(checked)} checked, {len(wrong)} with findings, {len(results) - len(checked)} not checked")
@@ -174,6 +180,8 @@ def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
         known = [operation.dtypes[0]]
     if not known:
         return ()
+    if meant := operation.hooks.get("sizes"):
+        return sizes.problems([op], (), known, sizes=[",".join(f"{axis}={size}" for axis, size in meant[-1].items())])
     if not operation.by_rows:
         named = operation.fitted(dict.fromkeys(operation.free_axes, _SIZE))
         return sizes.problems([op], (), known, sizes=[",".join(f"{axis}={size}" for axis, size in named.items())])
@@ -218,8 +226,17 @@ def _print(id: str, found: dict[str, Any], console: Console) -> None:
         f"{id}: {found['passed']} passed, {found['refused']} refused, {len(found['findings'])} findings{room}",
         style="red" if found["findings"] else "green",
     )
+    _print_findings(found["findings"], console)
+    if beyond := found.get("beyond"):
+        counts = f"{found['passed_beyond']} passed, {len(beyond)} findings"
+        console.print(f"  beyond the definition (NaN, infinities, other sizes of numbers): {counts}", style="yellow")
+        _print_findings(beyond, console)
+
+
+def _print_findings(findings: Sequence[dict[str, Any]], console: Console) -> None:
+    """Print the first finding of each kind, and the names of the others."""
     for kind in KINDS:
-        alike = [finding for finding in found["findings"] if finding["kind"] == kind]
+        alike = [finding for finding in findings if finding["kind"] == kind]
         if not alike:
             continue
         first, *others = alike

@@ -1,4 +1,4 @@
-"""Reads and writes the JSON files of flashinfer-bench, which SOL-ExecBench uses too.
+"""Reads and writes the JSON files of flashinfer-bench, which SOL-ExecBench uses too; reads KernelBench's files.
 
 A *definition* describes an operation, with a reference as code. A *solution* is one implementation, with its sources. A
 *workload* has sizes and scalars. Definitions and solutions hold code: loading one runs it.
@@ -12,6 +12,8 @@ from pathlib import Path
 
 from kernelzoo.definitions.exporting import export_definition
 from kernelzoo.definitions.files import DefinitionError, read
+from kernelzoo.definitions.gpumode import is_folder, is_kernel, load_folder, load_kernel
+from kernelzoo.definitions.kernelbench import is_problem, is_submission, load_problem, load_submission
 from kernelzoo.definitions.loading import load_definition
 from kernelzoo.definitions.solutions import load_solution
 from kernelzoo.errors import KernelZooError, RegistrationError
@@ -20,21 +22,37 @@ from kernelzoo.packages import load_module
 __all__ = [
     "DefinitionError",
     "export_definition",
+    "is_folder",
+    "is_problem",
     "load_definition",
     "load_file",
+    "load_folder",
+    "load_kernel",
+    "load_problem",
     "load_reported",
     "load_solution",
+    "load_submission",
     "read",
 ]
 
 
 def load_file(path: str | Path) -> None:
-    """Run a user's file: a Python file that registers kernels, a definition or a solution.
+    """Run a user's file: a Python file that registers kernels, a definition or a solution, or KernelBench's.
 
     Raises DefinitionError, and whatever a Python file raises.
     """
+    if is_folder(path):
+        load_folder(path)
+        return
     if Path(path).suffix != ".json":
-        load_module(str(path))
+        if is_kernel(path):
+            load_kernel(path)
+        elif is_problem(path):
+            load_problem(path)
+        elif is_submission(path):
+            load_submission(path)
+        else:
+            load_module(str(path))
         return
     kind, _ = read(path)
     if kind == "definition":

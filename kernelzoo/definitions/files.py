@@ -11,6 +11,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kernelzoo.errors import KernelZooError
+from kernelzoo.operations.arguments import FLOATS, INTEGERS, NARROW
+from kernelzoo.operations.declared import ROW
+from kernelzoo.operations.declaring import HOOKS, TAKEN
 
 Json = dict[str, Any]
 
@@ -47,6 +50,11 @@ def identifier(name: str) -> str:
     return f"_{plain}" if not plain or plain[0].isdigit() else plain
 
 
+def own_name(name: str) -> str:
+    """The name of a definition's input, output or axis in its operation: with ``_`` where it is taken."""
+    return f"{name}_" if name in (*ROW, *TAKEN, *HOOKS) and name != "out" else name
+
+
 def _text(path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
@@ -74,6 +82,9 @@ def _check(where: str | Path, data: Any, kind: str) -> None:
         if error.validator == "required":
             lacking = next(key for key in error.validator_value if key not in error.instance)
             raise DefinitionError(f"{where} is no {kind}: {place or 'it'} lacks {lacking!r}")
+        if error.validator == "anyOf":
+            lacking = " or ".join(repr(one["required"][0]) for one in error.validator_value)
+            raise DefinitionError(f"{where} is no {kind}: {place or 'it'} lacks {lacking}")
         allowed = error.schema.get("description", error.message) if isinstance(error.schema, dict) else error.message
         raise DefinitionError(f"{where} is no {kind}: {place or 'it'} must be {allowed}, got {error.instance!r:.60}")
     if kind == "definition":
@@ -84,24 +95,66 @@ def _check(where: str | Path, data: Any, kind: str) -> None:
 
 def _check_definition(where: str | Path, data: Json) -> None:
     for name, tensor in {**data["inputs"], **data["outputs"]}.items():
-        for axis in tensor["shape"] or ():
-            if axis not in data["axes"]:
-                raise DefinitionError(f"{where}: {name} has an axis {axis!r}, which is not among the axes")
+        if (dtype := tensor["dtype"]) not in (*FLOATS, *INTEGERS, *NARROW):
+            raise DefinitionError(
+                f"{where}: {name} is of {dtype}, which torch does not have or kernelzoo does not take"
+            )
     if same := {*data["inputs"]} & {*data["outputs"]}:
         raise DefinitionError(f"{where}: {', '.join(sorted(same))} is an input and an output")
     try:
         code = ast.parse(data["reference"])
     except SyntaxError as error:
         raise DefinitionError(f"{where}: the reference is no Python: line {error.lineno}: {error.msg}") from None
-    if not any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in code.body):
-        raise DefinitionError(f"{where}: the reference has no function 'run'")
+    functions = {node.name for node in code.body if isinstance(node, ast.FunctionDef)}
+    for name in filter(None, ("run", data.get("custom_inputs_entrypoint"))):
+        if name not in functions:
+            raise DefinitionError(f"{where}: the reference has no function {name!r}")
+    if drawn := drawing_calls(code, "run"):
+        raise DefinitionError(f"{where}: the reference draws random numbers ({drawn}), so no result is the right one")
+
+
+_DRAWS = re.compile(
+    r"(rand|randn|randint|randperm)(_like)?|multinomial|bernoulli_?|(normal|uniform|random|exponential)_"
+)
+
+
+def drawing_calls(code: ast.Module, start: str) -> str:
+    """The random functions that a function of a module reaches, by name; "" if none."""
+    known = {node.name: node for node in code.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    left, seen, found = [start], {start}, list[str]()
+    while left:
+        for node in ast.walk(known[left.pop()]):
+            if isinstance(node, ast.Name) and node.id in known and node.id not in seen:
+                seen.add(node.id)
+                left.append(node.id)
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                if _DRAWS.fullmatch(name) or (name == "dropout" and not _is_off(node)):
+                    found.append(name)
+    return ", ".join(dict.fromkeys(found))
+
+
+def _is_off(call: ast.Call) -> bool:
+    """Whether a dropout drops nothing."""
+    said = {word.arg: word.value for word in call.keywords}
+    training = said.get("training", call.args[2] if len(call.args) > 2 else None)
+    return isinstance(training, ast.Constant) and not training.value
 
 
 def _check_solution(where: str | Path, data: Json) -> None:
+    """Check a solution, and complete it: files that lie beside, and what older forms leave out."""
+    spec = data["spec"]
+    spec["languages"] = [language.lower() for language in spec.get("languages") or [spec["language"]]]
+    if "::" not in spec["entry_point"]:
+        named = [source["path"] for source in data["sources"] if PurePosixPath(source["path"]).stem == "main"]
+        spec["entry_point"] = f"{(named or [data['sources'][0]['path']])[0]}::{spec['entry_point']}"
     paths = [source["path"] for source in data["sources"]]
     for path in paths:
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
             raise DefinitionError(f"{where}: the source {path!r} lies outside of the solution's folder")
+    for source in data["sources"]:
+        if source.get("content") is None:
+            source["content"] = _text(Path(where).parent / source["path"])
     entry = data["spec"]["entry_point"].partition("::")[0]
     if entry not in paths:
         raise DefinitionError(f"{where}: the entry point's file {entry!r} is not among the sources")

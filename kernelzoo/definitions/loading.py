@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import linecache
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import registry
-from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
+from kernelzoo.definitions.axes import Axes
+from kernelzoo.definitions.drawing import drawn
+from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_name, read
+from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
+from kernelzoo.definitions.reference import Reference, error_of, named, reference_of, written_of
+from kernelzoo.definitions.tolerance import Tolerance, Tolerated, asked, tolerance_of, tolerated
 from kernelzoo.launch import Launch
-from kernelzoo.operations import FLOATS, INTEGERS, OPERATIONS, Input, Operation, Output, Scalar, operation
-from kernelzoo.operations.declared import ROW
+from kernelzoo.operations import FLOATS, OPERATIONS, Arguments, Operation, Output, Scalar, operation
+from kernelzoo.operations.signature import zip_dict
 
 if TYPE_CHECKING:
     import torch
@@ -22,9 +25,8 @@ if TYPE_CHECKING:
 REFERENCE = "reference"
 """The backend, and its only variant, that runs a definition's reference unchanged."""
 
-_TRIES, _STEP = 4, 2.0**-12
-"""How often inputs are changed at random to learn the effect of rounding, and by what share."""
-
+EXPECTS = "_kernelzoo_expects"
+"""Among the names given to a reference: what a problem's own check accepts for a call."""
 
 _LARGEST = 1e15
 """The largest finite input: most references square their inputs in float32."""
@@ -35,9 +37,11 @@ class Loaded:
     """The data of a definition beside its operation."""
 
     names: tuple[str, ...]
-    """Inputs in the argument order of the reference and of solutions, with scalars."""
+    """Inputs in the argument order of the reference and of solutions, with scalars, by the operation's names."""
     data: Json
     """The definition itself."""
+    workloads: tuple[Json, ...] = ()
+    """The workloads that lie beside its file."""
 
 
 loaded: dict[str, Loaded] = {}
@@ -45,166 +49,155 @@ loaded: dict[str, Loaded] = {}
 
 
 def load_definition(path: str | Path) -> Operation:
-    """Read a definition of flashinfer-bench, and declare its operation. **This runs the file's reference.**
+    """Read a definition of flashinfer-bench or SOL-ExecBench, and declare its operation. **This runs its reference.**
 
-    Axes become named axes. Inputs without a shape become scalars, which are 1 unless a workload says more. The right
-    result is the reference in float64, whatever dtypes its code converts to. The allowed error is two roundings of the
-    first input's dtype, plus float32 arithmetic by the longest axis. It applies to the result and to each input. Random
-    changes of the inputs show their effect. The output's rounding comes on top. Finite values are at most 1e15, since
-    most references square them in float32. The reference itself is registered as ``reference/NAME/reference`` for
-    comparison.
+    Axes become named axes. An expression becomes a derived size, and so does an axis that a constraint says. Inputs
+    without a shape become scalars: of the workloads beside the file, else 1. An axis that no input has is a scalar too.
+    Inputs are drawn by ``custom_inputs_entrypoint``, if there is one. Integers need a range: keys ``low`` and ``high``,
+    a usual name such as ``kv_indptr``, or a workload that calls them random.
 
-    Raises DefinitionError for a file that is no definition, or one whose dtypes or integer inputs can't be drawn.
+    The right result is the reference in float64, whatever dtypes its code converts to. The allowed error is two
+    roundings of the first input's dtype, plus float32 arithmetic by the longest axis. It applies to the result and to
+    each input; six nearby inputs show the effect. Four times the error that the reference itself makes there, as it is
+    written, is allowed beside. The output's rounding comes on top. A case in which the reference breaks its own bounds
+    is undecidable, and counts for nobody. Finite values are at most 1e15, since most references square them in float32.
+    The reference itself is registered as ``reference/NAME/reference`` for comparison.
+
+    Raises DefinitionError for a file that is no definition, or one that can't be judged; the message says why.
     """
     kind, data = read(path)
     if kind != "definition":
         raise DefinitionError(f"{path} is a {kind}, and no definition")
-    name = identifier(data["name"])
-    run = _function(data["reference"], f"{path}")
+    return declare(data, path, workloads_beside(Path(path)))
+
+
+def declare(
+    data: Json, path: str | Path, workloads: tuple[Json, ...], given: Mapping[str, Any] | None = None
+) -> Operation:
+    """Declare the operation of a definition that was read. ``given``: names for its code. Raises DefinitionError."""
+    name, where = identifier(data["name"]), str(path)
     tensors = {key: tensor for key, tensor in data["inputs"].items() if tensor["shape"] is not None}
-    for key, tensor in {**tensors, **data["outputs"]}.items():
-        if tensor["dtype"] not in FLOATS + INTEGERS:
-            raise DefinitionError(f"{path}: {key} is of {tensor['dtype']}, which kernelzoo does not take")
-        if key in tensors and tensor["dtype"] not in FLOATS:
-            raise DefinitionError(
-                f"{path}: a definition does not say which integers {key!r} may hold, so none is drawn"
-            )
     if not tensors:
         raise DefinitionError(f"{path}: it takes no tensor")
-    order = tuple(data["inputs"])
-    known = loaded.get(name)
-    loaded[name] = Loaded(order, data)
-    longest = max((axis["value"] for axis in data["axes"].values() if axis["type"] == "const"), default=1)
+    if scalars := [key for key, tensor in data["outputs"].items() if tensor["shape"] is None]:
+        raise DefinitionError(f"{path}: its output {', '.join(scalars)} is no tensor")
+    run, axes = Reference(data, where, given or {}), Axes(where, data)
+    inputs = drawn(axes, run.space, workloads)
+    order = tuple(map(own_name, data["inputs"]))
+    outputs = {
+        own_name(key): Output(axes.text(key, one["shape"]), one["dtype"]) for key, one in data["outputs"].items()
+    }
     first = next(iter(tensors.values()))["dtype"]
+    floats = tuple(own_name(key) for key, tensor in tensors.items() if tensor["dtype"] in FLOATS)
+    dtypes = {own_name(key): tensor["dtype"] for key, tensor in tensors.items()}
     body = {
         "__doc__": data.get("description") or f"{data['name']}, as {Path(path).name} defines it.",
-        **{key: Input(_axes(data, tensor), dtype=tensor["dtype"]) for key, tensor in tensors.items()},
-        **{key: _scalar(tensor) for key, tensor in data["inputs"].items() if tensor["shape"] is None},
-        **{key: Output(_axes(data, tensor), dtype=tensor["dtype"]) for key, tensor in data["outputs"].items()},
-        "domain": dict.fromkeys(tensors, lambda info, n: min(info.max, _LARGEST)),
-        "reference": _named(_reference(run, order), order),
-        "error": _named(_error(run, order, tuple(tensors), longest, first), (*order, "unit", "ref")),
+        **inputs.inputs,
+        **{own_name(key): _scalar(key, axes, workloads) for key, one in data["inputs"].items() if one["shape"] is None},
+        **outputs,
+        "domain": dict.fromkeys(floats, lambda info, n: min(info.max, _LARGEST)),
+        "reference": reference_of(run, order),
+        "written": written_of(run, order),
+        "error": error_of(run, order, dtypes, [one.dtype for one in outputs.values()]),
     }
+    texts = [one.names for one in inputs.inputs.values()] + [one.names for one in outputs.values()]
+    unbound = _unbound(axes, inputs.inputs, outputs, every=bool(data.get("custom_inputs_entrypoint")))
+    free = [name for name in dict.fromkeys(name for names in texts for name in names) if not name.isdigit()]
+    free = [name for name in dict.fromkeys((*free, *unbound)) if name not in axes.derived]
+    body["sizes"] = meant_sizes(axes, free, texts, workloads, inputs.least)
+    body["workloads"] = workload_sizes(axes, free, texts, workloads)
+    if not body["sizes"]:
+        raise DefinitionError(f"{path}: no small sizes were found that its constraints allow")
+    if stated := tolerance_of(workloads, {}):
+        body["tolerance"] = str(stated)
+    if expects := (given or {}).get(EXPECTS) or (partial(_tolerated, name, run) if asked() else None):
+        body["expects"] = named(_plain(expects), ("args",))
+    if axes.derived:
+        body["derived"] = axes.derived
+    if inputs.draws:
+        body["draws"] = named(_plain(inputs.draws), ("sizes", "generator"))
+    if inputs.scalars:
+        body["scalars"] = named(_plain(inputs.scalars), ("sizes",))
+    body |= {axis: Scalar(1) for axis in unbound if axis not in body}
+    known = loaded.get(name)
     operation(dtypes=(first,), name=name)(type(name, (), body))
+    loaded[name] = Loaded(order, data, workloads)
     if known is None:
         registry.register(REFERENCE, name, REFERENCE)(_plainly(name, run))
     return OPERATIONS[name]
 
 
-def _axes(data: Json, tensor: Json) -> str:
-    """The axes of a tensor. A constant one is its size, and names differ from those of operations by rows."""
-    said = (data["axes"][axis] for axis in tensor["shape"])
-    return " ".join(
-        str(kind["value"]) if kind["type"] == "const" else f"{axis}_" if axis in ROW else axis
-        for axis, kind in zip(tensor["shape"], said, strict=True)
-    )
+def _tolerated(name: str, run: Reference, args: Arguments) -> Tolerated:
+    """What the set's own tolerance accepts. SOL-ExecBench's default, where no workload states one."""
+    op = OPERATIONS[name]
+    given, _ = arguments_of(name, args.inputs, zip_dict(op.scalars, args.scalars))
+    results = zip(run.copied(given), op.out_dtypes(args), strict=True)
+    tolerance = tolerance_of(loaded[name].workloads, op.bound_sizes(args)) or Tolerance()
+    return tolerated(name, [result.to(dtype) for result, dtype in results], tolerance)
 
 
-def _scalar(tensor: Json) -> Scalar:
+def workloads_beside(path: Path) -> tuple[Json, ...]:
+    """The workloads of a definition: ``workload.jsonl`` in its folder, or where flashinfer-bench has them.
+
+    Raises DefinitionError for a file that holds something else.
+    """
+    there = [path.with_name("workload.jsonl"), path.with_name("workloads.jsonl"), path.with_suffix(".jsonl")]
+    for above in list(path.parents)[1:4]:
+        if "definitions" in path.parts:
+            below = path.relative_to(above)
+            if below.parts[0] == "definitions":
+                there.append(above.joinpath("workloads", *below.parts[1:]).with_suffix(".jsonl"))
+    for file in there:
+        if file.is_file():
+            kind, found = read(file)
+            if kind == "workloads":
+                return tuple(found)
+    return ()
+
+
+def _unbound(axes: Axes, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *, every: bool) -> list[str]:
+    """Free axes that no input has, so that a call must say their size. ``every``: also those that no tensor has."""
+    from kernelzoo.operations.derived import variables
+
+    bound = {name for one in inputs.values() for name in one.names}
+    named = [name for one in (*inputs.values(), *outputs.values()) for name in one.names]
+    named += [name for text in axes.derived.values() for name in variables(text)]
+    named += [axes.size(axis) for axis in axes.data["axes"]] if every else []
+    free = [name for name in named if not name.isdigit() and name not in axes.derived]
+    return [name for name in dict.fromkeys(free) if name not in bound]
+
+
+def _scalar(key: str, axes: Axes, workloads: Sequence[Json]) -> Scalar:
+    """A scalar input: the values that workloads give it, the first as default; the axis of its name; else 1."""
+    tensor, axis = axes.data["inputs"][key], axes.data["axes"].get(key, {})
+    if axis.get("type") == "const":
+        return Scalar(axis["value"])
+    said = [one["inputs"].get(key, {}).get("value") for one in workloads]
+    values = list(dict.fromkeys(value for value in said if value is not None))
+    if values:
+        return Scalar(values[0], also=tuple(values[1:3]))
+    if tensor["dtype"] == "bool":
+        return Scalar(True, also=(False,))
+    if key.endswith("offset"):
+        return Scalar(0)
     return Scalar(1.0, also=(0.375,)) if "float" in tensor["dtype"] else Scalar(1)
 
 
-def _function(code: str, name: str) -> Callable[..., Any]:
-    """The function ``run`` of a reference. Raises DefinitionError for any error of the code."""
-    file = f"<reference of {name}>"
-    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
-    space: dict[str, Any] = {"__name__": "reference"}
-    try:
-        exec(compile(code, file, "exec"), space)
-    except Exception as error:
-        raise DefinitionError(f"{name}: the reference fails: {type(error).__name__}: {error}") from error
-    found: Callable[..., Any] = space["run"]
-    return found
+def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method as a function, which may have attributes of its own."""
 
+    def function(**given: Any) -> Any:
+        return method(**given)
 
-def _named(function: Callable[..., Any], names: tuple[str, ...]) -> FunctionType:
-    """Give a function parameter names, as functions of an operation's class have."""
-    assert isinstance(function, FunctionType)
-    function.names = names  # type: ignore[attr-defined]
     return function
 
 
-def _reference(run: Callable[..., Any], order: tuple[str, ...]) -> Callable[..., Any]:
-    def reference(**given: Any) -> Any:
-        return _in_float64(run, [given[name] for name in order])
-
-    return reference
-
-
-def _in_float64(run: Callable[..., Any], arguments: list[Any]) -> Any:
-    """The reference's results in float64. Its conversions to narrower floats convert to float64."""
-    import torch
-
-    from kernelzoo.torch_private import dispatch_mode
-
-    narrow = {torch.float32, torch.float16, torch.bfloat16}
-
-    class Widening(dispatch_mode()):  # type: ignore[misc]  # torch's own base class
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            def wide(value: Any) -> Any:
-                return torch.float64 if isinstance(value, torch.dtype) and value in narrow else value
-
-            return func(*map(wide, args), **{key: wide(value) for key, value in (kwargs or {}).items()})
-
-    usual = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with torch.no_grad(), Widening():
-            found = run(*arguments)
-    finally:
-        torch.set_default_dtype(usual)
-    results = tuple(found) if isinstance(found, list | tuple) else (found,)
-    wide = tuple(result.double() if result.is_floating_point() else result for result in results)
-    return wide if len(wide) > 1 else wide[0]
-
-
-def _error(
-    run: Callable[..., Any], order: tuple[str, ...], tensors: tuple[str, ...], longest: int, dtype: str
-) -> Callable[..., Any]:
-    """A function for the allowed error, learnt from the reference. ``dtype``: that of the first input."""
-
-    def error(unit: float, ref: Any, **given: Any) -> Any:
-        import torch
-
-        several = ref if isinstance(ref, tuple) else (ref,)
-        least = [torch.zeros_like(result, dtype=torch.float64) for result in several]
-        generator = torch.Generator(several[0].device).manual_seed(0)
-        for _ in range(_TRIES):
-            changed = _in_float64(run, [_changed(name, given, tensors, generator) for name in order])
-            for result, other, most in zip(
-                several, changed if isinstance(changed, tuple) else (changed,), least, strict=True
-            ):
-                most.copy_(torch.maximum(most, (other - result).abs().nan_to_num_(0.0, 0.0, 0.0)))
-        sizes = (size for name in tensors for size in given[name].shape)
-        shares = (8 + math.sqrt(max(longest, *sizes))) * unit + torch.finfo(getattr(torch, dtype)).eps
-        found = zip(several, least, strict=True)
-        errors = tuple(most.mul_(shares / _STEP).add_(result.abs(), alpha=shares) for result, most in found)
-        return errors if len(errors) > 1 else errors[0]
-
-    return error
-
-
-def _changed(name: str, given: Mapping[str, Any], tensors: tuple[str, ...], generator: torch.Generator) -> torch.Tensor:
-    """An input with each element slightly changed."""
-    import torch
-
-    x: torch.Tensor = given[name]
-    if name not in tensors:
-        return x
-    signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
-    return x * signs.double().mul_(_STEP).add_(1)
-
-
-def _plainly(name: str, run: Callable[..., Any]) -> Callable[..., Launch]:
+def _plainly(name: str, run: Reference) -> Callable[..., Launch]:
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(name, tensors, scalars)
 
         def launch() -> None:
-            import torch
-
-            with torch.no_grad():
-                found = run(*arguments)
-            for out, result in zip(outs, found if isinstance(found, list | tuple) else (found,), strict=True):
+            for out, result in zip(outs, run(arguments), strict=True):
                 out.copy_(result)
 
         return launch

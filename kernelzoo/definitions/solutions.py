@@ -7,22 +7,29 @@ import importlib.util
 import inspect
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import registry
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
 from kernelzoo.definitions.loading import arguments_of, loaded
+from kernelzoo.definitions.reference import in_order
+from kernelzoo.errors import ContractError
 from kernelzoo.files import write_whole
-from kernelzoo.launch import Launch
+from kernelzoo.launch import Launch, ReturningLaunch
 from kernelzoo.packages import packages
 
 if TYPE_CHECKING:
     import torch
 
-_COMPILED = ("cuda", "cpp")
-"""Languages with a compiled entry point. In others it is a function of a Python module."""
+_COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh")
+"""Files with a compiled entry point. In others it is a function of a Python module."""
+
+_FLAGS = {"cflags": [], "cuda_cflags": ["-O3", "--use_fast_math"], "ld_flags": ["-lcuda"]}
+"""SOL-ExecBench's own flags of C++ that says no other."""
+
+_KIND = "wrong kind of result"
 
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 """Folders with the sources of this process's solutions, kept until it ends."""
@@ -32,7 +39,8 @@ def load_solution(path: str | Path) -> registry.Implementation:
     """Read a solution of flashinfer-bench, and register it for its definition, which must be loaded already.
 
     **This runs its code**, and compiles CUDA C++. Its id is ``AUTHOR/DEFINITION/NAME``. In the destination-passing
-    style it writes into the outputs. Otherwise its results are copied there, and the copy is timed.
+    style it writes into the outputs. Otherwise it returns results of the right shape, dtype and device. They are copied
+    to be checked, and the copy is not timed.
 
     Raises DefinitionError for a file that is no solution, an unknown definition, or a solution that can't be built.
     """
@@ -67,16 +75,22 @@ def _built(data: Json, folder: Path) -> Callable[..., Any]:
     spec = data["spec"]
     entry, _, symbol = spec["entry_point"].partition("::")
     found: Callable[..., Any]
-    if spec["language"] not in _COMPILED:
+    if not entry.endswith(_COMPILED):
         found = getattr(_module(folder, entry), symbol)
         return found
     files = [str(folder / source["path"]) for source in data["sources"]]
     name = identifier(data["name"])
-    if spec.get("binding") == "torch":
+    if (spec.get("binding") or ("tvm-ffi" if "language" in spec else "torch")) == "torch":
         from torch.utils.cpp_extension import load
 
         sources = [file for file in files if file.endswith((".cu", ".cpp", ".cc", ".cxx", ".c"))]
-        found = getattr(load(name, sources, extra_include_paths=[str(folder)]), symbol)
+        said = (
+            {}
+            if "language" in spec
+            else {**_FLAGS, **{k: v for k, v in (spec.get("compile_options") or {}).items() if v}}
+        )
+        flags = {f"extra_{key.replace('ld_flags', 'ldflags')}": value for key, value in said.items()}
+        found = getattr(load(name, sources, extra_include_paths=[str(folder)], **flags), symbol)
         return found
     try:
         cpp = importlib.import_module("tvm_ffi.cpp")
@@ -121,6 +135,33 @@ def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
         return True
 
 
+def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """The results that a function returned, if they are of the kind that the definition says.
+
+    Raises ContractError for another number of them, shape, dtype or device.
+    """
+    import torch
+
+    names = list(loaded[op].data["outputs"])
+    try:
+        results = in_order(found, names)
+    except KeyError as error:
+        raise ContractError(f"it returned a dict without {error}", _KIND) from None
+    if len(results) != len(outs):
+        raise ContractError(f"it returned {len(results)} results, must return {len(outs)}: {', '.join(names)}", _KIND)
+    for name, result, out in zip(names, results, outs, strict=True):
+        if not isinstance(result, torch.Tensor):
+            raise ContractError(f"it returned {type(result).__name__} as {name}, must return a tensor", _KIND)
+        for what, given, want in (
+            ("shape", tuple(result.shape), tuple(out.shape)),
+            ("dtype", result.dtype, out.dtype),
+            ("device", result.device, out.device),
+        ):
+            if given != want:
+                raise ContractError(f"the {name} that it returned has {what} {given}, must have {want}", _KIND)
+    return results
+
+
 def _bind(op: str, function: Callable[..., Any], takes_outputs: bool) -> Callable[..., Launch]:
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(op, tensors, scalars)
@@ -128,11 +169,21 @@ def _bind(op: str, function: Callable[..., Any], takes_outputs: bool) -> Callabl
         def writes() -> None:
             function(*arguments, *outs)
 
-        def returns() -> None:
-            found = function(*arguments)
-            for out, result in zip(outs, found if isinstance(found, list | tuple) else (found,), strict=True):
+        return writes
+
+    return bind if takes_outputs else bind_returning(op, function)
+
+
+def bind_returning(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
+    """A bind for a function that returns new results."""
+
+    def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
+        arguments, outs = arguments_of(op, tensors, scalars)
+
+        def deliver(found: Any) -> None:
+            for out, result in zip(outs, returned(op, found, outs), strict=True):
                 out.copy_(result)
 
-        return writes if takes_outputs else returns
+        return ReturningLaunch(lambda: function(*arguments), deliver)
 
     return bind

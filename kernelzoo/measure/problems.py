@@ -38,7 +38,8 @@ class Problem:
 
     @property
     def id(self) -> str:
-        said = "".join(f"-{name}={value}" for name, value in self.scalars)
+        known = {} if self.operation.by_rows else self.axes
+        said = "".join(f"-{name}={value}" for name, value in self.scalars if name not in known)
         if not self.operation.by_rows:
             return f"{self.op}-{self.dtype}-{','.join(f'{axis}={size}' for axis, size in self.axes.items())}{said}"
         axis = "" if self.dim == -1 else f"-dim{self.dim}"
@@ -48,7 +49,8 @@ class Problem:
     def axes(self) -> dict[str, int]:
         """The size of each named axis, for an operation that is not by rows."""
         named = zip(self.operation.axes[0], self.shape, strict=True)
-        return {axis: size for axis, size in named if not axis.isdigit()} | dict(self.sizes)
+        free = {*self.operation.free_axes}
+        return {axis: size for axis, size in named if axis in free} | dict(self.sizes)
 
     @property
     def meta(self) -> operations.Arguments:
@@ -80,7 +82,10 @@ class Problem:
 def problem_of(given: dict[str, Any]) -> Problem:
     """A problem from its fields, as JSON has them."""
     sizes, scalars = (tuple((str(name), value) for name, value in given[key]) for key in ("sizes", "scalars"))
-    return Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"], sizes, scalars)
+    found = Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"], sizes, scalars)
+    if "scalars" in found.operation.hooks:  # they belong to drawn inputs, and only this process can draw
+        return replace(found, scalars=tuple({**found.operation.sized_scalars(found.axes), **dict(scalars)}.items()))
+    return found
 
 
 Shape = tuple[int, ...]

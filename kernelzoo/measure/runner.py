@@ -7,7 +7,8 @@ returns are seconds, which the judge compares with its own clock.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo import registry
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError, KernelZooError, LaunchError
+from kernelzoo.launch import undelivered
 from kernelzoo.measure.calls import call_on, clock_for
 from kernelzoo.measure.ceilings import copies
 from kernelzoo.measure.clocks import Turn
@@ -46,7 +48,11 @@ class Lane:
     launches: list[Launch]
     made: registry.Implementation | None = None
     turn: Turn | None = None
-    arranged: dict[tuple[int, ...], Turn] = field(default_factory=dict)
+    arranged: dict[tuple[int, ...], tuple[Turn, deque[Callable[[], None]]]] = field(default_factory=dict)
+    """Turns, and what delivers the results that a turn's launches returned while they were recorded."""
+    delivers: deque[Callable[[], None]] = field(default_factory=deque)
+    count: int = 0
+    """Launches of the turn."""
     chain: list[Launch] = field(default_factory=list)
     replays: Replays | None = None
 
@@ -102,7 +108,8 @@ class Runner:
         launches += [self._bound(made, number) for number in range(1, sets.count)]
         inputs, outs = sets[0]
         form = form_of(made, sets.problem.arguments(inputs), outs)
-        submit = self._clock.submit(launches)
+        with undelivered(0):
+            submit = self._clock.submit(launches)
         if self._timed == "call":
             launches = [call_on(made, sets.problem, *sets[number]) for number in range(sets.count)]
         self._lanes[id] = Lane(launches, made)
@@ -163,8 +170,11 @@ class Runner:
             while len(lane.arranged) >= _ARRANGED:
                 lane.arranged.pop(next(iter(lane.arranged)))
             copy = self._copy(order, *link) if link else None
-            lane.arranged[key] = self._clock.arrange([lane.launches[number] for number in order], copy)
-        lane.turn = lane.arranged[key]
+            with undelivered(len(order)) as delivers:
+                turn = self._clock.arrange([lane.launches[number] for number in order], copy)
+            lane.arranged[key] = turn, delivers
+        lane.turn, lane.delivers = lane.arranged[key]
+        lane.count = len(order)
 
     def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> tuple[int, Launch]:
         (given, *_), (x, *_) = (self._sets[number][0] for number in (source, order[place]))
@@ -172,10 +182,14 @@ class Runner:
 
     def turn(self, id: str, times: int = 1) -> float:
         """Run the turn that was arranged, so often in a row; returns the seconds of one."""
-        run = self._lanes[id].turn
-        if run is None:
+        lane = self._lanes[id]
+        if lane.turn is None:
             raise ContractError("no turn is arranged", "not repeatable")
-        seconds = run(times)
+        with undelivered(lane.count) as delivers:
+            seconds = lane.turn(times)
+        self._wait()
+        for deliver in delivers or lane.delivers:
+            deliver()
         self._wait()
         return seconds
 
@@ -219,6 +233,8 @@ class Runner:
     def _checked(launch: Launch) -> None:
         try:
             result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
+        except ContractError:  # of a result that it returned
+            raise
         except AssertionError as error:
             raise RuntimeError(f"an assertion of its own failed: {error}") from error
         if result is not None:

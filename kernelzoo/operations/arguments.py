@@ -18,6 +18,8 @@ Dims: TypeAlias = "int | tuple[int, ...]"
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+NARROW = ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2")
+"""Floats of at most eight bits, which torch stores and converts, and does not compute in."""
 
 _SHORT = {
     "half": "float16",
@@ -292,3 +294,12 @@ def describe(x: object) -> str:
     if isinstance(x, torch.Tensor):
         return f"a tensor with layout {x.layout}{', quantized' * x.is_quantized}{', nested' * x.is_nested}"
     return f"{type(x).__module__}.{type(x).__qualname__}"
+
+
+def is_empty(size: Any) -> bool:
+    """Whether a size is 0. False for a symbolic size of a trace, which only the data decides."""
+    if type(size) is int:
+        return size == 0
+    from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+    return guard_or_false(size == 0)

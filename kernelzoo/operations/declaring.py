@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from kernelzoo.errors import RegistrationError
-from kernelzoo.operations.arguments import FLOATS, INTEGERS
+from kernelzoo.operations.arguments import FLOATS, INTEGERS, NARROW
 from kernelzoo.operations.declared import ROW, Input, Output, Scalar
 from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.limits import merged
@@ -21,6 +21,12 @@ declared: dict[str, Operation] = {}
 on_declared: list[Callable[[Operation], None]] = []
 """Callbacks that get each operation when it is declared."""
 
+TAKEN = (
+    *("self", "dim", "keepdim", "axis", "keepdims", "dtype", "variant", "out"),
+    *("n", "unit", "ref", "tiny", "generator"),
+)
+"""Names that a call or a function of the class needs itself."""
+
 _FUNCTIONS = {
     "reference": "the result in float64",
     "error": "how far off a result may be",
@@ -29,6 +35,10 @@ _FUNCTIONS = {
     "sample": "values of the first input",
     "others": "values of the other inputs",
     "samples": "inputs of its own",
+    "draws": "values of all inputs",
+    "written": "the result as its author computes it",
+    "scalars": "scalars that belong to drawn inputs",
+    "expects": "what its author accepts",
     "flops": "arithmetic operations",
 }
 _VALUES = {
@@ -39,7 +49,13 @@ _VALUES = {
     "gradient": str,
     "autocast": str,
     "converts": bool,
+    "derived": Mapping,
+    "sizes": Sequence,
+    "workloads": Sequence,
+    "tolerance": str,
 }
+HOOKS = (*_FUNCTIONS, *_VALUES)
+"""Names of an operation's class that are no input, scalar or output."""
 _GIVEN = {
     "reference": ("unit", "n", "dtype"),
     "error": ("unit", "tiny", "n", "ref"),
@@ -48,6 +64,10 @@ _GIVEN = {
     "sample": ("n", "generator"),
     "others": ("n", "generator"),
     "samples": (),
+    "draws": ("sizes", "generator"),
+    "written": ("n",),
+    "scalars": ("sizes",),
+    "expects": ("args",),
     "flops": ("n", "rows"),
 }
 """Parameters that a function may have besides inputs and scalars."""
@@ -76,6 +96,15 @@ def operation(
     - ``others(..., generator)``: a tuple of companion inputs that match the first, from all inputs as drawn. For
       example, ``min_backward`` needs the true minimum.
     - ``samples()``: a tuple of :class:`~kernelzoo.operations.Sample`, more inputs to try.
+    - ``draws(sizes, generator)``: a tuple of all inputs, where they belong together. ``sizes``: axes and scalars.
+    - ``scalars(sizes)``: a dict of the scalars that belong to those.
+    - ``written(...)``: the result in the inputs' own dtypes, as its author wrote it. A case in which it breaks the
+      bounds is undecidable. By default the reference is asked, with inputs in float32.
+    - ``derived``: a dict from an axis to an expression of other axes, as text; its size follows from theirs.
+    - ``sizes``: a list of dicts of small sizes to try, where those of named axes are related. Special values are then
+      reported apart. ``workloads``: larger ones.
+    - ``expects(args)``: an object with ``check(outs)``, in place of the reference's bounds. ``tolerance``: its author's
+      own, as text to show.
     - ``flops(n, rows, ...)``: arithmetic operations of a call, for reports.
     - ``decisive``: a number that decides the result of a row of plain values (20.0).
     - ``takes_empty``: whether a reduction has a result for an axis without elements.
@@ -147,8 +176,6 @@ def _faults(
     hooks: dict[str, Any],
 ) -> Sequence[tuple[object, str]]:
     """Each possible fault of a declaration: whether it occurs, and its message."""
-    taken = {"self", "dim", "keepdim", "axis", "keepdims", "dtype", "variant", "out"}
-    taken |= {"n", "unit", "ref", "tiny", "generator"}
     by_rows = bool(inputs) and next(iter(inputs.values())).names == ROW
     allowed = (ROW, ("outer", "inner"), ("n",), ())
     tensors: dict[str, Input | Output] = {**inputs, **outputs}
@@ -171,9 +198,12 @@ def _faults(
         (not inputs, "it has no Input"),
         (not outputs, "it has no Output"),
         ("reference" not in hooks, "it has no function 'reference', which says what is right"),
-        ({*dtypes} - {*FLOATS, *INTEGERS} or not dtypes, f"dtypes are some of {', '.join(FLOATS + INTEGERS)}"),
         (
-            ({*inputs, *scalars} | {*outputs} - {"out"}) & taken,
+            {*dtypes} - {*FLOATS, *INTEGERS, *NARROW} or not dtypes,
+            f"dtypes are some of {', '.join(FLOATS + INTEGERS + NARROW)}",
+        ),
+        (
+            ({*inputs, *scalars} | {*outputs} - {"out"}) & {*TAKEN},
             "an input or scalar has a name that a call needs itself",
         ),
         (odd, f"{odd}: by rows, axes are 'outer n inner', 'outer inner', 'n' or ''"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, OperationError
 from kernelzoo.launch import Bind, Launch, sequence
-from kernelzoo.operations.arguments import Arguments, Dims, describe
+from kernelzoo.operations.arguments import NARROW, Arguments, Dims, describe, dtype_name
 from kernelzoo.operations.canonical import launch_reduced, launch_rows, readable
 from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
@@ -91,7 +91,7 @@ class Operation(Signature):
         return function(**{name: known[name] for name in parameters(function)})
 
     def _wide(self, x: torch.Tensor) -> torch.Tensor:
-        return x.double() if self.rounds and x.is_floating_point() else x
+        return x.double() if self.rounds and is_number(x) else x
 
     def expect(self, args: Arguments) -> Expected:
         """The bounds of right results for this call, made once for any number of checks.
@@ -100,13 +100,16 @@ class Operation(Signature):
         """
         import torch
 
+        if "expects" in self.hooks:
+            found: Expected = self.call("expects", {"args": args})
+            return found
         rows, dtypes = Rows(self, args), self.out_dtypes(args)
         several = len(self.outputs) > 1
-        found = [
+        pairs_of = [
             tuple(torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2))
             for shape, dtype in zip(rows.out_shapes, dtypes, strict=True)
         ]
-        flat = [bound for pair in found for bound in pair]
+        flat = [bound for pair in pairs_of for bound in pair]
         axes = [*self.axes[: len(self.inputs)], *(names for names in self.axes[len(self.inputs) :] for _ in range(2))]
         count = len(self.inputs)
         tensors = [*rows.inputs, *flat]
@@ -130,19 +133,22 @@ class Operation(Signature):
                 lower.copy_(low)
                 upper.copy_(high)
         names = [f"{self.name} {name}" if several else self.name for name in self.outputs]
-        pairs = [[rows.back(i, bound) for bound in pair] for i, pair in enumerate(found)]
+        pairs = [[rows.back(i, bound) for bound in pair] for i, pair in enumerate(pairs_of)]
         described = zip(names, pairs, dtypes, strict=True)
-        return Expected(tuple(Bounds(name, lower, upper, dtype) for name, (lower, upper), dtype in described))
+        doubt = partial(self.undecidable, args) if "written" in self.hooks else None
+        return Expected(tuple(Bounds(name, lower, upper, dtype) for name, (lower, upper), dtype in described), doubt)
 
     def undecidable(self, args: Arguments, expected: Expected) -> str:
         """Why the bounds decide nothing for this call; "" if they do.
 
         The reference must itself be within them, in the arithmetic that kernels use: float64 of float64, else float32.
-        NaN and infinities that ``special`` declares count as its own.
+        NaN and infinities that ``special`` declares count as its own. ``written`` takes the place of that arithmetic.
         """
         import torch
 
-        if not self.rounds or not any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs):
+        written = "written" in self.hooks
+        narrow = any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs)
+        if not self.rounds or not (narrow or written):
             return ""
         rows, device = Rows(self, args), args.x.device
         shapes = zip(rows.out_shapes, self.out_dtypes(args), strict=True)
@@ -152,8 +158,8 @@ class Operation(Signature):
         count = len(self.inputs)
         try:
             for part in parts(self.by_rows, self.axes, [*rows.inputs, *outs], count):
-                known = self._known([_as_kernels(x) for x in part[:count]], args)
-                results = self._answers("reference", known, part[count:])
+                known = self._known([x if written else _as_kernels(x) for x in part[:count]], args)
+                results = self._answers("written" if written else "reference", known, part[count:])
                 if "special" in self.hooks:
                     due = self._answers("special", {**known, "ref": _one(results)}, part[count:])
                     results = tuple(map(_with_due, results, due))
@@ -162,7 +168,7 @@ class Operation(Signature):
         except OperationError:  # it may be written for float64 alone
             return ""
         try:
-            expected.check([rows.back(i, out) for i, out in enumerate(outs)])
+            expected.check_strictly([rows.back(i, out) for i, out in enumerate(outs)])
         except ContractError as error:
             return str(error)
         return ""
@@ -196,7 +202,7 @@ class Operation(Signature):
             return torch.zeros_like(exact)
 
         floor = 2.0**-25 if dtype == torch.float16 else torch.finfo(dtype).tiny
-        half = torch.finfo(dtype).eps / 2 if dtype in (torch.float16, torch.bfloat16) else 0.0
+        half = torch.finfo(dtype).eps / 2 if dtype.itemsize < 4 else 0.0
         return exact.abs().mul_(half).nan_to_num_(0.0, 0.0, 0.0).add_(floor)
 
     def allowance(self, args: Arguments, exact: torch.Tensor) -> torch.Tensor:
@@ -274,7 +280,7 @@ class Operation(Signature):
     @property
     def related(self) -> bool:
         """Whether the values of the inputs belong together, so that none may change alone."""
-        return "others" in self.hooks
+        return "others" in self.hooks or "draws" in self.hooks
 
     def samples(self) -> tuple[Sample, ...]:
         """Inputs to try on this operation only."""
@@ -287,7 +293,7 @@ class Operation(Signature):
 
         name = list(self.inputs)[number]
         limit = self.hooks.get("domain", {}).get(name)
-        if limit is not None and x.is_floating_point():
+        if limit is not None and x.is_floating_point() and dtype_name(x.dtype) not in NARROW:
             info = torch.finfo(x.dtype)
             found = self.guarded("domain", limit, info, n)
             least, largest = found if isinstance(found, tuple) else (None, found)
@@ -312,7 +318,12 @@ def _one(results: Sequence[Any]) -> Any:
 
 def _as_kernels(x: torch.Tensor) -> torch.Tensor:
     """An input in the dtype in which kernels compute."""
-    return x.float() if x.is_floating_point() and x.dtype.itemsize < 4 else x
+    return x.float() if is_number(x) and x.dtype.itemsize < 4 else x
+
+
+def is_number(x: torch.Tensor) -> bool:
+    """Whether the elements are floats that torch converts. Packed ones of four bits are not."""
+    return x.is_floating_point() and not dtype_name(x.dtype).startswith("float4")
 
 
 def _with_due(result: torch.Tensor, special: torch.Tensor) -> torch.Tensor:

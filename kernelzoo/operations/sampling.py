@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.operations.arguments import Arguments, Dims, axes_of
+from kernelzoo.operations.arguments import NARROW, Arguments, Dims, axes_of
+from kernelzoo.operations.derived import completed_sizes
 from kernelzoo.operations.rows import Rows
 from kernelzoo.operations.signature import zip_dict
 
@@ -31,9 +32,12 @@ def draw(
     dims = axes_of(dim, len(shape)) if op.by_rows else ()
     _, *others = op.inputs
     shapes = op.shapes(shape, dims, False, sizes)
-    known: dict[str, Any] = {**sizes, **{name: scalar.default for name, scalar in op.scalars.items()}, **scalars}
+    known: dict[str, Any] = {name: scalar.default for name, scalar in op.scalars.items()} | {**sizes, **scalars}
     n = math.prod(shape[d] for d in dims) if shape else 1
     known |= {"n": n} if op.by_rows else dict(zip(op.axes[0], shape, strict=True))
+    known = completed_sizes(op.derived, known)
+    if "draws" in op.hooks:
+        return tuple(op.call("draws", {"sizes": known, "generator": generator}))
     drawn = [_first(op, shape, dtype, dim, dims, known, generator)]
     for name, size in zip(others, shapes[1:], strict=False):
         drawn.append(as_declared(op.inputs[name], size, op.dtype_of(name, dtype), known, generator))
@@ -66,7 +70,7 @@ def _first(
     import torch
 
     declared, kind = next(iter(op.inputs.values())), getattr(torch, dtype)
-    if not kind.is_floating_point or not op.rounds:
+    if not kind.is_floating_point or not op.rounds or dtype in NARROW:
         x = as_declared(declared, shape, dtype, known, generator, dim if op.by_rows else ())
         return decide(x, dims, op.decisive, generator) if op.by_rows and declared.low is declared.high is None else x
     x = normal(shape, dtype, generator=generator)
@@ -171,6 +175,8 @@ def plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Gen
     import torch
 
     kind = getattr(torch, dtype)
+    if dtype.startswith("float4"):
+        return torch.randint(256, shape, dtype=torch.uint8, generator=generator, device=generator.device).view(kind)
     row = row_shape(shape, dim)
     if dtype == "bool":
         each = torch.rand(shape, generator=generator, device=generator.device) < 0.9

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.device import no_room
 from kernelzoo.errors import (
     AxisError,
     DeviceError,
@@ -28,13 +27,15 @@ from kernelzoo.operations.arguments import (
     check_output,
     describe,
     dtype_name,
+    is_empty,
     is_traced,
     is_wrapper,
 )
 from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Input, Output, Scalar
+from kernelzoo.operations.derived import completed_sizes, contradicted, shape_of, variables
 from kernelzoo.operations.hooks import Hook, fault, guarded, parameters, place_of
 from kernelzoo.operations.limits import Limit, broken, merged
-from kernelzoo.operations.memory import distinct
+from kernelzoo.operations.memory import distinct, no_memory_for
 
 if TYPE_CHECKING:
     import torch
@@ -103,6 +104,8 @@ class Signature:
         """Whether a call takes ``dtype``, to which its input is converted first."""
         self.decisive: float = hooks.get("decisive", 20.0)
         """A number that decides the result of a row of plain values."""
+        self.derived: dict[str, str] = dict(hooks.get("derived", {}))
+        """Axes whose size is an expression of other sizes."""
 
     def __repr__(self) -> str:
         return f"<kernelzoo operation {self.name!r}>"
@@ -128,13 +131,22 @@ class Signature:
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of axes whose size the shape of the first input does not give."""
-        known = {*ROW} if self.by_rows else {*self.axes[0]}
-        return tuple(dict.fromkeys(a for names in self.axes for a in names if a not in known and not a.isdigit()))
+        known = {*(ROW if self.by_rows else self.axes[0]), *self.derived}
+        named = [a for names in self.axes for a in names] + [
+            a for text in self.derived.values() for a in variables(text)
+        ]
+        return tuple(dict.fromkeys(a for a in named if a not in known and not a.isdigit()))
 
     @property
     def free_axes(self) -> tuple[str, ...]:
         """Names of all axes whose size is not in the declaration, those of the first input first."""
-        return tuple(axis for axis in dict.fromkeys((*self.axes[0], *self.sizes)) if not axis.isdigit())
+        named = dict.fromkeys((*self.axes[0], *self.sizes))
+        return tuple(axis for axis in named if not axis.isdigit() and axis not in self.derived)
+
+    def sized_scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """The scalars that sizes decide: those named as an axis, and those that are drawn with the inputs."""
+        drawn = self.call("scalars", {"sizes": sizes}) if self.hooks.get("scalars") else {}
+        return {**drawn, **{name: sizes[name] for name in self.scalars if name in sizes}}
 
     @cached_property
     def limits(self) -> dict[str, Limit]:
@@ -148,7 +160,7 @@ class Signature:
 
     def first_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of the first input, from the sizes of named axes."""
-        return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in self.axes[0])
+        return shape_of(self.axes[0], completed_sizes(self.derived, sizes))
 
     def arguments(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False, scalars: Named = ()) -> Arguments:
         """Check the arguments of a call.
@@ -159,6 +171,8 @@ class Signature:
         if self.needs_element:
             self._check_elements(tuple(inputs[0].shape), dims)
         args = Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
+        if self.derived and (words := contradicted(self.derived, self.bound_sizes(args))):
+            raise ShapeError(f"{self.name} takes no such sizes: {words}")
         if self.checks_values and args.x.numel():
             self._check_values(args)
         return args
@@ -181,7 +195,7 @@ class Signature:
 
     def _check_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
         for d in dims:
-            if d < len(shape) and _is_empty(shape[d]):
+            if d < len(shape) and is_empty(shape[d]):
                 raise EmptyReductionError(
                     f"{self.name} of nothing: axis {d} of shape {shape} is empty; a reduced axis needs an element"
                 )
@@ -249,8 +263,8 @@ class Signature:
         """Shapes of all inputs and outputs, from the first input's shape and the sizes of other axes."""
         known = dict(sizes or {})
         if not self.by_rows:
-            known.update(zip(self.axes[0], shape, strict=True))
-            return tuple(_named_shape(names, known) for names in self.axes)
+            known = completed_sizes(self.derived, {**known, **dict(zip(self.axes[0], shape, strict=True))})
+            return tuple(shape_of(names, known) for names in self.axes)
         count = len(self.inputs)
         return tuple(
             self._shape_by_rows(names, shape, dims, keepdim and i >= count, known) for i, names in enumerate(self.axes)
@@ -262,10 +276,14 @@ class Signature:
         if self.by_rows:
             outs = self.axes[len(self.inputs) :]
             return tuple(self._shape_by_rows(names, shape, args.dims, args.keepdim, None) for names in outs)
-        sizes: dict[str, int] = {}
+        return self.shapes(shape, args.dims, args.keepdim, self.bound_sizes(args))[len(self.inputs) :]
+
+    def bound_sizes(self, args: Arguments) -> dict[str, Any]:
+        """The sizes of named axes in a call, and its scalars, which may be sizes too."""
+        sizes = zip_dict(self.scalars, args.scalars)
         for names, tensor in zip(self.axes, args.inputs, strict=False):
             sizes.update(zip(names, tensor.shape, strict=True))
-        return self.shapes(shape, args.dims, args.keepdim, sizes)[len(self.inputs) :]
+        return sizes
 
     @staticmethod
     def _shape_by_rows(
@@ -280,7 +298,7 @@ class Signature:
         if names == ("outer", "inner"):
             return tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
         n = math.prod(shape[d] for d in dims) if shape else 1
-        return _named_shape(names, {**(sizes or {}), "n": n}, -1)
+        return shape_of(names, {**(sizes or {}), "n": n}, -1)
 
     def out_dtypes(self, args: Arguments) -> tuple[torch.dtype, ...]:
         """Dtypes of the outputs of a call."""
@@ -303,7 +321,7 @@ class Signature:
         try:
             return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in outs)
         except RuntimeError as error:
-            raise _no_memory(outs, error) from error
+            raise no_memory_for(outs, error) from error
 
     def outputs_of(self, out: Any, args: Arguments) -> tuple[torch.Tensor, ...]:
         """The caller's outputs, checked. Raises OutputError."""
@@ -367,27 +385,6 @@ class Signature:
         if wanted == WIDE:
             return wide_name(dtype)
         return wanted if isinstance(wanted, str) else wanted[0]
-
-
-def _named_shape(names: tuple[str, ...], sizes: Mapping[str, int], unknown: int | None = None) -> tuple[int, ...]:
-    """The shape of a tensor, from the names of its axes; some are numbers. Raises KeyError."""
-    found = ((int(a) if a.isdigit() else sizes.get(a, unknown)) for a in names)
-    return tuple(sizes[a] if size is None else size for a, size in zip(names, found, strict=True))
-
-
-def _no_memory(outs: Sequence[tuple[tuple[int, ...], torch.dtype]], error: RuntimeError) -> Exception:
-    if "can't allocate memory" not in str(error):
-        return error
-    return no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs))
-
-
-def _is_empty(size: Any) -> bool:
-    """Whether a size is 0. False for a symbolic size of a trace, which only the data decides."""
-    if type(size) is int:
-        return size == 0
-    from torch.fx.experimental.symbolic_shapes import guard_or_false
-
-    return guard_or_false(size == 0)
 
 
 def wide_name(dtype: str) -> str:

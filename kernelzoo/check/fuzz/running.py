@@ -20,7 +20,14 @@ from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous
 from kernelzoo.check.fuzz.faulty import FAULTY, Call
 from kernelzoo.check.fuzz.placing import Placed, bits
 from kernelzoo.device import device_lives
-from kernelzoo.errors import BackendUnavailableError, ContractError, OperationError, Pickled, UnsupportedProblemError
+from kernelzoo.errors import (
+    BackendUnavailableError,
+    ContractError,
+    OperationError,
+    Pickled,
+    UndecidableError,
+    UnsupportedProblemError,
+)
 from kernelzoo.operations import Arguments, Bounds, Expected
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation
@@ -77,6 +84,11 @@ def run(
     """
     import torch
 
+    if "draws" in implementation.operation.hooks:
+        words = (
+            f"the inputs of {implementation.op} belong together, and fuzzing draws each by itself; verify draws them"
+        )
+        return Found(unavailable=words)
     runner = _Runner(implementation, device, in_words=len(cases) == 1)
     at_once = 1 if one_by_one or device.type == "cpu" else AT_ONCE
     waiting = 0
@@ -128,6 +140,8 @@ class _Runner:
                 found.refused += 1
         except (NoRoomError, MemoryError, torch.OutOfMemoryError):
             found.no_room += 1
+        except UndecidableError:
+            found.undecidable += 1
         except ContractError as error:
             self._count_wrong(number, case, str(error))
         except AssertionError as error:
@@ -274,7 +288,13 @@ class _Runner:
         named |= {name: value for name, value in arguments.items() if name not in op.inputs}
         try:
             return getattr(self._backend, op.name)(*given, **named)
-        except (UnsupportedProblemError, BackendUnavailableError, MemoryError, torch.OutOfMemoryError):
+        except (
+            UnsupportedProblemError,
+            BackendUnavailableError,
+            UndecidableError,
+            MemoryError,
+            torch.OutOfMemoryError,
+        ):
             raise
         except Exception as error:
             raise _RaisedError(f"raised {type(error).__name__}: {error}", error) from error

@@ -60,6 +60,9 @@ class Gate:
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
         self.mutation = Mutation(sets, seed)
+        self._asked = False
+        self._meant = "sizes" in self.operation.hooks
+        """Whether only values count that the operation's author means."""
         self._special: list[tuple[Tensors, dict[int, str]]] | None = None
         self._undecided = list[str]()
         """Why the operation's bounds decide nothing for this problem, or "", once it is asked."""
@@ -73,6 +76,7 @@ class Gate:
         with self._decided(), self._seeded():
             everything = list(range(self.sets.count))
             self.mutation.write(everything)
+            self._check_decidable()
             facts = lane.bind()
             self.mutation.poison(everything)  # only now, since binding could write what the launch does not
             self._python.shuffle(everything)
@@ -105,6 +109,15 @@ class Gate:
         except AssertionError as error:
             raise retold(error, f"{error} (gate seed {self.seed})") from error
 
+    def _check_decidable(self) -> None:
+        """Raise UndecidableError where an operation's author fails its own bounds on ordinary values."""
+        if "written" not in self.operation.hooks or self._asked:
+            return
+        args = self.problem.arguments(self.mutation.inputs(0))
+        if words := self.operation.undecidable(args, self.operation.expect(args)):
+            raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {words}")
+        self._asked = True
+
     @contextmanager
     def _decided(self) -> Iterator[None]:
         """Raise UndecidableError for a finding if the reference itself fails on ordinary values."""
@@ -124,7 +137,7 @@ class Gate:
 
     def _values(self, special: bool) -> list[tuple[Tensors, dict[int, str]]]:
         """Fresh inputs, with the names of the special values by row."""
-        if not special:
+        if not special or self._meant:
             return [(self.problem.inputs(self.mutation.generator), {})]
         if self._special is None:
             self._special = self._drawn()
@@ -234,7 +247,7 @@ class Gate:
         self.mutation.write([0])
         inputs, outs = self.sets[0]
         x = inputs[0]
-        if not x.numel():
+        if not x.numel() or (self._meant and self.operation.related):
             return
         probe_all_elements(
             self.operation, self.problem.arguments(inputs), lambda: lane.launch([0]), outs, self.mutation.generator
@@ -287,7 +300,7 @@ class Gate:
         import torch
 
         if x.dtype.is_floating_point:
-            return math.nan if special else self.operation.decisive
+            return math.nan if special and not self._meant else self.operation.decisive
         declared = next(iter(self.operation.inputs.values()))
         if declared.low is not None or declared.high is not None:  # another element's value, which is legal
             return x.view(-1)[self.seed % x.numel()].item()

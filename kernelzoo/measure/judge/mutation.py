@@ -32,6 +32,9 @@ _SETS = 4
 _SPARE = 2**20
 """Elements by which a pool is longer than an input, at most."""
 
+_DRAWS = 16
+"""Draws of related inputs for the sets of a turn; each set has one of them, at random."""
+
 _SMALL = 2**16
 """Elements of an input up to which all sets are written by one operation."""
 
@@ -180,12 +183,16 @@ class Mutation:
         return pools
 
     def _draw(self, numbers: Sequence[int]) -> None:
-        """One new draw of related inputs, with its rows in another order in each set; or one draw for each."""
+        """One new draw of related inputs, with its rows in another order in each set; else a few draws."""
         axis = self._kept_axis() if self.operation.by_rows else None
-        drawn = self.problem.inputs(self.generator) if axis is not None else ()
+        count = 1 if axis is not None else min(_DRAWS, len(numbers))
+        several = [self.problem.inputs(self.generator) for _ in range(count)]
+        drawn = several[0] if several else ()
         for number in numbers:
             if axis is None:
-                self.fill(number, self.problem.inputs(self.generator))
+                self._private[number] = self._python.choice(several)
+                for field, x in zip(self.sets.inputs, self._private[number], strict=True):
+                    self.sets.one(field, number).copy_(x)
                 continue
             turned = self._python.randrange(self.sets.inputs[0].shape[axis])
             self.fill(number, tuple(self._rolled(x, i, turned, axis) for i, x in enumerate(drawn)))

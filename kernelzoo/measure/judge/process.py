@@ -47,7 +47,8 @@ class Judge(Answering):
     def on_open(self, device: str, modules: list[str], ceilings: list[float] | None, patience: float) -> dict[str, Any]:
         """Start a runner for kernelzoo's kernels, and one for each file of kernels."""
         meanings = [path for path in modules if declares_operations(path)]
-        files = [path for path in modules if path not in meanings or path.endswith(".py")]
+        alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
+        files = [path for path in modules if path not in alone]
         self._beside = {1 + files.index(path) for path in meanings if path in files}
         given = [[path for path in meanings if path not in files]]  # kernelzoo's own runs no file of kernels
         given += [[path for path in modules if path in meanings or path == own] for own in files]
@@ -202,8 +203,12 @@ class Judge(Answering):
 
 def declares_operations(path: str) -> bool:
     """Whether a file declares operations: a definition, or a module that uses ``kernelzoo.operation``."""
+    if definitions.is_folder(path):
+        return True
     if not path.endswith(".py"):
         return definitions.read(path)[0] == "definition"
+    if definitions.is_problem(path):
+        return True
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):

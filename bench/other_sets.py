@@ -1,0 +1,150 @@
+"""Loads every definition and solution of other people's problem sets, and prints how many load and why others don't.
+
+``python bench/other_sets.py FOLDER ...`` looks for JSON files below each folder. A definition is loaded, which runs its
+code. Of a solution only the file is read. With ``--run SECONDS`` each reference is also judged by its own definition on
+the host, at the smallest sizes that it means, for at most so long; ``--most`` leaves out larger tensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kernelzoo import definitions
+from kernelzoo.definitions.files import DefinitionError, read
+from kernelzoo.errors import OperationError, UndecidableError
+from kernelzoo.measure.problems import Problem
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--run", type=int, default=0, metavar="SECONDS", help="judge each reference by its definition")
+    parser.add_argument("--most", type=int, default=2**24, metavar="ELEMENTS", help="largest tensor of --run")
+    parser.add_argument("--names", action="store_true", help="name the files that are refused")
+    given = parser.parse_args()
+    signal.signal(signal.SIGALRM, _late)
+    for folder in given.folders:
+        print(f"{folder}:")
+        for kind, load in LOADS.items():
+            if paths := tuple(files(folder, kind)):
+                report(kind, paths, load, given.names)
+        if given.run:
+            paths = tuple(files(folder, "definition"))
+            report("reference", paths, lambda path: judge(path, given.run, given.most), given.names)
+
+
+class VerdictError(DefinitionError):
+    """Why a reference did not pass its own definition."""
+
+
+def judge(path: Path, seconds: int, most: int) -> None:
+    """Check a reference by its own definition. Raises VerdictError."""
+    import torch
+
+    try:
+        op = definitions.load_definition(path)
+    except DefinitionError:
+        raise VerdictError("is refused") from None
+    for number, sizes in enumerate(op.hooks["sizes"]):
+        further = tuple((axis, sizes[axis]) for axis in op.sizes)
+        problem = Problem(op.name, op.first_shape(sizes), op.dtypes[0], sizes=further)
+        if max(x.numel() for x in problem.meta.inputs) > most:
+            raise VerdictError("is too large")
+        signal.alarm(seconds)
+        try:
+            problem = replace(problem, scalars=tuple(op.sized_scalars(sizes).items()))
+            args = problem.arguments(problem.inputs(torch.Generator().manual_seed(0)))
+            if not (words := op.undecidable(args, op.expect(args))):
+                return
+        except LateError:
+            raise VerdictError("takes too long") from None
+        except UndecidableError as error:
+            words = str(error)
+        except OperationError as error:
+            raise VerdictError(f"fails: {error}") from None
+        finally:
+            signal.alarm(0)
+        if number == len(op.hooks["sizes"]) - 1:
+            raise VerdictError(f"is undecidable: {words.partition(';')[0]}")
+
+
+class LateError(BaseException):
+    """The time is over; no function of an operation takes it for its own failure."""
+
+
+def _late(number: int, frame: object) -> None:
+    raise LateError
+
+
+LOADS = {
+    "definition": definitions.load_definition,
+    "solution": read,
+    "problem": definitions.load_problem,
+    "folder": definitions.load_folder,
+}
+"""What loads each kind of file. A problem is a Python file of KernelBench, a folder one of gpu-mode."""
+
+
+def files(folder: Path, kind: str) -> Iterator[Path]:
+    """The files of a kind below a folder, each definition's name once."""
+    if kind == "folder":
+        yield from (path.parent for path in sorted(folder.rglob("task.yml")) if definitions.is_folder(path.parent))
+        return
+    if kind == "problem":
+        yield from (path for path in sorted(folder.rglob("*.py")) if definitions.is_problem(path))
+        return
+    seen = set[str]()
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if not isinstance(data, dict) or kind != kind_of(data):
+            continue
+        name = str(data.get("name", path))
+        if kind == "definition" and name in seen:
+            continue
+        seen.add(name)
+        yield path
+
+
+def kind_of(data: dict[str, Any]) -> str:
+    if "sources" in data:
+        return "solution"
+    return "definition" if {"axes", "inputs", "outputs", "reference"} <= {*data} else ""
+
+
+def report(kind: str, paths: tuple[Path, ...], load: Any, names: bool) -> None:
+    refused = defaultdict[str, list[Path]](list)
+    for path in paths:
+        try:
+            load(path)
+        except DefinitionError as error:
+            refused[reason(str(error), path)].append(path)
+        except Exception as error:
+            refused[f"FAILS: {type(error).__name__}: {error}"].append(path)
+    count = Counter({why: len(some) for why, some in refused.items()})
+    word = "pass" if kind == "reference" else "load"
+    print(f"  {len(paths)} {kind}s: {len(paths) - count.total()} {word}, {count.total()} do not")
+    for why, number in count.most_common():
+        print(f"    {number:4} {why}")
+        for path in refused[why] if names else ():
+            print(f"           {path}")
+
+
+def reason(words: str, path: Path) -> str:
+    """A refusal without what differs between files: their names, and the names of inputs."""
+    words = words.replace(str(path), "").lstrip(" :,")
+    return re.sub(r"'\w+'", "'…'", words)[:160]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""How a definition's inputs are drawn: by its own function, a stated range, or the usual meaning of a name."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.definitions.axes import Axes, last_entries
+from kernelzoo.definitions.files import DefinitionError, Json, own_name
+from kernelzoo.operations import INTEGERS, Input
+from kernelzoo.operations.sampling import as_declared
+
+if TYPE_CHECKING:
+    import torch
+
+RANDOM = {"int8": (-128, 128), "uint8": (0, 256)}
+"""The range of an integer input that a workload calls random, as both sets say it."""
+_RANDOM = (-1024, 1024)
+
+RANGES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"(kv|page)_indices|page_tables?|block_tables?", ("num_pages", "num_blocks")),
+    (r"sparse_indices", ("num_pages * page_size", "num_pages")),
+    (r"(input|token)_ids", ("vocab_size",)),
+    (r"weight_indices", ("num_experts",)),
+    (r"position(_id)?s", ("max_seq_len", "max_position_embeddings", "max_positions")),
+)
+"""Inputs that index an axis, by name, and the axes to look for."""
+
+_DISTINCT: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"topk_ids", ("num_experts",)),
+    (r"\w*state\w*_indices", ("pool_size", "state_cache_size", "num_states")),
+)
+"""As RANGES, for entries that are distinct along the last axis."""
+
+_BOUNDARIES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"kv_indptr", ("num_kv_indices", "total_kv", "num_pages")),
+    (r"qo_indptr", ("total_q", "batch_size")),
+    (r"\w*indptr|cu_seq\w*", ("total_seq_len", "total_tokens")),
+)
+"""Offsets from 0, by name, and the size at which they end if no constraint says one."""
+_LENGTHS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"(kv_)?last_page_len", ("page_size",)),
+    (r"seq_lens|kv_len_arr", ("max_seq_len", "max_num_pages * page_size", "num_pages * page_size")),
+)
+"""Inputs that hold lengths from 1 to a size."""
+
+Draw = Callable[[tuple[int, ...], str, Mapping[str, Any], "torch.Generator"], "torch.Tensor"]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How the inputs of a definition are drawn."""
+
+    inputs: dict[str, Input]
+    draws: Callable[..., Any] | None = None
+    """Draws all inputs, where they belong together."""
+    scalars: Callable[..., dict[str, Any]] | None = None
+    """The scalars that belong to drawn inputs."""
+    least: dict[str, int] = field(default_factory=dict)
+    """The least sizes of axes for which the inputs can be drawn."""
+
+
+def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Drawn:
+    """How the inputs are drawn. Raises DefinitionError for integers of which nothing says which are legal."""
+    data = axes.data
+    tensors = {key: tensor for key, tensor in data["inputs"].items() if tensor["shape"] is not None}
+    text = {key: axes.text(key, tensor["shape"]) for key, tensor in tensors.items()}
+    custom = data.get("custom_inputs_entrypoint")
+    if custom:
+        inputs = {
+            own_name(key): Input(text[key], tensor["dtype"], **_unbounded(tensor)) for key, tensor in tensors.items()
+        }
+        made = _Custom(axes, space[custom])
+        scalars = made.scalars if len(tensors) < len(data["inputs"]) else None
+        return Drawn(inputs, made.draws, scalars)
+    inputs, own, ends = {}, dict[str, Draw](), last_entries(data)
+    for key, tensor in tensors.items():
+        low, high = tensor.get("low"), tensor.get("high")
+        if tensor["dtype"] in INTEGERS and tensor["dtype"] != "bool" and low is None and high is None:
+            found = _meant(key, tensor, axes, ends) or _stated(key, tensor, workloads)
+            if found is None:
+                raise DefinitionError(
+                    f"{axes.where}: nothing says which integers {key!r} may hold; "
+                    "state them by keys 'low' and 'high' beside its dtype"
+                )
+            if callable(found):
+                own[key] = found
+                found = (0, None)
+            low, high = found
+        inputs[own_name(key)] = Input(text[key], tensor["dtype"], low=_bound(axes, low), high=_bound(axes, high))
+    least = {text[key]: 2 for key in tensors if _end(key, data, ends)}
+    return Drawn(inputs, _together(axes, inputs, own) if own else None, least=least)
+
+
+def _unbounded(tensor: Json) -> dict[str, Any]:
+    """The range of an input that a function draws. Integers have one, so that no check changes them."""
+    return {"low": 0} if tensor["dtype"] in INTEGERS else {}
+
+
+def _bound(axes: Axes, said: Any) -> Any:
+    if not isinstance(said, str):
+        return said
+    try:
+        size = axes.size(said)
+    except ValueError as error:
+        raise DefinitionError(f"{axes.where}: a range has {error}") from None
+    return int(size) if size.isdigit() else size
+
+
+def _meant(key: str, tensor: Json, axes: Axes, ends: Mapping[str, str]) -> Any:
+    """A range, or a function that draws, for an input whose name has a usual meaning; None for another."""
+    data = axes.data
+    if end := _end(key, data, ends):
+        first = next(found for one in data["inputs"] if (found := _end(one, data, ends)))
+        return _boundaries(axes.size(end), axes.size(first))
+    for pattern, candidates in _LENGTHS:
+        if re.fullmatch(pattern, key) and (size := _first_known(candidates, data)):
+            return 1, f"{size} + 1"
+    for pattern, candidates in RANGES:
+        if re.fullmatch(pattern, key) and (size := _first_known(candidates, data)):
+            return 0, size
+    for pattern, candidates in _DISTINCT:
+        if re.fullmatch(pattern, key) and (size := _first_known(candidates, data)):
+            return _distinct(axes.size(size))
+    packed = tensor["dtype"] == "uint8" or (tensor["dtype"] == "int8" and re.search(r"fp8|packed|cache", key))
+    return RANDOM[tensor["dtype"]] if packed else None  # bytes of a packed type, each of which is legal
+
+
+def _end(key: str, data: Json, ends: Mapping[str, str]) -> str:
+    """The size at which the offsets in an input end; "" if it holds none."""
+    for pattern, candidates in _BOUNDARIES:
+        if re.fullmatch(pattern, key) and data["inputs"][key]["dtype"] in INTEGERS:
+            return ends.get(key) or _first_known(candidates, data)
+    return ""
+
+
+def _first_known(candidates: Sequence[str], data: Json) -> str:
+    return next((one for one in candidates if all(name in data["axes"] for name in re.findall(r"\w+", one))), "")
+
+
+def _stated(key: str, tensor: Json, workloads: Sequence[Json]) -> tuple[int, int] | None:
+    """The range of an input that a workload calls random."""
+    said = {one["inputs"].get(key, {}).get("type") for one in workloads}
+    return RANDOM.get(tensor["dtype"], _RANDOM) if "random" in said else None
+
+
+def _together(axes: Axes, inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[..., Any]:
+    def draws(sizes: Mapping[str, Any], generator: torch.Generator) -> Any:
+        found = []
+        for key, declared in inputs.items():
+            shape = tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in declared.names)
+            dtype = str(declared.dtype)
+            named = next((name for name in own if own_name(name) == key), None)
+            made = own[named](shape, dtype, sizes, generator) if named else None
+            found.append(as_declared(declared, shape, dtype, sizes, generator) if made is None else made)
+        return tuple(found)
+
+    return draws
+
+
+def _boundaries(end: str, first: str) -> Draw:
+    """Non-decreasing offsets from 0 to a size. Those of several inputs are cut alike, so that no part of a longer one
+    is shorter."""
+
+    def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
+        import torch
+
+        last, least = (int(size) if size.isdigit() else int(sizes[size]) for size in (end, first))
+        seed = sum(map(ord, dtype)) + last % 7 if last < least else 0
+        cuts = torch.rand(max(0, shape[0] - 2), generator=torch.Generator().manual_seed(least + seed)).sort().values
+        own = torch.rand(cuts.shape, generator=torch.Generator().manual_seed(least + 1)).sort().values
+        inner = (cuts * min(least, last)).floor() + (own * max(0, last - least)).floor()
+        found = torch.cat([torch.zeros(1), inner, torch.tensor([float(last)])])[: shape[0]]
+        return found.to(getattr(torch, dtype)).to(generator.device)
+
+    return draw
+
+
+def _distinct(size: str) -> Draw:
+    """Indices that are distinct along the last axis, as far as there are enough."""
+
+    def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
+        import torch
+
+        count = int(size) if size.isdigit() else int(sizes[size])
+        rows, length = (shape[0], shape[-1]) if len(shape) > 1 else (1, shape[0])
+        order = torch.rand((rows, max(count, 1)), generator=generator, device=generator.device).argsort(-1)
+        order = order.repeat(1, -(-length // max(count, 1)))[:, :length]
+        return order.reshape(shape).to(getattr(torch, dtype))
+
+    return draw
+
+
+class _Custom:
+    """Inputs from the definition's own function of (sizes by name, device)."""
+
+    def __init__(self, axes: Axes, function: Callable[..., Any]) -> None:
+        self._axes, self._function = axes, function
+        self._scalars: dict[tuple[tuple[str, int], ...], dict[str, Any]] = {}
+
+    def draws(self, sizes: Mapping[str, Any], generator: torch.Generator) -> Any:
+        import torch
+
+        made = self._made(
+            sizes, generator.device, int(torch.randint(2**31, (1,), generator=generator, device=generator.device))
+        )
+        found, inputs = [], self._axes.data["inputs"]
+        for key, tensor in inputs.items():
+            if tensor["shape"] is None:
+                continue
+            if not isinstance(made.get(key), torch.Tensor):
+                raise ValueError(f"its function for inputs made no tensor {key!r}")
+            found.append(made[key].detach().to(generator.device, getattr(torch, tensor["dtype"])).contiguous())
+        return tuple(found)
+
+    def scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """The scalars for such sizes, drawn on the host once."""
+        import torch
+
+        values = tuple(sorted(self._axes.values(dict(sizes)).items()))
+        if values not in self._scalars:
+            made = self._made(sizes, torch.device("cpu"), 0)
+            said = {
+                key: made[key] for key, one in self._axes.data["inputs"].items() if one["shape"] is None and key in made
+            }
+            plain = {key: value.item() if isinstance(value, torch.Tensor) else value for key, value in said.items()}
+            self._scalars[values] = {own_name(key): value for key, value in plain.items()}
+        return self._scalars[values]
+
+    def _made(self, sizes: Mapping[str, Any], device: torch.device, seed: int) -> dict[str, Any]:
+        with seeded(seed, device):
+            found: dict[str, Any] = self._function(self._axes.values(dict(sizes)), device)
+        return found
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Run with the global generators at a seed; they are restored after it."""
+    import torch
+
+    kept = random.getstate()
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            random.setstate(kept)

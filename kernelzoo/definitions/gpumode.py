@@ -1,0 +1,338 @@
+"""Problems of gpu-mode: a folder with ``task.yml`` and ``reference.py``, and a file with ``custom_kernel``."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo import registry
+from kernelzoo.definitions.files import DefinitionError, Json, identifier
+from kernelzoo.definitions.loading import EXPECTS, arguments_of, declare
+from kernelzoo.definitions.solutions import returned
+from kernelzoo.definitions.tolerance import asked
+from kernelzoo.errors import ContractError
+from kernelzoo.launch import Launch, ReturningLaunch
+from kernelzoo.operations import Arguments, Operation
+from kernelzoo.packages import load_module, packages
+
+if TYPE_CHECKING:
+    import torch
+
+_CODE = "def run(*tensors):\n    return _kernelzoo_run(tensors)\n"
+
+_DEVICE = "_kernelzoo_device"
+
+_folders: list[Folder] = []
+"""The problems that are loaded."""
+
+_staged: list[tempfile.TemporaryDirectory[str]] = []
+"""Folders with the files that a problem names, kept until the process ends."""
+
+
+class Folder:
+    """A problem's folder: its functions, with the device of the call in place of ``"cuda"``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.task = path, _read(path / "task.yml")
+        self.operations: dict[str, Entry] = {}
+        stage = tempfile.TemporaryDirectory(prefix="kernelzoo-problem-")
+        _staged.append(stage)
+        self.stage = Path(stage.name)
+        for file in self.task["files"]:
+            if not file["source"].startswith("@") and (path / file["source"]).is_file():
+                shutil.copyfile(path / file["source"], self.stage / Path(file["name"]).name)
+        code = ast.parse((path / "reference.py").read_text(encoding="utf-8"))
+        self.by_property = not _mentions(code, "check_implementation", "ref_kernel")
+        self.space: dict[str, Any] = {"__name__": "reference", _DEVICE: _usual_device()}
+        with self.importing():
+            exec(
+                compile(ast.fix_missing_locations(_Placed().visit(code)), str(path / "reference.py"), "exec"),
+                self.space,
+            )
+
+    @contextmanager
+    def importing(self) -> Iterator[None]:
+        """Let imports find the files that the problem names, such as ``utils`` and ``task``."""
+        names = [file.stem for file in self.stage.glob("*.py")]
+        kept = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+        sys.path.insert(0, str(self.stage))
+        try:
+            yield
+        finally:
+            sys.path.remove(str(self.stage))
+            for name in names:
+                sys.modules.pop(name, None)
+            sys.modules.update(kept)
+
+
+class Entry:
+    """One test or benchmark of a problem, whose sizes are fixed."""
+
+    def __init__(self, folder: Folder, given: dict[str, Any]) -> None:
+        import torch
+
+        self.folder, self.given = folder, given
+        with _filled():
+            self.data = self.drawn(torch.device(_usual_device()), int(given.get("seed", 0)))
+        tensors = list(leaves(self.data))
+        self.buffers = [number for number, x in enumerate(tensors) if _is_unset(x)]
+        self.shapes = [(tuple(x.shape), x.dtype) for x in tensors]
+        self.inputs = [x for number, x in enumerate(tensors) if number not in self.buffers]
+        found = self.run(self.inputs)
+        self.results = list(found) if isinstance(found, list | tuple) else [found]
+
+    def drawn(self, device: torch.device, seed: int) -> Any:
+        """New data, as the problem draws it."""
+        self.folder.space[_DEVICE] = str(device)
+        given = {**self.given, **({"seed": seed} if "seed" in self.given else {})}
+        return self.folder.space["generate_input"](**given)
+
+    def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
+        """The inputs by name, drawn anew by the global generator's seed."""
+        import torch
+
+        tensors = list(leaves(self.drawn(device, int(torch.randint(2**30, (1,))))))
+        return {f"x{place}": x for place, x in enumerate(x for n, x in enumerate(tensors) if n not in self.buffers)}
+
+    def filled(self, tensors: Sequence[torch.Tensor], outs: Sequence[torch.Tensor] = ()) -> Any:
+        """The data with these inputs; outputs, or new memory, are in the place of buffers."""
+        import torch
+
+        left, spare, every = list(tensors), list(outs), []
+        wide = any(x.dtype == torch.float64 for x in tensors)
+        for number, (shape, dtype) in enumerate(self.shapes):
+            if number not in self.buffers:
+                every.append(left.pop(0))
+                continue
+            fitting = next((out for out in spare if tuple(out.shape) == shape and out.dtype == dtype), None)
+            kind = torch.float64 if wide and dtype.is_floating_point else dtype
+            every.append(torch.empty(shape, dtype=kind, device=tensors[0].device) if fitting is None else fitting)
+            spare = [out for out in spare if out is not fitting]
+        return rebuilt(self.data, iter(every))
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The reference's results."""
+        self.folder.space[_DEVICE] = tensors[0].device.type
+        return self.folder.space["ref_kernel"](self.filled(tensors))
+
+    def expects(self, args: Arguments) -> Checked:
+        """The problem's own check for a call."""
+        return Checked(self, tuple(x.clone() for x in args.inputs))
+
+
+class Checked:
+    """What ``check_implementation`` accepts for these inputs."""
+
+    def __init__(self, entry: Entry, inputs: tuple[torch.Tensor, ...]) -> None:
+        self._entry, self._inputs = entry, inputs
+
+    def check(self, outs: Sequence[torch.Tensor]) -> None:
+        """Raise ContractError, with the words of the problem, for results that its check rejects."""
+        entry, copies = self._entry, [out.clone() for out in outs]
+        data = entry.filled([x.clone() for x in self._inputs])
+        entry.folder.space[_DEVICE] = self._inputs[0].device.type
+        said = entry.folder.space["check_implementation"](data, copies[0] if len(copies) == 1 else tuple(copies))
+        right, words = said if isinstance(said, tuple) else (not said, said) if isinstance(said, str) else (said, "")
+        if not right:
+            raise ContractError(f"{entry.folder.path.name}, by its own check: {words}", "wrong value")
+
+    check_strictly = check
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether a path is a problem's folder."""
+    return Path(path).is_dir() and all(Path(path, name).is_file() for name in ("task.yml", "reference.py"))
+
+
+def load_folder(path: str | Path) -> tuple[Operation, ...]:
+    """Read a problem of gpu-mode, and declare an operation for each of its tests. **This runs its code.**
+
+    On a GPU its benchmarks become operations too. Inputs are drawn by ``generate_input``, which gets a seed. Memory
+    that it leaves unset is where a kernel may put results. ``ref_kernel`` is the reference, judged as a definition's.
+    Where ``check_implementation`` does not ask it, that check decides, as it is.
+
+    Raises DefinitionError for a problem that fails.
+    """
+    import torch
+
+    try:
+        folder = Folder(Path(path).resolve())
+        tests = [*folder.task["tests"], *(folder.task["benchmarks"] if torch.cuda.is_available() else [])]
+        made = {_name(folder.path.name, given): Entry(folder, given) for given in tests}
+    except DefinitionError:
+        raise
+    except Exception as error:
+        raise DefinitionError(f"{path}: the problem fails: {type(error).__name__}: {error}") from error
+    _folders.append(folder)
+    found = []
+    for name, entry in made.items():
+        data = {
+            "name": name,
+            "description": f"{folder.path.name} of gpu-mode, {entry.given}.",
+            "axes": {},
+            "inputs": {f"x{number}": _spec(x) for number, x in enumerate(entry.inputs)},
+            "outputs": {
+                "out" if len(entry.results) == 1 else f"out{number}": _spec(x) for number, x in enumerate(entry.results)
+            },
+            "reference": _CODE,
+            "custom_inputs_entrypoint": "_kernelzoo_draw",
+        }
+        space: dict[str, Any] = {"_kernelzoo_run": entry.run, "_kernelzoo_draw": entry.draw}
+        if folder.by_property or asked():
+            space[EXPECTS] = entry.expects
+        found.append(declare(data, path, (), space))
+        folder.operations[found[-1].name] = entry
+    return tuple(found)
+
+
+def is_kernel(path: str | Path) -> bool:
+    """Whether a file has a function ``custom_kernel``. Nothing of it is run."""
+    try:
+        code = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return any(isinstance(node, ast.FunctionDef) and node.name == "custom_kernel" for node in code.body)
+
+
+def load_kernel(path: str | Path) -> None:
+    """Read a submission to the problem that was loaded last, and register it for each of its operations.
+
+    **This runs its code.** Raises DefinitionError without a problem, or for a submission that can't be built.
+    """
+    if not _folders:
+        raise DefinitionError(f"{path} is a submission; load its problem first, with --reference FOLDER")
+    folder = _folders[-1]
+    try:
+        with folder.importing():
+            function = load_module(str(path)).custom_kernel
+    except Exception as error:
+        raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
+    backend = "submission" if "submission" not in packages() else "by_submission"
+    for op, entry in folder.operations.items():
+        bind = _bind(op, entry, function)
+        bind.__doc__ = f"{Path(path).name}, a submission to {folder.path.name}."
+        registry.register(backend, op, identifier(Path(path).stem))(bind)
+
+
+def _bind(op: str, entry: Entry, function: Callable[[Any], Any]) -> Callable[..., Launch]:
+    def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
+        arguments, outs = arguments_of(op, tensors, scalars)
+        data = entry.filled(arguments, outs)
+
+        def deliver(found: Any) -> None:
+            for out, result in zip(outs, returned(op, found, outs), strict=True):
+                if result.data_ptr() != out.data_ptr():
+                    out.copy_(result)
+
+        return ReturningLaunch(lambda: function(data), deliver)
+
+    return bind
+
+
+def leaves(data: Any) -> Iterator[torch.Tensor]:
+    """The tensors in nested tuples, lists and dicts, in order."""
+    import torch
+
+    if isinstance(data, torch.Tensor):
+        yield data
+    elif isinstance(data, list | tuple | dict):
+        for one in data.values() if isinstance(data, dict) else data:
+            yield from leaves(one)
+
+
+def rebuilt(data: Any, tensors: Iterator[torch.Tensor]) -> Any:
+    """The same nested data with these tensors in place of its own."""
+    import torch
+
+    if isinstance(data, torch.Tensor):
+        return next(tensors)
+    if isinstance(data, dict):
+        return {key: rebuilt(one, tensors) for key, one in data.items()}
+    if isinstance(data, list | tuple):
+        made = [rebuilt(one, tensors) for one in data]
+        return type(data)(*made) if hasattr(data, "_fields") else type(data)(made)
+    return data
+
+
+class _Placed(ast.NodeTransformer):
+    """Replaces the text ``"cuda"`` by the name of the device."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:  # ast's own
+        return ast.copy_location(ast.Name(_DEVICE, ast.Load()), node) if node.value == "cuda" else node
+
+
+def _read(path: Path) -> Json:
+    """The files, tests and benchmarks of a task: lists of mappings, each in a line of its own."""
+    found: dict[str, list[Any]] = {"files": [], "tests": [], "benchmarks": []}
+    part = ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line[:1].isalpha():
+            part = line.partition(":")[0].strip()
+        text = line.strip()
+        if part in found and text.startswith("- {"):
+            text = text.removeprefix("- ").partition(" #")[0].strip()
+            try:
+                found[part].append(json.loads(text))
+            except ValueError:
+                try:
+                    found[part].append(ast.literal_eval(text))
+                except (ValueError, SyntaxError):
+                    raise DefinitionError(f"{path}: can't read {text!r}; write each of its {part} as JSON") from None
+    if not found["tests"] or not found["files"]:
+        raise DefinitionError(f"{path} lists no files or no tests in lines that begin with '- {{'")
+    return found
+
+
+def _mentions(code: ast.Module, function: str, name: str) -> bool:
+    """Whether the definition of a function, or what it is assigned, uses a name."""
+    for node in code.body:
+        named = isinstance(node, ast.FunctionDef) and node.name == function
+        named |= isinstance(node, ast.Assign) and any(getattr(one, "id", "") == function for one in node.targets)
+        if named:
+            return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))
+    return False
+
+
+def _name(folder: str, given: dict[str, Any]) -> str:
+    said = "_".join(f"{key}_{value}" for key, value in given.items() if key != "seed")
+    return identifier(f"{folder}_{said}" if said else folder)
+
+
+def _usual_device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@contextmanager
+def _filled() -> Iterator[None]:
+    """Let torch fill new memory with NaN, or the greatest integer, so that memory left unset shows."""
+    import torch
+
+    before, only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=only)
+
+
+def _is_unset(x: torch.Tensor) -> bool:
+    import torch
+
+    if not x.numel() or x.dtype == torch.bool:
+        return False
+    if x.is_floating_point():
+        return bool((x.float() != x.float()).all())
+    return bool((x == torch.iinfo(x.dtype).max).all())
+
+
+def _spec(x: torch.Tensor) -> dict[str, Any]:
+    return {"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}

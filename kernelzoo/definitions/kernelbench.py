@@ -1,0 +1,192 @@
+"""Problems of KernelBench: a Python file with ``Model``, and one with ``ModelNew`` in its place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo import registry
+from kernelzoo.definitions.drawing import seeded
+from kernelzoo.definitions.files import DefinitionError, identifier
+from kernelzoo.definitions.loading import declare, loaded
+from kernelzoo.definitions.reference import PREPARE
+from kernelzoo.definitions.solutions import bind_returning
+from kernelzoo.operations import Operation
+from kernelzoo.packages import load_module, packages
+
+if TYPE_CHECKING:
+    import torch
+
+SEED = 42
+"""The seed of both models' weights, KernelBench's own."""
+
+_CODE = f"""
+
+def run(*tensors):
+    import torch
+    device = next(x.device for x in tensors)
+    wide = any(x.dtype == torch.float64 for x in tensors)
+    {PREPARE}(device)
+    with torch.no_grad():
+        return _kernelzoo_models[str(device), wide](*_kernelzoo_arguments(tensors))
+"""
+"""What is added to a problem's code. Weights are float64 where an input is, and made before anything is widened."""
+
+_problems: dict[str, Problem] = {}
+"""The problems that are loaded, by the name of the operation."""
+
+
+class Problem:
+    """A problem's functions, and the arguments of its model that are no tensors."""
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        import torch
+
+        self.space = space
+        self.models: dict[tuple[str, bool], Any] = {}
+        with torch.device("meta"), torch.no_grad():
+            self.made = self.arguments(torch.device("meta"))
+            model = space["Model"](*space["get_init_inputs"]())
+            self.random = [type(each).__name__ for each in model.modules() if _drops(each)]
+            self.results = model(*self.made)
+
+    def arguments(self, device: torch.device) -> list[Any]:
+        """What a call of the model gets, on a device."""
+        import torch
+
+        with torch.device(device):
+            return list(self.space["get_inputs"]())
+
+    def filled(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """The arguments of the model, with these tensors in place of its own."""
+        import torch
+
+        left = list(tensors)
+        return [left.pop(0) if isinstance(x, torch.Tensor) else x for x in self.made]
+
+    def prepare(self, device: torch.device) -> None:
+        """Make the model on a device, and its copy in float64, unless there are such."""
+        import copy
+
+        if (str(device), False) not in self.models:
+            model = built(self.space["Model"], self.space["get_init_inputs"]).to(device)
+            self.models[str(device), False] = model
+            self.models[str(device), True] = copy.deepcopy(model).double()
+
+    def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
+        """The tensors among the arguments, drawn anew."""
+        import torch
+
+        tensors = [x for x in self.arguments(device) if isinstance(x, torch.Tensor)]
+        return {f"x{number}": x for number, x in enumerate(tensors)}
+
+
+def built(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> Any:
+    """A model with the weights of the seed, on the host."""
+    import torch
+
+    with seeded(SEED, torch.device("cpu")):
+        return model(*init())
+
+
+def is_problem(path: str | Path) -> bool:
+    """Whether a file is a problem of KernelBench. Nothing of it is run."""
+    return {"Model", "get_inputs", "get_init_inputs"} <= _names(path)
+
+
+def is_submission(path: str | Path) -> bool:
+    """Whether a file is a submission to a problem of KernelBench. Nothing of it is run."""
+    return "ModelNew" in _names(path)
+
+
+def load_problem(path: str | Path) -> Operation:
+    """Read a problem of KernelBench, and declare its operation. **This runs its code.**
+
+    Its inputs are the tensors that ``get_inputs`` returns, drawn anew by it each time, in its sizes. Its ``__init__``
+    makes the weights from a seed that a submission shares. It is judged as :func:`kernelzoo.load_definition` says.
+
+    Raises DefinitionError for a problem that fails, or one that draws random numbers.
+    """
+    import torch
+
+    source, name = Path(path).read_text(encoding="utf-8"), identifier(Path(path).stem)
+    space: dict[str, Any] = {"__name__": "reference"}
+    try:
+        exec(compile(source, str(path), "exec"), space)
+        problem = Problem(space)
+    except Exception as error:
+        raise DefinitionError(f"{path}: the problem fails: {type(error).__name__}: {error}") from error
+    if problem.random:
+        raise DefinitionError(f"{path}: the model draws random numbers ({', '.join(problem.random)})")
+    results = problem.results if isinstance(problem.results, list | tuple) else (problem.results,)
+    tensors = [x for x in problem.made if isinstance(x, torch.Tensor)]
+    if not all(isinstance(x, torch.Tensor) for x in results):
+        raise DefinitionError(f"{path}: the model returns something that is no tensor")
+    data = {
+        "name": name,
+        "description": f"{name}, as {Path(path).name} of KernelBench has it.",
+        "axes": {},
+        "inputs": {f"x{number}": _spec(x) for number, x in enumerate(tensors)},
+        "outputs": {"out" if len(results) == 1 else f"out{number}": _spec(x) for number, x in enumerate(results)},
+        "reference": _CODE,
+        "custom_inputs_entrypoint": "_kernelzoo_draw",
+    }
+    given = {
+        "_kernelzoo_models": problem.models,
+        "_kernelzoo_arguments": problem.filled,
+        "_kernelzoo_draw": problem.draw,
+        PREPARE: problem.prepare,
+    }
+    _problems[name] = problem
+    return declare(data, path, (), given)
+
+
+def load_submission(path: str | Path) -> registry.Implementation:
+    """Read a submission to the problem that was loaded last, and register it as ``submission/PROBLEM/FILE``.
+
+    **This runs its code.** Raises DefinitionError without a problem, or for a submission that can't be built.
+    """
+    if not _problems:
+        raise DefinitionError(f"{path} is a submission; load its problem first, with --reference")
+    op, problem = list(_problems.items())[-1]
+    variant = identifier(Path(path).stem)
+    try:
+        found = load_module(str(path)).ModelNew
+        models = {"cpu": built(found, problem.space["get_init_inputs"])}
+    except Exception as error:
+        raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
+
+    def function(*tensors: torch.Tensor) -> Any:
+        import torch
+
+        device = str(tensors[0].device)
+        if device not in models:
+            models[device] = models["cpu"].to(tensors[0].device)
+        with torch.no_grad():
+            return models[device](*problem.filled(tensors))
+
+    bind = bind_returning(op, function)
+    bind.__doc__ = f"{Path(path).name}, a submission to {loaded[op].data['name']}."
+    backend = "submission" if "submission" not in packages() else "by_submission"
+    registry.register(backend, op, variant)(bind)
+    return registry.implementation(f"{backend}/{op}/{variant}")
+
+
+def _spec(x: torch.Tensor) -> dict[str, Any]:
+    return {"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}
+
+
+def _drops(module: Any) -> bool:
+    """Whether a module draws random numbers when it runs."""
+    return "Dropout" in type(module).__name__ and module.training and getattr(module, "p", 0) > 0
+
+
+def _names(path: str | Path) -> set[str]:
+    """The functions and classes that a Python file defines at its top."""
+    try:
+        code = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    return {node.name for node in code.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}

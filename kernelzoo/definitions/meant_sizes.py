@@ -1,0 +1,150 @@
+"""Sizes that a definition means: those of its workloads, and smaller ones that keep what holds in all of them."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from kernelzoo.definitions.axes import Axes, constraints
+from kernelzoo.definitions.files import Json, own_name
+
+_STARTS = ((3, 2, 5, 4, 7), (1, 1, 2, 3, 1), (2, 4, 8, 16, 2), (17, 9, 33, 5, 6))
+"""Sizes to begin with where no workload says any."""
+
+_MOST = 2**16
+"""Elements of the largest tensor of a small case, where the definition's constants allow so few."""
+
+
+def meant_sizes(
+    axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json], least: Mapping[str, int]
+) -> list[dict[str, int]]:
+    """A few small sizes of the free axes, smallest first.
+
+    ``texts``: the axes of each tensor. ``least``: the least sizes of some.
+    """
+    found = list[dict[str, int]]()
+    known = _known(free, workloads)
+    starts = _scaled(free, texts, known, axes) if known else [_start(free, start) for start in _STARTS]
+    for sizes in starts:
+        fitting = _fitted({axis: max(size, least.get(axis, 0)) for axis, size in sizes.items()}, axes)
+        if fitting is not None and fitting not in found:
+            found.append(fitting)
+    return sorted(found, key=lambda sizes: _elements(sizes, texts, axes))
+
+
+def workload_sizes(
+    axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json]
+) -> list[dict[str, int]]:
+    """The sizes of the smallest, the middle and the largest workload that says every free axis."""
+    order = sorted(_known(free, workloads), key=lambda sizes: _elements(sizes, texts, axes))
+    found = [order[place] for place in (0, len(order) // 2, -1)] if order else []
+    return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
+
+
+def _known(free: Sequence[str], workloads: Sequence[Json]) -> list[dict[str, int]]:
+    """The sizes of free axes in each workload that says all, without empty ones."""
+    said = [{own_name(axis): size for axis, size in one["axes"].items()} for one in workloads]
+    return [{axis: one[axis] for axis in free} for one in said if all(one.get(axis, 0) > 0 for axis in free)]
+
+
+def _start(free: Sequence[str], start: Sequence[int]) -> dict[str, int]:
+    return {axis: start[place % len(start)] for place, axis in enumerate(free)}
+
+
+def _scaled(
+    free: Sequence[str], texts: Sequence[Sequence[str]], known: Sequence[Mapping[str, int]], axes: Axes
+) -> Iterator[dict[str, int]]:
+    """The smallest workloads, scaled down: multiples stay multiples, and equal axes or those one apart stay so."""
+    steps = {axis: _step([one[axis] for one in known]) for axis in free}
+    divisors = {axis: math.gcd(math.gcd(*(one[axis] for one in known)), 128) for axis in free}
+    fixed = {axis for axis in free if len({one[axis] for one in known}) == 1 and len(known) > 2}
+    order = sorted(known, key=lambda one: _elements(one, texts, axes))
+    for one in order[:2] + order[len(order) // 2 :][:1]:
+        for share in (1.0, 0.5, 0.25, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10, 2.0**-12):
+            sizes = {axis: max(steps[axis], int(one[axis] * share) // divisors[axis] * divisors[axis]) for axis in free}
+            sizes |= {axis: one[axis] for axis in fixed if one[axis] <= 64}
+            for place, axis in enumerate(free):
+                for other in free[:place]:
+                    if len(gaps := {each[axis] - each[other] for each in known}) == 1 and (gap := gaps.pop()) in (
+                        -1,
+                        0,
+                        1,
+                    ):
+                        sizes[axis] = sizes[other] + gap
+                        break
+            if _elements(sizes, texts, axes) <= _MOST or share == 2.0**-12:
+                yield sizes
+                break
+
+
+def _step(sizes: Sequence[int]) -> int:
+    """What divides all sizes, up to 128; else the least of them, if it is small."""
+    return max(math.gcd(math.gcd(*sizes), 128), min(sizes) if min(sizes) <= 4 else 1)
+
+
+def _elements(sizes: Mapping[str, int], texts: Sequence[Sequence[str]], axes: Axes) -> int:
+    """The elements of the largest tensor."""
+    from kernelzoo.operations.derived import completed_sizes
+
+    found = completed_sizes(axes.derived, sizes)
+    return max((math.prod(int(a) if a.isdigit() else found.get(a, 1) for a in names) for names in texts), default=0)
+
+
+def _fitted(sizes: dict[str, int], axes: Axes) -> dict[str, int] | None:
+    """The sizes, enlarged until the constraints of the definition hold; None if they don't in a few steps."""
+    tests = [node for node in constraints(axes.data) if isinstance(node, ast.Compare)]
+    sizes = dict(sizes)
+    for _ in range(40):
+        try:
+            values = axes.values(sizes)
+        except ValueError:
+            return None
+        wrong = next((node for node in tests if _holds(node, values) is False), None)
+        if wrong is None:
+            return sizes
+        raised = _raised(wrong, sizes)
+        if raised == sizes:
+            return None
+        sizes = raised
+    return None
+
+
+def _holds(node: ast.Compare, values: Mapping[str, int]) -> bool | None:
+    """Whether a constraint of sizes alone holds; None for one of other things."""
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    allowed = (
+        ast.Compare,
+        ast.BinOp,
+        ast.Name,
+        ast.Constant,
+        ast.cmpop,
+        ast.operator,
+        ast.Load,
+        ast.UnaryOp,
+        ast.unaryop,
+    )
+    if not names <= {*values} or not all(isinstance(each, allowed) for each in ast.walk(node)):
+        return None
+    try:
+        return bool(eval(compile(ast.Expression(node), "<constraint>", "eval"), {"__builtins__": {}}, dict(values)))
+    except (ArithmeticError, TypeError):
+        return None
+
+
+def _raised(node: ast.Compare, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Sizes closer to what a constraint asks: a multiple, or a larger one on the side that must be larger."""
+    found, right = dict(sizes), node.comparators[0]
+    match node.left, node.ops[0], right:
+        case ast.BinOp(left=ast.Name(id=name), op=ast.Mod(), right=ast.Constant(value=int(step))), ast.Eq(), _:
+            axis = own_name(name)
+            found |= {axis: -(-sizes[axis] // step) * step} if axis in sizes else {}
+            return found
+        case ast.Name(id=name), ast.Eq(), ast.Constant(value=int(value)) if own_name(name) in sizes:
+            return found | {own_name(name): value}
+    side: ast.AST = right if isinstance(node.ops[0], ast.Lt | ast.LtE) else node.left
+    for each in ast.walk(side):
+        if isinstance(each, ast.Name) and own_name(each.id) in found:
+            found[own_name(each.id)] *= 2
+            break
+    return found

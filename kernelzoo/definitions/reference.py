@@ -1,0 +1,261 @@
+"""The reference of a definition: as it is written, and in float64."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.definitions.files import DefinitionError, Json
+from kernelzoo.errors import KernelZooError, UndecidableError
+from kernelzoo.operations.arguments import FLOATS, NARROW
+from kernelzoo.operations.meaning import is_number
+
+if TYPE_CHECKING:
+    import torch
+
+_TRIES, _STEP = 6, 2.0**-12
+"""How often inputs are changed at random to learn the effect of rounding, and by what share at least."""
+
+PREPARE = "_kernelzoo_prepare"
+"""A function of a reference's code that is called with a device before the reference runs in float64."""
+
+_WINDOW = 9
+"""Elements of about the same size whose errors count for each other."""
+
+_OWN = 4.0
+"""How many times the error of the reference, as it is written, is allowed."""
+
+
+class Reference:
+    """The function ``run`` of a definition. Raises DefinitionError for any error of its code."""
+
+    def __init__(self, data: Json, where: str, given: Mapping[str, Any]) -> None:
+        self.space = _run(data["reference"], where, given)
+        self._function: Callable[..., Any] = self.space["run"]
+        self._outputs = tuple(data["outputs"])
+        self._dtypes = [one["dtype"] for one in data["inputs"].values()]
+        self._keywords = _keywords(data, where)
+
+    def right(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """The results in float64. Raises UndecidableError where the reference as it is written fails too."""
+        try:
+            return self.wide([_copied(x) for x in arguments])
+        except (KernelZooError, MemoryError):
+            raise
+        except Exception:
+            try:
+                self([_narrowed(x, dtype) for x, dtype in zip(arguments, self._dtypes, strict=True)])
+            except Exception as own:
+                words = f"{type(own).__name__}: {own}".rstrip(": ")
+                raise UndecidableError(f"its reference fails on such inputs: {words}") from own
+            raise
+
+    def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """The results for inputs in the definition's order, in the order of its outputs."""
+        import torch
+
+        with torch.no_grad():
+            if self._keywords is None:
+                found = self._function(*arguments)
+            else:
+                found = self._function(**{name: arguments[place] for name, place in self._keywords.items()})
+        return in_order(found, self._outputs)
+
+    def copied(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """The results for copies of the inputs, which it may change."""
+        return self([_copied(x) for x in arguments])
+
+    def wide(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """The results in float64. Conversions to narrower floats convert to float64."""
+        import torch
+
+        from kernelzoo.torch_private import dispatch_mode
+
+        narrow = {torch.float32, torch.float16, torch.bfloat16}
+
+        class Widening(dispatch_mode()):  # type: ignore[misc]  # torch's own base class
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                def wide(value: Any) -> Any:
+                    return torch.float64 if isinstance(value, torch.dtype) and value in narrow else value
+
+                if func is torch.ops.aten.view.dtype and args[0].dtype != torch.float64:  # bytes, seen as floats
+                    return _widened(func(*args))
+                found = func(*map(wide, args), **{key: wide(value) for key, value in (kwargs or {}).items()})
+                return found.double() if func is torch.ops.aten.lift_fresh.default and found.dtype in narrow else found
+
+        if prepare := self.space.get(PREPARE):
+            prepare(next(x.device for x in arguments if isinstance(x, torch.Tensor)))
+        usual = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            with Widening():
+                found = self(arguments)
+        finally:
+            torch.set_default_dtype(usual)
+        return tuple(result.double() if result.is_floating_point() else result for result in found)
+
+
+def in_order(found: Any, outputs: Iterable[str]) -> tuple[Any, ...]:
+    """What a function returned, in the order of the outputs. It is a tensor, several, or a dict by name."""
+    if isinstance(found, Mapping):
+        return tuple(found[name] for name in outputs)
+    return tuple(found) if isinstance(found, list | tuple) else (found,)
+
+
+def reference_of(run: Reference, order: tuple[str, ...]) -> Callable[..., Any]:
+    """The hook ``reference`` of the operation."""
+
+    def reference(**given: Any) -> Any:
+        return _one(run.right([given[name] for name in order]))
+
+    return named(reference, order)
+
+
+def written_of(run: Reference, order: tuple[str, ...]) -> Callable[..., Any]:
+    """The hook ``written`` of the operation."""
+
+    def written(**given: Any) -> Any:
+        return _one(run.copied([given[name] for name in order]))
+
+    return named(written, order)
+
+
+def error_of(
+    run: Reference, order: tuple[str, ...], dtypes: Mapping[str, str], outs: Sequence[str]
+) -> Callable[..., Any]:
+    """The hook ``error``, learnt from the reference on nearby inputs.
+
+    ``dtypes``: of the inputs by name, without scalars. ``outs``: of the outputs.
+    """
+    floats = [dtype for dtype in dtypes.values() if dtype in FLOATS]
+
+    def error(unit: float, tiny: float, ref: Any, **given: Any) -> Any:
+        import torch
+
+        several = ref if isinstance(ref, tuple) else (ref,)
+        moved, own = ([torch.zeros_like(result, dtype=torch.float64) for result in several] for _ in range(2))
+        generator = torch.Generator(several[0].device).manual_seed(0)
+        for _ in range(_TRIES):
+            near = {name: _near(x, dtypes.get(name, ""), generator) for name, x in given.items()}
+            exact = run.wide([_widened(near[name]) for name in order])
+            found = run.copied([near[name] for name in order])
+            for place, (result, other, said) in enumerate(zip(several, exact, found, strict=True)):
+                if result.is_floating_point():
+                    moved[place] = torch.maximum(moved[place], _finite((other - result).abs()))
+                    off = (said.double() - other).abs() - other.abs() * _rounding(outs[place])
+                    own[place] = torch.maximum(own[place], _finite(off))
+        step = max((_step(dtype) for dtype in floats), default=_STEP)
+        longest = max((size for name in dtypes for size in given[name].shape), default=1)
+        steps = [torch.finfo(getattr(torch, out)).eps if out in NARROW else 0.0 for out in outs]  # near a tie
+        shares = (8 + math.sqrt(longest)) * unit + (torch.finfo(getattr(torch, floats[0])).eps if floats else 0.0)
+        own = [_pooled(mine, result) for result, mine in zip(several, own, strict=True)]
+        return _one(
+            tuple(
+                change.mul_(shares / step).add_(result.abs(), alpha=shares + more).add_(mine, alpha=_OWN).add_(tiny)
+                for result, change, mine, more in zip(several, moved, own, steps, strict=True)
+            )
+        )
+
+    return named(error, (*order, "unit", "tiny", "ref"))
+
+
+def _pooled(own: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """At least the mean error of the elements of about the same size: few tries may show none by chance."""
+    import torch
+
+    if own.numel() < _WINDOW:
+        return own
+    order = result.abs().flatten().argsort()
+    some = own.flatten()[order].view(1, 1, -1)
+    mean = torch.nn.functional.avg_pool1d(some, _WINDOW, 1, _WINDOW // 2, count_include_pad=False).flatten()
+    return torch.maximum(own, torch.empty_like(mean).index_copy_(0, order, mean).view(own.shape))
+
+
+def _near(x: Any, dtype: str, generator: torch.Generator) -> Any:
+    """An input in its own dtype. Floats that torch computes in are a few units in the last place away."""
+    import torch
+
+    if dtype not in FLOATS:
+        return _narrowed(x, dtype) if dtype else x
+    signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
+    return (x * signs.double().mul_(_step(dtype)).add_(1)).to(getattr(torch, dtype))
+
+
+def _narrowed(x: Any, dtype: str) -> Any:
+    """An input in its own dtype."""
+    import torch
+
+    return x.to(getattr(torch, dtype)) if isinstance(x, torch.Tensor) and x.dtype == torch.float64 else _copied(x)
+
+
+def _step(dtype: str) -> float:
+    import torch
+
+    return max(_STEP, torch.finfo(getattr(torch, dtype)).eps)
+
+
+def _widened(x: Any) -> Any:
+    import torch
+
+    return x.double() if isinstance(x, torch.Tensor) and is_number(x) else _copied(x)
+
+
+def _copied(x: Any) -> Any:
+    """A copy that a reference may change."""
+    import torch
+
+    return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def _finite(x: torch.Tensor) -> torch.Tensor:
+    return x.nan_to_num_(0.0, 0.0, 0.0).clamp_(min=0.0)
+
+
+def _rounding(dtype: str) -> float:
+    """The share by which rounding to an output's dtype is off, which the bounds allow beside this error."""
+    import torch
+
+    return torch.finfo(getattr(torch, dtype)).eps / 2 if dtype in FLOATS[:2] else 0.0
+
+
+def named(function: Callable[..., Any], names: tuple[str, ...]) -> FunctionType:
+    """Give a function parameter names, as functions of an operation's class have."""
+    assert isinstance(function, FunctionType)
+    function.names = names  # type: ignore[attr-defined]
+    return function
+
+
+def _run(code: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The names that a reference defines, and those that it is given."""
+    file = f"<reference of {where}>"
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    space: dict[str, Any] = {"__name__": "reference", **given}
+    try:
+        exec(compile(code, file, "exec"), space)
+    except Exception as error:
+        raise DefinitionError(f"{where}: the reference fails: {type(error).__name__}: {error}") from error
+    return space
+
+
+def _keywords(data: Json, where: str) -> dict[str, int] | None:
+    """The place of each parameter among the inputs; None where they are all in order."""
+    code = ast.parse(data["reference"])
+    run = next(node for node in code.body if isinstance(node, ast.FunctionDef) and node.name == "run")
+    names = [word.arg for word in (*run.args.posonlyargs, *run.args.args, *run.args.kwonlyargs)]
+    inputs = list(data["inputs"])
+    if len(names) == len(inputs) and names != inputs and not {*names} <= {*inputs}:
+        return None  # called by place, so other names mean the same
+    if names == inputs or run.args.vararg:
+        return None
+    optional = names[len(names) - len(run.args.defaults) - len(run.args.kw_defaults) :]
+    if strange := [name for name in names if name not in inputs and name not in optional]:
+        raise DefinitionError(f"{where}: the reference takes {', '.join(strange)}, which is no input")
+    return {name: inputs.index(name) for name in names if name in inputs}
+
+
+def _one(results: tuple[Any, ...]) -> Any:
+    return results if len(results) > 1 else results[0]

@@ -1,0 +1,85 @@
+"""The tolerances that a problem set states. They are shown, and used in place of bounds only when asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kernelzoo.definitions.files import Json, own_name
+from kernelzoo.errors import ContractError
+from kernelzoo.operations.expected import Bounds, Expected
+
+if TYPE_CHECKING:
+    import torch
+
+VARIABLE = "KERNELZOO_THEIR_TOLERANCE"
+"""Set to 1 by ``--their-tolerance``, for the processes that judge."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far off a set's own check allows a result to be. The defaults are SOL-ExecBench's."""
+
+    max_atol: float = 1e-2
+    max_rtol: float = 1e-2
+    required_matched_ratio: float = 0.99
+    max_error_cap: float | None = None
+    allow_negative_inf: bool = False
+
+    def __str__(self) -> str:
+        more = "" if self.max_error_cap is None else f", none off by more than {self.max_error_cap:g}"
+        within = f"{self.max_atol:g} + {self.max_rtol:g} of the result"
+        return f"{self.required_matched_ratio:.4g} of all elements within {within}{more}"
+
+
+def asked() -> bool:
+    """Whether the sets' own tolerances are to be used."""
+    return os.environ.get(VARIABLE) == "1"
+
+
+def tolerance_of(workloads: Sequence[Json], sizes: dict[str, int]) -> Tolerance | None:
+    """The tolerance of the workload with these sizes, else of the first that states one; None if none does."""
+    stated = [one for one in workloads if one.get("tolerance")]
+    for one in stated:
+        if all(sizes.get(own_name(axis), size) == size for axis, size in one["axes"].items()):
+            return _read(one["tolerance"])
+    return _read(stated[0]["tolerance"]) if stated else None
+
+
+def _read(said: Json) -> Tolerance:
+    known = {"required_matched_ratio": said.get("required_match_ratio"), **said}
+    return Tolerance(**{name: known[name] for name in Tolerance.__annotations__ if known.get(name) is not None})
+
+
+@dataclass(frozen=True)
+class Tolerated(Expected):
+    """What a set's own check accepts: most elements close to the reference as it is written."""
+
+    tolerance: Tolerance = Tolerance()
+
+    def check_strictly(self, outs: Sequence[torch.Tensor]) -> None:
+        """Raise ContractError for results that the set's own check would reject."""
+        import torch
+
+        for bounds, out in zip(self.outputs, outs, strict=True):
+            if (out.shape, out.dtype) != (bounds.lower.shape, bounds.lower.dtype):
+                Bounds(bounds.name, bounds.lower, bounds.upper).check(out)
+            result, right = out.float(), bounds.lower.float()
+            same = (result == right) & (right == -torch.inf) if self.tolerance.allow_negative_inf else result != result
+            off = (result - right).abs()
+            near = off <= self.tolerance.max_atol + self.tolerance.max_rtol * right.abs()
+            close = same | (near & result.isfinite() & right.isfinite())
+            cap = self.tolerance.max_error_cap
+            most = cap is not None and bool((off[~same] > cap).any())
+            share = float(close.double().mean()) if close.numel() else 1.0
+            finite = bool((same | (result.isfinite() & right.isfinite())).all())
+            if share < self.tolerance.required_matched_ratio or most or not finite:
+                words = f"{share:.4g} of {close.numel()} elements within their tolerance ({self.tolerance})"
+                raise ContractError(f"{bounds.name}: {words}{'' if finite else ', and some not finite'}", "wrong value")
+
+
+def tolerated(name: str, results: Sequence[torch.Tensor], tolerance: Tolerance) -> Tolerated:
+    """The check of results by the set's own tolerance. ``results``: those of the reference, in the outputs' dtypes."""
+    return Tolerated(tuple(Bounds(name, right, right) for right in results), tolerance=tolerance)

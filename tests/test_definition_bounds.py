@@ -1,0 +1,276 @@
+"""The bounds of a definition: right kernels pass, wrong ones don't, and a case its own reference fails is no case."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from registered import forget, forget_operation
+
+import kernelzoo
+from kernelzoo import definitions, measure
+from kernelzoo.check import verifying
+from kernelzoo.check.cases import cases
+from kernelzoo.definitions import loading
+from kernelzoo.definitions.tolerance import VARIABLE
+from kernelzoo.errors import ContractError, UndecidableError
+from kernelzoo.launch import ReturningLaunch, undelivered
+from kernelzoo.measure.problems import Problem
+from kernelzoo.operations import Arguments, Operation
+
+Load = Callable[..., Operation]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    def loaded(code: str, inputs: dict[str, Any], outputs: dict[str, Any], **axes: Any) -> Operation:
+        made = {
+            "name": "made",
+            "axes": axes or {"rows": {"type": "var"}},
+            "inputs": {key: {"shape": shape, "dtype": dtype} for key, (shape, dtype) in inputs.items()},
+            "outputs": {key: {"shape": shape, "dtype": dtype} for key, (shape, dtype) in outputs.items()},
+            "reference": f"import torch\nimport torch.nn.functional as F\n\n{code}",
+        }
+        path = tmp_path / "definition.json"
+        path.write_text(json.dumps(made), encoding="utf-8")
+        return definitions.load_definition(path)
+
+    return loaded
+
+
+@pytest.fixture
+def solved(tmp_path: Path) -> Callable[[str], kernelzoo.Implementation]:
+    def load(code: str, *, returns: bool = True) -> kernelzoo.Implementation:
+        spec = {"languages": ["pytorch"], "entry_point": "main.py::run", "destination_passing_style": not returns}
+        sources = [{"path": "main.py", "content": f"import torch\nimport torch.nn.functional as F\n\n{code}"}]
+        made = {"name": "mine", "definition": "made", "author": "An Author", "spec": spec, "sources": sources}
+        path = tmp_path / "solution.json"
+        path.write_text(json.dumps(made), encoding="utf-8")
+        return definitions.load_solution(path)
+
+    return load
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    forget("reference", "An_Author")
+    for name in list(loading.loaded):
+        loading.loaded.pop(name)
+        forget_operation(name)
+
+
+GELU = """
+def run(x):
+    wide = x.float()
+    inner = 0.7978845608028654 * (wide + 0.044715 * wide * wide * wide)
+    return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
+"""
+SILU = "def run(x):\n    wide = x.float()\n    return (wide / (1 + torch.exp(-wide))).to(x.dtype)"
+ROPE = """
+def run(x, cos, sin):
+    a, b = x.float().chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)
+"""
+HALF = (["rows", "16"], "bfloat16"), (["rows", "16"], "float32")
+
+
+def right(op: Operation, inputs: tuple[torch.Tensor, ...]) -> Arguments:
+    """The arguments of a call; the reference as written passes on them."""
+    args = op.arguments(inputs)
+    assert op.undecidable(args, op.expect(args)) == ""
+    return args
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("code", [GELU, SILU], ids=["gelu", "silu"])
+def test_activations_pass_their_own_definitions(load: Load, code: str, dtype: str) -> None:
+    op = load(code, {"x": (["rows"], dtype)}, {"out": (["rows"], dtype)})
+    kind = getattr(torch, dtype)
+    x = torch.linspace(-30, 30, 8192).to(kind)
+    args = right(op, (x,))
+    right(op, (torch.tensor([25.0, -25.0, 1e-30, -0.0, 88.5, -88.5]).to(kind),))
+    expected = op.expect(args)
+    exact = (
+        torch.nn.functional.gelu(x.double(), approximate="tanh") if code == GELU else x.double().sigmoid() * x.double()
+    )
+    expected.check((exact.to(kind),))
+    for wrong in (
+        exact * 1.02,
+        torch.where(x > 10, torch.nan, exact),
+        torch.nn.functional.gelu(x.double())
+        if code == GELU
+        else x.double() * 0.5 * (1 + torch.tanh(x.double() * 0.49)),
+        exact.roll(1),
+        exact * 0,
+    ):
+        with pytest.raises(ContractError, match="elements wrong"):
+            expected.check((wrong.to(kind),))
+
+
+def test_rope_passes_its_own_definition(load: Load) -> None:
+    half = (["rows", "8"], "float32")
+    op = load(ROPE, {"x": HALF[0], "cos": half, "sin": half}, {"out": HALF[0]})
+    angles = torch.arange(64).view(64, 1) / 10000 ** (torch.arange(8) / 8)
+    x = torch.randn(64, 16).bfloat16()
+    args = right(op, (x, angles.cos(), angles.sin()))
+    turned = torch.cat([x.double()[:, 8:], x.double()[:, :8]], -1)
+    with pytest.raises(ContractError, match="elements wrong"):
+        op.expect(args).check((turned.bfloat16(),))
+
+
+def test_a_case_that_the_reference_fails_is_undecidable(load: Load, solved: Callable[..., Any]) -> None:
+    op = load("def run(x):\n    return (x * x).sqrt()", {"x": (["rows"], "float32")}, {"out": (["rows"], "float32")})
+    right(op, (torch.tensor([2.0, 3.0]),))
+    args = op.arguments((torch.tensor([1e25, 3.0]),))  # its square overflows in float32, and not in float64
+    assert "1 of 2 elements wrong" in op.undecidable(args, op.expect(args))
+
+
+def test_a_reference_that_raises_leaves_the_case_undecided(load: Load) -> None:
+    code = "def run(x):\n    assert x.shape[0] > 3, 'too few'\n    return 2 * x"
+    op = load(code, {"x": (["rows"], "float32")}, {"out": (["rows"], "float32")})
+    args = op.arguments((torch.ones(2),))
+    with pytest.raises(UndecidableError, match="its reference fails on such inputs: AssertionError: too few"):
+        op.expect(args)
+
+
+DOUBLE = "def run(x):\n    return 2 * x"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("2 * x.float()", "has dtype torch.float32, must have torch.bfloat16"),
+        ("2 * x[:, :1]", r"has shape \(4, 1\), must have \(4, 16\)"),
+        ("(2 * x, x)", "returned 2 results, must return 1: out"),
+        ("None", "returned NoneType as out"),
+        ("{'other': 2 * x}", "a dict without 'out'"),
+        ("(2 * x).to('meta')", "has device meta, must have cpu"),
+    ],
+)
+def test_results_that_are_returned_are_checked(load: Load, solved: Callable[..., Any], code: str, words: str) -> None:
+    op = load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]})
+    implementation = solved(f"def run(x):\n    return {code}")
+    x = torch.randn(4, 16).bfloat16()
+    launch = implementation.launch(x, out=torch.empty_like(x))
+    with pytest.raises(ContractError, match=words):
+        launch()
+    assert op.name == "made"
+
+
+def test_the_copy_of_a_returned_result_is_not_timed(load: Load, solved: Callable[..., Any]) -> None:
+    op = load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]})
+    implementation = solved("calls = []\n\ndef run(x):\n    calls.append(1)\n    return 2 * x")
+    x = torch.randn(4, 16).bfloat16()
+    out = torch.zeros_like(x)
+    launch = implementation.launch(x, out=out)
+    with undelivered(1) as waiting:
+        launch()
+        launch()
+        assert not out.any() and len(waiting) == 1
+    waiting[0]()
+    assert torch.equal(out, 2 * x)
+    launch()  # elsewhere it delivers at once
+    assert torch.equal(out, 2 * x) and op.rounds
+
+
+def test_a_race_takes_returned_results_as_they_are(load: Load, solved: Callable[..., Any]) -> None:
+    load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]})
+    device, entrants = torch.device("cpu"), [solved("def run(x):\n    return 2 * x")]
+    problem = Problem("made", (64, 16), "bfloat16")
+    found = measure.race(problem, [measure.Entrant(one, measure.Here(device)) for one in entrants], device, rounds=2)
+    (one,) = found.values()
+    assert len(one.samples) == 2
+    kept = (
+        "kept = {}\n\ndef run(x):\n    out = kept.setdefault('out', torch.empty_like(x))\n    return out.copy_(2 * x)"
+    )
+    found = measure.race(problem, [measure.Entrant(solved(kept), measure.Here(device))], device, rounds=2)
+    (one,) = found.values()
+    assert not one.samples, "every launch must return memory of its own"
+
+
+def test_what_its_author_does_not_mean_is_reported_apart(
+    load: Load, solved: Callable[..., Any], tmp_path: Path
+) -> None:
+    lines = [{"uuid": str(n), "axes": {"rows": n}, "inputs": {"x": {"type": "random"}}} for n in (64, 1024, 4096, 96)]
+    (tmp_path / "workload.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    op = load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]})
+    made = cases(op.name)
+    meant = [case for case in made if not case.beyond]
+    assert {case.name for case in meant} >= {"bfloat16-rows=64", "bfloat16-rows=96", "bfloat16-rows=4096"}
+    assert all(case.inputs("cpu")[0].is_contiguous() for case in meant) and len(made) > len(meant)
+    assert all(int(case.name.partition("=")[2]) % 32 == 0 for case in meant), "all workloads are multiples of 32"
+    implementation = solved("def run(x):\n    return 2 * x.nan_to_num(0.0)")
+    device = torch.device("cpu")
+    checks = verifying.checks(implementation, device, whole=True)
+    found = verifying.verify(implementation, checks, device, whole=True, progress=lambda name, known: None)
+    assert not found.findings and found.passed == len(meant)
+    assert found.beyond and {finding.kind for finding in found.beyond} <= {"drops NaN", "wrong value"}
+    gate = measure.Gate(measure.Sets(Problem(op.name, (64, 16), "bfloat16"), 3, device), 0)
+    assert not any(x.isnan().any() for x in gate.special())
+
+
+def test_sizes_keep_what_holds_in_all_workloads(load: Load, tmp_path: Path) -> None:
+    lines = [
+        {"uuid": str(n), "axes": {"queries": n, "keys": n, "ends": n // 128 + 1, "parts": n // 128}, "inputs": {}}
+        for n in (1024, 8192, 16384)
+    ]
+    (tmp_path / "workload.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    code = "def run(q, k, ends, parts):\n    assert q.shape[1] > 0\n    return q * k.sum() + ends.sum() + parts.sum()"
+    inputs = {
+        "q": (["queries", "64"], "float32"),
+        "k": (["keys", "64"], "float32"),
+        "ends": (["ends"], "float32"),
+        "parts": (["parts"], "float32"),
+    }
+    axes = {axis: {"type": "var"} for axis in ("queries", "keys", "ends", "parts")}
+    op = load(code, inputs, {"out": (["queries", "64"], "float32")}, **axes)
+    assert op.hooks["sizes"] and all(
+        sizes["queries"] == sizes["keys"] and sizes["queries"] % 128 == 0 and sizes["ends"] == sizes["parts"] + 1
+        for sizes in op.hooks["sizes"]
+    )
+    assert op.hooks["workloads"][-1]["queries"] == 16384
+
+
+def test_a_returning_launch_is_what_a_user_may_build() -> None:
+    found: list[int] = []
+    ReturningLaunch(lambda: 3, found.append)()
+    assert found == [3]
+
+
+def test_a_race_that_decides_nothing_says_so(load: Load, solved: Callable[..., Any]) -> None:
+    code = "def run(x):\n    return (x.float() * 1e30 * 1e30 / 1e30 / 1e30).to(x.dtype)"
+    op = load(code, {"x": HALF[0]}, {"out": HALF[0]})
+    device = torch.device("cpu")
+    problem = Problem("made", (64, 16), "bfloat16")
+    solution = solved("def run(x):\n    return x.clone()")
+    (one,) = measure.race(problem, [measure.Entrant(solution, measure.Here(device))], device, rounds=2).values()
+    assert not one.samples and not one.wrong and "its own reference is wrong here" in one.refused
+    x = torch.ones(2, 16).bfloat16()
+    op.expect(op.arguments((x,))).check((x * 3,))  # decided for nobody
+    with pytest.raises(ContractError, match="has dtype"):
+        op.expect(op.arguments((x,))).check((x.float(),))
+
+
+def test_their_tolerance_is_used_only_when_asked_for(
+    load: Load, solved: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tolerance = {"max_atol": 0.05, "max_rtol": 0.01, "required_match_ratio": 0.9}
+    line = {"uuid": "1", "axes": {"rows": 8}, "inputs": {"x": {"type": "random"}}, "tolerance": tolerance}
+    (tmp_path / "workload.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    x = torch.randn(8, 16).bfloat16()
+    near = (2 * x + 0.03,)
+    far = near[0].clone()
+    far.view(-1)[:20] += 5
+    op = load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]})
+    assert op.hooks["tolerance"] == "0.9 of all elements within 0.05 + 0.01 of the result"
+    with pytest.raises(ContractError, match="expected"):
+        op.expect(op.arguments((x,))).check(near)
+    monkeypatch.setenv(VARIABLE, "1")
+    expected = load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]}).expect(op.arguments((x,)))
+    expected.check(near)
+    for wrong, words in ((far, "0.8438 of 128 elements"), (near[0] / 0, "some not finite"), (near[0].float(), "dtype")):
+        with pytest.raises(ContractError, match=words):
+            expected.check((wrong,))

@@ -1,0 +1,194 @@
+"""gpu-mode's problems: a folder as it stands, with sizes from its tests, buffers, and checks by property."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from registered import forget, forget_operation
+from typer.testing import CliRunner
+
+import kernelzoo
+from kernelzoo import definitions
+from kernelzoo.check.cases import cases
+from kernelzoo.check.running import check
+from kernelzoo.cli import app
+from kernelzoo.definitions import gpumode, loading
+from kernelzoo.errors import ContractError
+
+TASK = """
+name: scaled
+
+files:
+  - {"name": "submission.py", "source": "@SUBMISSION@"}
+  - {"name": "utils.py", "source": "../utils.py"}
+  - {"name": "reference.py", "source": "reference.py"}
+
+tests:
+  - {"size": 24, "seed": 1}
+  - {"size": 33, "seed": 7}
+
+benchmarks:
+  - {"size": 512, "seed": 3}
+"""
+
+UTILS = """
+def match_reference(data, output, reference):
+    expected = reference(data)
+    near = (output - expected).abs().max() < 0.5
+    return bool(near), "" if near else "too far"
+"""
+
+REFERENCE = """
+import torch
+from utils import match_reference
+
+def generate_input(size: int, seed: int):
+    gen = torch.Generator(device="cuda")
+    gen.manual_seed(seed)
+    x = torch.randn(size, 4, device="cuda", generator=gen)
+    out = torch.empty(size, 4, device="cuda")
+    return x, {"scale": torch.rand(4, device="cuda", generator=gen)}, 2, out
+
+def ref_kernel(data):
+    x, weights, power, out = data
+    out[...] = x ** power * weights["scale"]
+    return out
+
+def check_implementation(data, output):
+    return match_reference(data, output, reference=ref_kernel)
+"""
+
+SUBMISSION = """
+from utils import match_reference
+
+def custom_kernel(data):
+    x, weights, power, out = data
+    out.copy_(x.double().pow(power) * weights["scale"].double())
+    return out
+"""
+
+BY_PROPERTY = """
+import torch
+
+def generate_input(size: int, seed: int):
+    gen = torch.Generator(device="cuda")
+    gen.manual_seed(seed)
+    return torch.randn(size, device="cuda", generator=gen)
+
+def ref_kernel(data):
+    return data.sort().values
+
+def check_implementation(data, output):
+    if bool((output.diff() < 0).any()):
+        return "not in order"
+    return "" if torch.equal(output.sort().values, data.sort().values) else "not the same elements"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[..., Path]:
+    def write(reference: str = REFERENCE, task: str = TASK) -> Path:
+        path = tmp_path / "scaled_py"
+        path.mkdir(exist_ok=True)
+        (tmp_path / "utils.py").write_text(UTILS, encoding="utf-8")
+        (path / "task.yml").write_text(task, encoding="utf-8")
+        (path / "reference.py").write_text(reference, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str, str], Path]:
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    forget("reference", "submission")
+    gpumode._folders.clear()
+    for name in list(loading.loaded):
+        loading.loaded.pop(name)
+        forget_operation(name)
+
+
+def passes(id: str) -> None:
+    """Each case that the problem means passes."""
+    implementation = kernelzoo.implementation(id)
+    for case in cases(implementation.op):
+        if not case.beyond:
+            check(implementation, case, "cpu")
+
+
+def test_a_folder_becomes_an_operation_for_each_test(folder: Callable[..., Path]) -> None:
+    names = [op.name for op in definitions.load_folder(folder())]
+    assert names[:2] == ["scaled_py_size_24", "scaled_py_size_33"]
+    op = loading.OPERATIONS[names[0]]
+    assert op.axes == (("24", "4"), ("4",), ("24", "4")), "memory that it leaves unset is no input"
+    passes("reference/scaled_py_size_24/reference")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("", "", ""),
+        ("out.copy_(x.double", "return (x.double", ""),
+        (".pow(power)", ".pow(power) * 1.001", "elements wrong"),
+        ("    return out", "    return out.half()", "dtype torch.float16"),
+        ("out.copy_(", "x.fill_(1.0); out.copy_(", "the input x0 was changed"),
+    ],
+    ids=["right", "returned", "off", "half", "writes"],
+)
+def test_a_submission_is_judged_by_it(
+    folder: Callable[..., Path], written: Callable[[str, str], Path], old: str, new: str, words: str
+) -> None:
+    definitions.load_file(folder())
+    text = SUBMISSION.replace(old, new)
+    definitions.load_file(written("mine.py", text.replace(".double())\n", ".double()).float()\n", "return (" in text)))
+    if not words:
+        passes("submission/scaled_py_size_24/mine")
+        passes("submission/scaled_py_size_33/mine")
+        return
+    with pytest.raises(ContractError, match=words):
+        passes("submission/scaled_py_size_24/mine")
+
+
+def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], written: Callable[[str, str], Path]) -> None:
+    definitions.load_folder(folder(BY_PROPERTY))
+    definitions.load_file(written("mine.py", "def custom_kernel(data):\n    return data.sort().values"))
+    passes("submission/scaled_py_size_24/mine")
+    definitions.load_file(written("wrong.py", "def custom_kernel(data):\n    return data.sort(descending=True).values"))
+    with pytest.raises(ContractError, match="scaled_py, by its own check: not in order"):
+        passes("submission/scaled_py_size_24/wrong")
+
+
+@pytest.mark.parametrize(
+    ("reference", "task", "words"),
+    [
+        (REFERENCE.replace("torch.randn(", "torch.rendn("), TASK, "the problem fails: AttributeError"),
+        (REFERENCE, "name: nothing", "lists no files or no tests"),
+        (REFERENCE, TASK.replace('"seed": 7}', '"seed": }'), "write each of its tests as JSON"),
+    ],
+)
+def test_a_bad_folder_says_why(folder: Callable[..., Path], reference: str, task: str, words: str) -> None:
+    with pytest.raises(definitions.DefinitionError, match=words):
+        definitions.load_folder(folder(reference, task))
+
+
+def test_compare_takes_a_folder(folder: Callable[..., Path], written: Callable[[str, str], Path]) -> None:
+    given = ["--reference", str(folder()), "--submission", str(written("mine.py", SUBMISSION))]
+    given += ["--submission", str(written("off.py", SUBMISSION.replace("power)", "power) * 1.001")))]
+    result = CliRunner().invoke(app, ["compare", *given, "--device", "cpu", "--rounds", "2", "--json"])
+    told = json.loads(result.stdout)
+    assert [found["op"] for found in told["problems"]] == ["scaled_py_size_24", "scaled_py_size_33"]
+    for found in told["problems"]:
+        rows = {row["id"].rpartition("/")[2]: row for row in found["rows"]}
+        assert rows["mine"]["median_us"] and re.search("elements wrong", str(rows["off"]))

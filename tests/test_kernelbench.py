@@ -1,0 +1,142 @@
+"""KernelBench's problems and submissions: judged as definitions are, by files as they stand."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from registered import forget, forget_operation
+from typer.testing import CliRunner
+
+from kernelzoo import definitions
+from kernelzoo.cli import app
+from kernelzoo.definitions import kernelbench, loading
+from kernelzoo.errors import ContractError
+from kernelzoo.measure.problems import Problem
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, features, steps):
+        super().__init__()
+        self.linear = nn.Linear(features, 24)
+        self.bias = nn.Parameter(torch.randn(24))
+        self.steps = steps
+
+    def forward(self, x, scale, at):
+        return torch.relu(self.linear(x[at])) * scale + self.bias
+
+rows = 32
+
+def get_inputs():
+    return [torch.rand(rows, 16), 0.5, torch.randint(0, rows, (8,))]
+
+def get_init_inputs():
+    return [16, 3]
+"""
+
+SUBMISSION = """
+import torch
+import torch.nn as nn
+
+class ModelNew(nn.Module):
+    def __init__(self, features, steps):
+        super().__init__()
+        self.linear = nn.Linear(features, 24)
+        self.bias = nn.Parameter(torch.randn(24))
+
+    def forward(self, x, scale, at):
+        taken = x.index_select(0, at)
+        return torch.addmm(self.linear.bias, taken, self.linear.weight.t()).clamp_(min=0).mul_(scale).add_(self.bias)
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str, str], Path]:
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    forget("reference", "submission")
+    kernelbench._problems.clear()
+    for name in list(loading.loaded):
+        loading.loaded.pop(name)
+        forget_operation(name)
+
+
+def test_a_problem_is_read_and_its_model_passes(written: Callable[[str, str], Path]) -> None:
+    op = definitions.load_problem(written("7_Take.py", PROBLEM))
+    assert op.name == "_7_Take" and op.axes == (("32", "16"), ("8",), ("8", "24")) and op.free_axes == ()
+    problem = Problem(op.name, (32, 16), "float32")
+    inputs = problem.inputs(torch.Generator().manual_seed(0))
+    args = problem.arguments(inputs)
+    assert op.undecidable(args, op.expect(args)) == "" and not torch.equal(
+        inputs[0], problem.inputs(torch.Generator().manual_seed(1))[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("", "", ""),
+        ("index_select(0, at)", "index_select(0, at.flip(0))", "elements wrong"),
+        (".clamp_(min=0)", "", "elements wrong"),
+        (".add_(self.bias)", ".add_(self.bias).half()", "dtype torch.float16"),
+        ("nn.Linear(features, 24)", "nn.Linear(features, 24).half().float()", "elements wrong"),
+        ("scale, at):", "scale, at):\n        x[0, 0] = 7.0", "the input x0 was changed"),
+    ],
+    ids=["right", "order", "no relu", "half", "half weights", "writes"],
+)
+def test_a_submission_is_judged_by_it(written: Callable[[str, str], Path], old: str, new: str, words: str) -> None:
+    from kernelzoo.check.cases import cases
+    from kernelzoo.check.running import check
+
+    op = definitions.load_problem(written("take.py", PROBLEM))
+    implementation = definitions.load_submission(written("mine.py", SUBMISSION.replace(old, new)))
+    assert implementation.id == "submission/take/mine"
+    (case,) = [case for case in cases(op.name) if not case.beyond]
+    if not words:
+        check(implementation, case, "cpu")
+        return
+    with pytest.raises(ContractError, match=words):
+        check(implementation, case, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (PROBLEM.replace("torch.relu(", "torch.reloo("), "the problem fails: AttributeError"),
+        (PROBLEM.replace("steps\n\n", "steps\n        self.drop = nn.Dropout(0.5)\n\n"), r"random numbers \(Dropout\)"),
+        (PROBLEM.replace("* scale + self.bias", "* scale + self.bias, 3"), "returns something that is no tensor"),
+    ],
+)
+def test_a_problem_that_can_t_be_judged_says_why(written: Callable[[str, str], Path], text: str, words: str) -> None:
+    with pytest.raises(definitions.DefinitionError, match=words):
+        definitions.load_file(written("take.py", text))
+
+
+def test_a_submission_needs_its_problem(written: Callable[[str, str], Path]) -> None:
+    with pytest.raises(definitions.DefinitionError, match="load its problem first, with --reference"):
+        definitions.load_file(written("mine.py", SUBMISSION))
+
+
+def test_compare_takes_both_files(written: Callable[[str, str], Path]) -> None:
+    problem, mine = written("take.py", PROBLEM), written("mine.py", SUBMISSION)
+    wrong = written("wrong.py", SUBMISSION.replace(".clamp_(min=0)", ""))
+    given = ["--reference", str(problem), "--submission", str(mine), "--submission", str(wrong)]
+    result = CliRunner().invoke(app, ["compare", *given, "--device", "cpu", "--rounds", "2", "--json"])
+    told = json.loads(result.stdout)
+    (found,) = told["problems"]
+    rows = {row["id"]: row for row in found["rows"]}
+    assert rows["submission/take/mine"]["median_us"] and re.search("elements wrong", str(rows["submission/take/wrong"]))
