@@ -5,10 +5,11 @@ from kernelzoo.errors import DeviceLostError
 from kernelzoo.measure.ceilings import Ceilings, ceilings
 from kernelzoo.measure.clocks import DeviceClock, WallClock
 from kernelzoo.measure.environment import device_name, gpu_uuid, versions
+from kernelzoo.measure.judge.doubts import Timed
 from kernelzoo.measure.judge.entrant import Entrant, Here
 from kernelzoo.measure.judge.gate import Gate
 from kernelzoo.measure.judge.memory import Sets
-from kernelzoo.measure.judge.race import Timed, race
+from kernelzoo.measure.judge.race import race
 from kernelzoo.measure.measurement import Cache, Measurement
 from kernelzoo.measure.problems import SETS, Problem, label, problems
 from kernelzoo.measure.replay import Replay

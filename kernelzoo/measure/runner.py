@@ -51,6 +51,10 @@ class Lane:
     arranged: dict[tuple[int, ...], tuple[Turn, deque[Callable[[], None]]]] = field(default_factory=dict)
     """Turns, and what delivers the results that a turn's launches returned while they were recorded."""
     delivers: deque[Callable[[], None]] = field(default_factory=deque)
+    returns: bool = False
+    """Whether it returns results, which are copied to the outputs after the clock."""
+    waits: bool = False
+    """Whether that copy is left out of the turn."""
     count: int = 0
     """Launches of the turn."""
     chain: list[Launch] = field(default_factory=list)
@@ -90,7 +94,7 @@ class Runner:
         sets = self._sets
         if id == COPY:
             self._lanes[id] = Lane(copies([sets[number] for number in range(sets.count)]))
-            return {"first_call": None, "submit": None, "form": ""}
+            return {"first_call": None, "submit": None, "form": "", "returns": False}
         if table is None:
             made = registry.implementation(id)
         else:
@@ -103,8 +107,11 @@ class Runner:
         self._wait()
         started = time.perf_counter()
         launches = [self._bound(made, 0)]
-        self._run(launches[:1])
+        with undelivered(1) as results:
+            self._run(launches[:1])
         first = time.perf_counter() - started
+        for deliver in results:
+            deliver()
         launches += [self._bound(made, number) for number in range(1, sets.count)]
         inputs, outs = sets[0]
         form = form_of(made, sets.problem.arguments(inputs), outs)
@@ -112,8 +119,8 @@ class Runner:
             submit = self._clock.submit(launches)
         if self._timed == "call":
             launches = [call_on(made, sets.problem, *sets[number]) for number in range(sets.count)]
-        self._lanes[id] = Lane(launches, made)
-        return {"first_call": first, "submit": submit, "form": form}
+        self._lanes[id] = Lane(launches, made, returns=bool(results))
+        return {"first_call": first, "submit": submit, "form": form, "returns": self._lanes[id].returns}
 
     def launch(self, id: str, numbers: Sequence[int], other_stream: bool = False) -> None:
         """Launch on these sets in this order, and wait."""
@@ -159,22 +166,30 @@ class Runner:
         problem, inputs, outs = self._sets.first_row(number)
         self._run([problem.launch(self._implementation(id), inputs, outs)])
 
-    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = ()) -> None:
+    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None:
         """Prepare a turn with a launch on each of these sets, in this order. Their data changes before it is run.
+
+        ``delivered``: copying the results that launches return is part of the turn, and not left for after it.
 
         ``link``: a place in the order, a set, and a number of elements. Right before the launch at that place, so many
         elements are copied from that set's first input to its own.
         """
-        lane, key = self._lanes[id], (*order, *link)
+        lane, key = self._lanes[id], (*order, *link, delivered)
+        lane.waits = lane.returns and not delivered
         if key not in lane.arranged:
             while len(lane.arranged) >= _ARRANGED:
                 lane.arranged.pop(next(iter(lane.arranged)))
             copy = self._copy(order, *link) if link else None
-            with undelivered(len(order)) as delivers:
+            with self._left(lane, len(order)) as delivers:
                 turn = self._clock.arrange([lane.launches[number] for number in order], copy)
             lane.arranged[key] = turn, delivers
         lane.turn, lane.delivers = lane.arranged[key]
         lane.count = len(order)
+
+    @staticmethod
+    def _left(lane: Lane, count: int) -> AbstractContextManager[deque[Callable[[], None]]]:
+        """Where launches leave what delivers their results; a launch that is none of that kind delivers at once."""
+        return undelivered(count) if lane.waits else nullcontext(deque())
 
     def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> tuple[int, Launch]:
         (given, *_), (x, *_) = (self._sets[number][0] for number in (source, order[place]))
@@ -185,7 +200,7 @@ class Runner:
         lane = self._lanes[id]
         if lane.turn is None:
             raise ContractError("no turn is arranged", "not repeatable")
-        with undelivered(lane.count) as delivers:
+        with self._left(lane, lane.count) as delivers:
             seconds = lane.turn(times)
         self._wait()
         for deliver in delivers or lane.delivers:

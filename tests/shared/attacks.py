@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import kernelzoo
-from kernelzoo.launch import Bind, Launch
+from kernelzoo.launch import Bind, Launch, ReturningLaunch
 
 Tensor = torch.Tensor
 
@@ -291,3 +291,21 @@ class writes_what_differs(Warm):
 
 multiprocessing.set_start_method("fork", force=True)
 torch.set_num_threads(1)
+
+
+@attack("work outside the clock")
+class delivers_late(Warm):
+    """Returns nothing, and computes when its results are copied"""
+
+    def bound(self, *tensors: Tensor) -> Launch:
+        x, out = tensors
+        return ReturningLaunch(lambda: None, lambda _: softmax(x, out))
+
+
+@attack(HONEST)
+class returns_its_result(Warm):
+    """The control of kernels that return"""
+
+    def bound(self, *tensors: Tensor) -> Launch:
+        x, out = tensors
+        return ReturningLaunch(lambda: torch.softmax(x, 1), out.copy_)

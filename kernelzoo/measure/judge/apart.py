@@ -211,8 +211,8 @@ class Apart(WorkerProcess):
     def alone(self, id: str, number: int) -> None:
         self.ask("alone", id=id, number=number)
 
-    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = ()) -> None:
-        self.ask("arrange", id=id, order=list(order), link=list(link))
+    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None:
+        self.ask("arrange", id=id, order=list(order), link=list(link), delivered=delivered)
 
     def turn(self, id: str, times: int = 1) -> tuple[float, float]:
         seconds, took = float(self.ask("turn", id=id, times=times)), self._took
@@ -245,7 +245,7 @@ def adopt_orphans() -> None:
 
 def _facts(id: str, found: Any) -> dict[str, Any]:
     match found:
-        case {"first_call": float() | None, "submit": float() | None, "form": str()}:
+        case {"first_call": float() | None, "submit": float() | None, "form": str(), "returns": bool()}:
             return dict(found)
     raise DiedError(id, f"something else answered for bind: {str(found)[:80]}")
 

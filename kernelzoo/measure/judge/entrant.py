@@ -43,7 +43,7 @@ class Seat(Protocol):
 
     def alone(self, id: str, number: int) -> None: ...
 
-    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = ()) -> None: ...
+    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None: ...
 
     def turn(self, id: str, times: int = 1) -> tuple[float, float]:
         """Seconds of a turn as the runner says, and of the request by the judge's clock."""
@@ -67,6 +67,8 @@ class Entrant:
     """Its name in the race; its id by default."""
     count: int = 1
     """Launches of a turn."""
+    returns: bool = False
+    """Whether it returns results, which are copied after the clock."""
     orders: list[tuple[list[int], tuple[int, ...]]] = field(default_factory=list)
     """Turns that stay arranged: the sets in order, and the link."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import statistics
 import uuid
@@ -16,10 +15,11 @@ from kernelzoo.device import device_lives, no_room
 from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
 from kernelzoo.measure import energy as energies
 from kernelzoo.measure.calls import clock_for
-from kernelzoo.measure.ceilings import Ceilings, beyond_memory, has_copy
+from kernelzoo.measure.ceilings import Ceilings, has_copy
 from kernelzoo.measure.condition import watch
 from kernelzoo.measure.judge.apart import RaisedError
 from kernelzoo.measure.judge.data import Data
+from kernelzoo.measure.judge.doubts import Doubts, Timed
 from kernelzoo.measure.judge.entrant import Entrant, Here, Queued, Seat
 from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.measure.measurement import Cache, Measurement
@@ -30,27 +30,13 @@ from kernelzoo.measure.worker_process import DiedError
 if TYPE_CHECKING:
     import torch
 
-Timed = Literal["device", "call"]
-"""What to time: bound launches, or whole calls (see :mod:`kernelzoo.measure.calls`)."""
 Stage = Literal["check", "time", "energy", "cross-check"]
 """The current step: the gate, the samples, the energy, or the second clock."""
-
-BEYOND = 1.05
-"""A cold result above the device's limit by this factor is a measurement error."""
 
 _MOST_CALLS = 120
 """Most calls of a turn on a GPU: of up to eight kernels each, fewer than the 1024 that a stream queues."""
 
 _LAUNCHED = "right when checked alone, wrong when timed: "
-
-_LONG, _LONGER = 40e-3, 1.2
-"""Seconds of turns in a row, and how much longer one of these may take than a sample."""
-
-_SUBMITTED = 1e-6
-"""Seconds that a launch may take to be submitted, with its turn."""
-
-_EXPLAINED, _SLACK, _TRIES = 0.10, {"cuda": 0.5e-3, "cpu": 5e-3}, 10
-"""The share and the seconds by which turns may take longer by the judge's clock, in the best of so many tries."""
 
 
 def race(
@@ -186,7 +172,7 @@ class _Race:
                     admitted = self.data.gate.admit(entrant, special=False)
                     measurement.breaks = str(error)
                 measurement.form, measurement.submit = admitted.facts["form"], admitted.facts["submit"]
-                measurement.first_call = admitted.facts["first_call"]
+                measurement.first_call, entrant.returns = admitted.facts["first_call"], admitted.facts["returns"]
                 measurement.same_bits, measurement.batch_invariant = admitted.same_bits, admitted.batch_invariant
                 self.lanes[entrant.id] = entrant
             if entrant.id in self.lanes:
@@ -311,6 +297,7 @@ class _Race:
 
     def finish(self, meter: energies.Meter | None, ceilings: Ceilings | None) -> None:
         """The last turn of each lane, with special values; the energy; and whether its times can be true."""
+        doubts = Doubts(self.data, self.timed, self.empty)
         for id, entrant in list(self.lanes.items()):
             measurement = self.results[id]
             self.progress("energy" if meter else "check", id)
@@ -321,50 +308,13 @@ class _Race:
                     self.progress("check", id)
                 self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special())
                 self.data.gate.mutation.check_guards()
-                if false := self.false_time(entrant, measurement.median):
+                median = measurement.median
+                if false := doubts.false_time(entrant, median) or doubts.hidden(entrant, median):
                     raise ContractError(false, "false time")
             if measurement.samples:
-                measurement.wrong = self.impossible(measurement, entrant, ceilings)
+                measurement.wrong = doubts.impossible(measurement, ceilings)
                 if measurement.wrong:
                     measurement.samples.clear()
-
-    def false_time(self, entrant: Entrant, median: float) -> str:
-        """Why the judge's clock contradicts the samples; or "".
-
-        The last turn runs again, so often that it takes twenty milliseconds. Its time is no sample.
-        """
-        if self.timed == "call":
-            return ""
-        once = median * entrant.count
-        times = max(3, int(_LONG / once))
-        allowed = self.empty + _SLACK[self.device.type] + _SUBMITTED * entrant.count
-        least, unexplained = math.inf, math.inf
-        for _ in range(_TRIES):  # a busy host is late, and never early
-            seconds, took = entrant.seat.turn(entrant.id, times)
-            least, unexplained = min(least, seconds), min(unexplained, took - seconds * times * (1 + _EXPLAINED))
-            if unexplained <= allowed:
-                break
-        else:
-            return (
-                f"{times} turns took {unexplained * 1e3:.2f} ms longer by the judge's clock than its runner said:"
-                " a false time, or work outside the clock"
-            )
-        if self.data.is_gpu and self.cache == "cold" and least > _LONGER * once + _SLACK[self.device.type] / times:
-            return f"a turn took {once * 1e3:.2f} ms as a sample, and {least * 1e3:.2f} ms of a row: a false time"
-        return ""
-
-    def impossible(self, measurement: Measurement, entrant: Entrant, ceilings: Ceilings | None) -> str:
-        """Why the times of a lane can't be true; or ""."""
-        if ceilings is not None:
-            measurement.limit = ceilings.limit(self.problem.op, measurement.bytes)
-            if (measurement.of_limit or 0) > BEYOND:
-                return (
-                    f"{measurement.median * 1e6:.2f} us is {measurement.of_limit:.2f} times faster than this device"
-                    f" can move the bytes ({measurement.limit * 1e6:.2f} us): a measurement error"
-                )
-        elif self.cache == "cold" and self.timed != "call" and not self.data.is_gpu:
-            return beyond_memory(measurement.bytes, measurement.median, self.sets.count * measurement.bytes)
-        return ""
 
     @contextmanager
     def its_own_row(self, measurement: Measurement, when: str = "") -> Iterator[None]:

@@ -1,0 +1,117 @@
+"""Whether the times of a lane can be true: the judge's own clock beside its runner's, and what the device can do."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from kernelzoo.measure.calls import clock_for
+from kernelzoo.measure.ceilings import Ceilings, beyond_memory, has_copy
+from kernelzoo.measure.judge.data import Data
+from kernelzoo.measure.judge.entrant import Entrant
+from kernelzoo.measure.judge.memory import Sets
+from kernelzoo.measure.measurement import Measurement
+
+Timed = Literal["device", "call"]
+"""What to time: bound launches, or whole calls (see :mod:`kernelzoo.measure.calls`)."""
+
+BEYOND = 1.05
+"""A cold result above the device's limit by this factor is a measurement error."""
+
+_LONG, _LONGER = 40e-3, 1.2
+"""Seconds of turns in a row, and how much longer one of these may take than a sample."""
+
+_SUBMITTED = 1e-6
+"""Seconds that a launch may take to be submitted, with its turn."""
+
+_DELIVERED = {"cuda": 2e-6, "cpu": 10e-6}
+"""Seconds that delivering results may take beside copying them."""
+
+_EXPLAINED, _SLACK, _TRIES = 0.10, {"cuda": 0.5e-3, "cpu": 5e-3}, 10
+"""The share and the seconds by which turns may take longer by the judge's clock, in the best of so many tries."""
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """What can be held against the times of a race."""
+
+    data: Data
+    timed: Timed
+    empty: float
+    """Seconds of a turn without launches, by the judge's clock."""
+
+    @property
+    def sets(self) -> Sets:
+        assert self.data.sets is not None
+        return self.data.sets
+
+    def false_time(self, entrant: Entrant, median: float) -> str:
+        """Why the judge's clock contradicts the samples; or "".
+
+        The last turn runs again, so often that it takes twenty milliseconds. Its time is no sample.
+        """
+        if self.timed == "call":
+            return ""
+        once = median * entrant.count
+        times = max(3, int(_LONG / once))
+        allowed = self.empty + _SLACK[self.data.device.type] + _SUBMITTED * entrant.count
+        least, unexplained = math.inf, math.inf
+        for _ in range(_TRIES):  # a busy host is late, and never early
+            seconds, took = entrant.seat.turn(entrant.id, times)
+            least, unexplained = min(least, seconds), min(unexplained, took - seconds * times * (1 + _EXPLAINED))
+            if unexplained <= allowed:
+                break
+        else:
+            return (
+                f"{times} turns took {unexplained * 1e3:.2f} ms longer by the judge's clock than its runner said:"
+                " a false time, or work outside the clock"
+            )
+        longest = _LONGER * once + _SLACK[self.data.device.type] / times
+        if self.data.is_gpu and self.data.cache == "cold" and least > longest:
+            return f"a turn took {once * 1e3:.2f} ms as a sample, and {least * 1e3:.2f} ms of a row: a false time"
+        return ""
+
+    def hidden(self, entrant: Entrant, median: float) -> str:
+        """Why more is done after the clock than copying results that a lane returns; or "".
+
+        Turns that copy them before the clock stops may take longer by so much.
+        """
+        if not entrant.returns or self.timed == "call":
+            return ""
+        order = random.sample(range(self.sets.count), entrant.count)
+        copied = clock_for(self.data.device, self.timed, self.data.problem.op).arrange(
+            [partial(self._copy_outs, a, b) for a, b in zip(order, order[-1:] + order[:-1], strict=True)]
+        )
+        copy, least = min(copied(1) for _ in range(3)) / len(order), math.inf
+        for _ in range(_TRIES):
+            entrant.seat.arrange(entrant.id, order, delivered=True)
+            self.data.gate.mutation.write(order)
+            self.data.settle(has_copy(self.sets))
+            least = min(least, entrant.seat.turn(entrant.id)[0] / len(order))
+            self.data.gate.mutation.check(order)
+            if least - median <= 1.5 * copy + _DELIVERED[self.data.device.type]:
+                return ""
+        return (
+            f"{least * 1e6:.1f} us with its results copied, {median * 1e6:.1f} without; a copy takes {copy * 1e6:.1f}:"
+            " a false time, or work outside the clock"
+        )
+
+    def _copy_outs(self, source: int, to: int) -> None:
+        for a, b in zip(self.sets[source][1], self.sets[to][1], strict=True):
+            b.copy_(a)
+
+    def impossible(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
+        """Why the times of a lane can't be true; or ""."""
+        if ceilings is not None:
+            measurement.limit = ceilings.limit(self.data.problem.op, measurement.bytes)
+            if (measurement.of_limit or 0) > BEYOND:
+                return (
+                    f"{measurement.median * 1e6:.2f} us is {measurement.of_limit:.2f} times faster than this device"
+                    f" can move the bytes ({measurement.limit * 1e6:.2f} us): a measurement error"
+                )
+        elif self.data.cache == "cold" and self.timed != "call" and not self.data.is_gpu:
+            return beyond_memory(measurement.bytes, measurement.median, self.sets.count * measurement.bytes)
+        return ""
