@@ -9,12 +9,15 @@ whole vectors in between. They are a tile of their own, [ROWS, 2 * EDGES] in EDG
 are those of LAYOUT, so that nothing is exchanged between the two.
 """
 
+import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 """Waits for all threads of the program. Triton 3.6 calls it by another name."""
+
+INTERPRETED: gl.constexpr = gl.constexpr(triton.knobs.runtime.interpret)
 
 
 @gluon.jit
@@ -168,3 +171,19 @@ def add_exactly(total, lost, x):
 def whole(total, lost):
     """A sum with what it rounded off, which is NaN where the sum is infinite."""
     return total + gl.where(lost == lost, lost, 0)
+
+
+@gluon.jit
+def float8_bits(value):
+    """float32 rounded to float8_e4m3fn, ties to even, as its bits. What is too large becomes the largest."""
+    if not INTERPRETED and tl.target_info.cuda_capability_geq(8, 9):
+        found = value.to(gl.float8e4nv).to(gl.uint8, bitcast=True)
+    else:
+        bits = value.to(gl.int32, bitcast=True)
+        magnitude = bits & 0x7FFFFFFF
+        normal = (magnitude - (120 << 23) + 0x7FFFF + ((magnitude >> 20) & 1)) >> 20
+        # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
+        small = (gl.abs(value) + 16384).to(gl.int32, bitcast=True) - (141 << 23)
+        eight = gl.where(magnitude < (121 << 23), small, gl.minimum(normal, 0x7E))
+        found = (gl.where(value == value, eight, 0x7F) | ((bits >> 24) & 0x80)).to(gl.uint8)
+    return found

@@ -1,4 +1,4 @@
-"""Sums over all rows: each program of a launch leaves its own, and a second launch adds these up."""
+"""Sums over all rows: each program of a launch leaves its own, and another launch adds these up."""
 
 import torch
 from triton.experimental import gluon
@@ -11,6 +11,28 @@ from kernelzoo.layout import cdiv
 
 ROWS, BLOCK, WARPS = 16, 64, 4
 LAYOUT = gl.BlockedLayout([1, 2], [1, 32], [WARPS, 1], [1, 0])
+
+
+@gluon.jit
+def add_sums(partials, here, n, first, sums, lost, terms, WHOLE: gl.constexpr):
+    """A program's sums over its rows with one more term each, of the columns here, and what they rounded off.
+
+    WHOLE: a block holds all; else they are in memory, except in the program's first turn, in which there are none.
+    """
+    if WHOLE:
+        sums, lost = dev.add_exactly(sums, lost, terms)
+    else:
+        terms += gl.load(partials + here, (here < n) & (first == 0), other=0)
+        dev.barrier()  # what one thread stores, others load in the next turn
+        gl.store(partials + here, terms, here < n)
+        dev.barrier()
+    return sums, lost
+
+
+@gluon.jit
+def store_sums(partials, cols, n, sums, lost, WHOLE: gl.constexpr):
+    if WHOLE:
+        gl.store(partials + cols, dev.whole(sums, lost), cols < n)
 
 
 @gluon.jit

@@ -42,3 +42,17 @@ def add_exactly(total, lost, x):
 def whole(total, lost):
     """A sum with what it rounded off, which is NaN where the sum is infinite."""
     return total + torch.where(lost == lost, lost, 0)
+
+
+def float8_bits(value):
+    """float32 rounded to float8_e4m3fn, ties to even, as its bits. What is too large becomes the largest.
+
+    By integers, as not all devices have the instruction.
+    """
+    bits = value.view(torch.int32)
+    magnitude = bits & 0x7FFFFFFF
+    normal = (magnitude - (120 << 23) + 0x7FFFF + ((magnitude >> 20) & 1)) >> 20
+    # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
+    small = (torch.abs(value) + 16384.0).view(torch.int32) - (141 << 23)
+    eight = torch.where(magnitude < (121 << 23), small, torch.clamp(normal, max=0x7E))
+    return (torch.where(value == value, eight, 0x7F) | ((bits >> 24) & 0x80)).to(torch.uint8)

@@ -5,7 +5,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.partials import sum_of_partials
+from kernelzoo.kernels.gluon.partials import add_sums, store_sums, sum_of_partials
 from kernelzoo.kernels.gluon.row_tiles import turns_of
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch, sequence
@@ -52,15 +52,8 @@ def rows_kernel(
             result = scale * (grads * weights - values * slope)
             gl.store(dx_rows + here * dx_n, result.to(dx.dtype.element_ty), mask)
             terms = gl.sum(grads * (values * scale), 0, keep_dims=True)
-            if WHOLE:
-                sums, lost = dev.add_exactly(sums, lost, terms)
-            else:
-                terms += gl.load(partials + here, (here < n) & (tile != gl.program_id(0)), other=0)
-                dev.barrier()  # what one thread stores, others load in the next turn
-                gl.store(partials + here, terms, here < n)
-                dev.barrier()
-    if WHOLE:
-        gl.store(partials + cols, dev.whole(sums, lost), cols < n)
+            sums, lost = add_sums(partials, here, n, tile == gl.program_id(0), sums, lost, terms, WHOLE)
+    store_sums(partials, cols, n, sums, lost, WHOLE)
 
 
 @register("gluon", "rms_norm_backward", "rows")

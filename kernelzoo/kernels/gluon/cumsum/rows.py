@@ -1,0 +1,48 @@
+"""A program takes several rows, block by block: sums within a block, plus those of the blocks before it, in order."""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon.row_tiles import tile_of
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@gluon.jit
+def add(a, b):
+    return a + b
+
+
+@gluon.jit
+def cumsum_kernel(
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
+    dev.await_last_launch()
+    n = gl.cast(n, gl.int64) * MULTIPLE
+    group, place, there = dev.row_coords(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
+    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
+    x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
+    out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
+    total = gl.full([ROWS, 1], 0, WIDE, LAYOUT)
+    for start in range(0, n, BLOCK):
+        here = start + cols
+        mask = there[:, None] & (here < n)
+        tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
+        sums = total + gl.associative_scan(tile, 1, add)
+        gl.store(out_rows + here * out_n, sums.to(out.dtype.element_ty), mask)
+        total += gl.sum(tile, 1, keep_dims=True)
+
+
+@register("gluon", "cumsum", "rows")
+def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """A block's sums are a scan, a tree of additions; sums of whole blocks are added up in order."""
+    x = x.view(torch.uint8) if x.dtype == torch.bool else x
+    rows = rows_of(x, out)
+    programs, warps, *tile = tile_of(x, rows)
+    args = (x, out, *row_arguments(rows), wide_type(torch.promote_types(x.dtype, out.dtype)), *tile)
+    return bound("gluon/cumsum/rows", x, cumsum_kernel, programs, args, warps)

@@ -1,0 +1,52 @@
+"""A program takes the means of several rows, block by block, reads them again for their variances, and to write."""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
+from kernelzoo.kernels.gluon.row_tiles import tile_of
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@gluon.jit
+def layer_norm_kernel(
+    x, weight, bias, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    weight_n, bias_n, EPS: gl.constexpr,
+    WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
+    dev.await_last_launch()
+    n = gl.cast(n, gl.int64) * MULTIPLE
+    group, place, there = dev.row_coords(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
+    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
+    x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
+    out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
+    mean = row_means(x_rows, x_n, n, cols, there, WIDE, ROWS, BLOCK, LAYOUT)
+    squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+    for start in range(0, n, BLOCK):
+        here = start + cols
+        mask = there[:, None] & (here < n)
+        away = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE) - mean
+        squares += gl.where(mask, away * away, 0.0)
+    scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
+    for start in range(0, n, BLOCK):
+        here = start + cols
+        mask = there[:, None] & (here < n)
+        away = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE) - mean
+        weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+        biases = gl.load(bias + here * bias_n, here < n, other=0).to(WIDE)
+        gl.store(out_rows + here * out_n, (away * scale * weights + biases).to(out.dtype.element_ty), mask)
+
+
+@register("gluon", "layer_norm", "rows")
+def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
+    """The mean first, then squared distances from it; then a row is read again, from cache, and written."""
+    rows = rows_of(x, out)
+    programs, warps, *tile = tile_of(x, rows)
+    constants = (eps, wide_type(x.dtype), *tile)
+    args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
+    return bound("gluon/layer_norm/rows", x, layer_norm_kernel, programs, args, warps, tensors=4)

@@ -1,0 +1,75 @@
+"""Programs take rows in turn, and leave sums over their rows for weight and bias; two launches add these up."""
+
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
+from kernelzoo.kernels.gluon.partials import add_sums, store_sums, sum_of_partials
+from kernelzoo.kernels.gluon.row_tiles import turns_of
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+
+@gluon.jit
+def rows_kernel(
+    x, weight, grad, dx, dweight, dbias, partials, rows, n, inner, x_outer, x_n, x_inner, dx_outer, dx_n, dx_inner,
+    MULTIPLE: gl.constexpr, grad_outer, grad_n, grad_inner, weight_n, EPS: gl.constexpr, WHOLE: gl.constexpr,
+    WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """WHOLE: a block holds a row, and with it the program's sums over rows, which otherwise stay in memory."""
+    dev.await_last_launch()
+    n = gl.cast(n, gl.int64) * MULTIPLE
+    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
+    of_weight = partials + gl.program_id(0).to(gl.int64) * n
+    of_bias = of_weight + gl.num_programs(0).to(gl.int64) * n
+    zeros = gl.full([1, BLOCK], 0.0, WIDE, LAYOUT)
+    weight_sums, weight_lost, bias_sums, bias_lost = zeros, zeros, zeros, zeros
+    for tile in range(gl.program_id(0), gl.cdiv(gl.cast(rows, gl.int64), ROWS), gl.num_programs(0)):
+        group, place, there = dev.row_coords(tile, rows, inner, False, ROWS, LAYOUT)
+        x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
+        grad_rows = grad + dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE)[:, None]
+        dx_rows = dx + dev.row_start(group, place, dx_outer, dx_inner, MULTIPLE)[:, None]
+        mean = row_means(x_rows, x_n, n, cols, there, WIDE, ROWS, BLOCK, LAYOUT)
+        nothing = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+        squares, products, total = nothing, nothing, nothing
+        for start in range(0, n, BLOCK):
+            here = start + cols
+            mask = there[:, None] & (here < n)
+            away = gl.where(mask, gl.load(x_rows + here * x_n, mask, other=0).to(WIDE) - mean, 0.0)
+            pulled = gl.load(grad_rows + here * grad_n, mask, other=0).to(WIDE)
+            pulled *= gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            squares, products, total = squares + away * away, products + away * pulled, total + pulled
+        scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
+        slope = gl.sum(products, 1, keep_dims=True) / n * scale
+        level = gl.sum(total, 1, keep_dims=True) / n
+        for start in range(0, n, BLOCK):
+            here = start + cols
+            mask = there[:, None] & (here < n)
+            normal = gl.where(mask, gl.load(x_rows + here * x_n, mask, other=0).to(WIDE) - mean, 0.0) * scale
+            grads = gl.load(grad_rows + here * grad_n, mask, other=0).to(WIDE)
+            weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            result = scale * (grads * weights - level - normal * slope)
+            gl.store(dx_rows + here * dx_n, result.to(dx.dtype.element_ty), mask)
+            terms, first = gl.sum(grads * normal, 0, keep_dims=True), tile == gl.program_id(0)
+            weight_sums, weight_lost = add_sums(of_weight, here, n, first, weight_sums, weight_lost, terms, WHOLE)
+            terms = gl.sum(grads, 0, keep_dims=True)
+            bias_sums, bias_lost = add_sums(of_bias, here, n, first, bias_sums, bias_lost, terms, WHOLE)
+    store_sums(of_weight, cols, n, weight_sums, weight_lost, WHOLE)
+    store_sums(of_bias, cols, n, bias_sums, bias_lost, WHOLE)
+
+
+@register("gluon", "layer_norm_backward", "rows")
+def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
+    """Programs take rows in turn, in three passes each; their sums for weight and bias are added up afterwards."""
+    id, tensors = "gluon/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
+    rows, (others,) = rows_with(x, dx, grad)
+    programs, warps, *tile = turns_of(x, rows, 2)
+    partials = x.new_zeros((2, programs, rows.n), dtype=wide_dtype(x.dtype))  # which stay so if there is no row
+    constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
+    args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
+    first = bound(id, x, rows_kernel, programs, args, warps, tensors=6)
+    return sequence(first, *(sum_of_partials(id, partials[i], out) for i, out in enumerate((dweight, dbias))))

@@ -1,0 +1,1 @@
+"""Rows quantised in Gluon."""

@@ -1,0 +1,71 @@
+"""A program takes several rows, block by block, and leaves means and scales; another has some weights, and all rows."""
+
+import helion
+import helion.language as hl
+import torch
+from torch import Tensor
+
+from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.launch import over_views
+from kernelzoo.kernels.helion.row_tiles import columns_of, tile_of
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def dx_kernel(x, weight, grad, means, scales, dx, eps: hl.constexpr, wide: torch.dtype):
+    outer, n, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        total, level = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
+        for c in hl.tile(n):
+            total = total + x[o, c, i].to(wide).sum(1)
+            level = level + (grad[o, c, i].to(wide) * weight[c].to(wide)[None, :, None]).sum(1)
+        mean, level = total / n, level / n
+        squares, products = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
+        for c in hl.tile(n):
+            away = x[o, c, i].to(wide) - mean[:, None, :]
+            squares = squares + (away * away).sum(1)
+            products = products + (away * (grad[o, c, i].to(wide) * weight[c].to(wide)[None, :, None])).sum(1)
+        scale = torch.rsqrt(squares / n + eps)
+        slope = products / n * scale
+        means[o, i] = mean
+        scales[o, i] = scale
+        for c in hl.tile(n):
+            normal = (x[o, c, i].to(wide) - mean[:, None, :]) * scale[:, None, :]
+            pulled = grad[o, c, i].to(wide) * weight[c].to(wide)[None, :, None]
+            result = scale[:, None, :] * (pulled - level[:, None, :] - normal * slope[:, None, :])
+            dx[o, c, i] = result.to(dx.dtype)
+
+
+@helion.kernel(static_shapes=False)
+def over_rows_kernel(x, grad, means, scales, dweight, dbias, wide: torch.dtype):
+    outer, n, inner = x.size()
+    for c in hl.tile(n):
+        total, lost = hl.zeros([c], dtype=wide), hl.zeros([c], dtype=wide)
+        bias, bias_lost = hl.zeros([c], dtype=wide), hl.zeros([c], dtype=wide)
+        for o in hl.tile(outer):
+            for i in hl.tile(inner):
+                grads = grad[o, c, i].to(wide)
+                normal = (x[o, c, i].to(wide) - means[o, i][:, None, :]) * scales[o, i][:, None, :]
+                total, lost = add_exactly(total, lost, (grads * normal).sum(2).sum(0))
+                bias, bias_lost = add_exactly(bias, bias_lost, grads.sum(2).sum(0))
+        dweight[c] = whole(total, lost).to(dweight.dtype)
+        dbias[c] = whole(bias, bias_lost).to(dbias.dtype)
+
+
+@register("helion", "layer_norm_backward", "rows")
+def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
+    """Three passes over each row, which leave its mean and scale; a second launch adds up over all rows."""
+    id, wide = "helion/layer_norm_backward/rows", tiles.wide(x)
+    rows, (x_view, grad_view, dx_view) = tiles.problem(x, dx, grad)
+    lies, tile, columns = tiles.placed(rows), tile_of(x, rows, 2), columns_of(x, rows, 2)
+    means, scales = x.new_empty((2, lies.outer, lies.inner), dtype=wide).unbind()
+    views = (x_view, weight, grad_view, dx_view, dweight, dbias)
+    blocks = tile.outer, tile.inner, tile.cols, tile.cols, tile.cols
+    taken = (x_view, weight, grad_view, means, scales, dx_view)
+    first = over_views(id, dx_kernel, views, tile, (eps, wide), blocks, taken=taken)
+    of_rows = (x_view, grad_view, means, scales, dweight, dbias)
+    along = columns.cols, columns.outer, columns.inner
+    second = over_views(id, over_rows_kernel, views, columns, (wide,), along, taken=of_rows, order=())
+    return sequence(first, second) if rows.total else second
