@@ -84,6 +84,9 @@ def _late(number: int, frame: object) -> None:
     raise LateError
 
 
+_MOST = 30
+"""Seconds that a file may take to load."""
+
 LOADS = {
     "definition": definitions.load_definition,
     "solution": read,
@@ -125,12 +128,17 @@ def kind_of(data: dict[str, Any]) -> str:
 def report(kind: str, paths: tuple[Path, ...], load: Any, names: bool) -> None:
     refused = defaultdict[str, list[Path]](list)
     for path in paths:
+        signal.alarm(_MOST)
         try:
             load(path)
+        except LateError:
+            refused[f"takes more than {_MOST} seconds to load here"].append(path)
         except DefinitionError as error:
             refused[reason(str(error), path)].append(path)
         except Exception as error:
             refused[f"FAILS: {type(error).__name__}: {error}"].append(path)
+        finally:
+            signal.alarm(0)
     count = Counter({why: len(some) for why, some in refused.items()})
     word = "pass" if kind == "reference" else "load"
     print(f"  {len(paths)} {kind}s: {len(paths) - count.total()} {word}, {count.total()} do not")
