@@ -1,4 +1,4 @@
-"""Whether the times of a lane can be true: the judge's own clock beside its runner's, and what the device can do."""
+"""Whether a lane's times can be true: the judge's own clock, and what the device can do."""
 
 from __future__ import annotations
 
