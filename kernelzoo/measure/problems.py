@@ -41,7 +41,8 @@ class Problem:
         known = {} if self.operation.by_rows else self.axes
         said = "".join(f"-{name}={value}" for name, value in self.scalars if name not in known)
         if not self.operation.by_rows:
-            return f"{self.op}-{self.dtype}-{','.join(f'{axis}={size}' for axis, size in self.axes.items())}{said}"
+            sizes = ",".join(f"{axis}={size}" for axis, size in self.axes.items())
+            return f"{self.op}-{self.dtype}{'-' * bool(sizes)}{sizes}{said}"
         axis = "" if self.dim == -1 else f"-dim{self.dim}"
         return f"{self.op}-{self.dtype}-{'x'.join(map(str, self.shape))}{axis}{said}"
 
