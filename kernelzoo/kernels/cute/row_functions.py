@@ -15,6 +15,22 @@ def load(x, start, element, at, rows, here, TILE, TENSOR=0, instead=0.0):
     return dev.load_tile(source, here, element, rows.n, instead, TILE)
 
 
+def load_scaled(x, weight, start, element, at, weight_at, rows, here, TILE, TENSOR, WEIGHT):
+    """A thread's elements of a block, each times its weight."""
+    weights = load(weight, Int64(0), element, weight_at, rows, here, TILE, WEIGHT)
+    return map_tiles(dev.multiply, (load(x, start, element, at, rows, here, TILE, TENSOR), weights), TILE)
+
+
+def load_left(room, row, here, TILE):
+    """What another launch has left of each of a thread's rows in a workspace."""
+    return dev.registers(dev.load_rows(room, Int64(row), Int64(1), here, TILE))
+
+
+def row_offsets(row, rows, strides, TILE):
+    """Elements from each tensor's first to a row's first."""
+    return [dev.row_offset(row, rows, at, TILE) for at in strides]
+
+
 def store(values, out, start, element, at, rows, here, TILE, TENSOR):
     """Such elements to a tensor."""
     target = dev.make_thread_tensor(out, start, element, at, TILE, TENSOR)

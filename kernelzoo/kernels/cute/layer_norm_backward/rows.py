@@ -9,7 +9,7 @@ from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.layer_norm.rows import distance
+from kernelzoo.kernels.cute.layer_norm.rows import load_distances, row_means
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
@@ -17,7 +17,7 @@ from kernelzoo.registry import register
 
 def gradient(away, pulled, scale, slope, level):
     """What an element of x gets."""
-    return scale * (pulled - level - away * scale * slope)
+    return scale * (pulled - level - away * scale * (scale * slope))
 
 
 @cute.kernel
@@ -29,36 +29,24 @@ def rows_kernel(
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    x_start, grad_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, grad_at, TILE)
-    dx_start = dev.row_offset(row, rows, dx_at, TILE)
-    blocks = dev.num_blocks(rows, TILE)
-    sums, squares, products, total = (fn.make_sums(TILE) for _ in range(4))
-    for i in cutlass.range(blocks):
-        fn.accumulate_sums(sums, fn.load(x, x_start, first + i * TILE.block, x_at, rows, here, TILE), TILE)
-    means = [fn.mean(one, rows.n) for one in fn.row_sums(sums, TILE)]
-    for i in cutlass.range(blocks):
+    x_start, grad_start, dx_start = fn.row_offsets(row, rows, (x_at, grad_at, dx_at), TILE)
+    means = dev.registers(row_means(x, x_start, first, x_at, rows, here, TILE))
+    squares, products, total = (fn.make_sums(TILE) for _ in range(3))
+    for i in cutlass.range(dev.num_blocks(rows, TILE)):
         element = first + i * TILE.block
-        values = fn.load(x, x_start, element, x_at, rows, here, TILE)
-        away = fn.map_tiles(distance, (values, fn.inside(element, rows, TILE)), TILE, means)
-        grads = fn.load(grad, grad_start, element, grad_at, rows, here, TILE, 2)
-        weights = fn.load(weight, Int64(0), element, weight_at, rows, here, TILE, 1)
-        pulled = fn.map_tiles(dev.multiply, (grads, weights), TILE)
+        away = load_distances(x, x_start, element, x_at, rows, here, TILE, means)
+        pulled = fn.load_scaled(grad, weight, grad_start, element, grad_at, weight_at, rows, here, TILE, 2, 1)
         fn.accumulate_sums(squares, dev.map_rows(fn.square, away, TILE), TILE)
         fn.accumulate_sums(products, fn.map_tiles(dev.multiply, (away, pulled), TILE), TILE)
         fn.accumulate_sums(total, pulled, TILE)
     scales = [fn.inverse_root(fn.mean(one, rows.n), EPS) for one in fn.row_sums(squares, TILE)]
-    slopes = [fn.mean(one, rows.n) for one in fn.row_sums(products, TILE)]
-    slopes = [slope * scale for slope, scale in zip(slopes, scales, strict=True)]
-    levels = [fn.mean(one, rows.n) for one in fn.row_sums(total, TILE)]
-    dev.store_partial(means, of_means, row, 0, 1, rows, here, TILE)
-    dev.store_partial(scales, of_scales, row, 0, 1, rows, here, TILE)
-    for i in cutlass.range(blocks):
+    slopes, levels = ([fn.mean(one, rows.n) for one in fn.row_sums(sums, TILE)] for sums in (products, total))
+    for left, room in ((means, of_means), (scales, of_scales)):
+        dev.store_partial(left, room, row, 0, 1, rows, here, TILE)
+    for i in cutlass.range(dev.num_blocks(rows, TILE)):
         element = first + i * TILE.block
-        values = fn.load(x, x_start, element, x_at, rows, here, TILE)
-        away = fn.map_tiles(distance, (values, fn.inside(element, rows, TILE)), TILE, means)
-        grads = fn.load(grad, grad_start, element, grad_at, rows, here, TILE, 2)
-        weights = fn.load(weight, Int64(0), element, weight_at, rows, here, TILE, 1)
-        pulled = fn.map_tiles(dev.multiply, (grads, weights), TILE)
+        away = load_distances(x, x_start, element, x_at, rows, here, TILE, means)
+        pulled = fn.load_scaled(grad, weight, grad_start, element, grad_at, weight_at, rows, here, TILE, 2, 1)
         result = fn.map_tiles(gradient, (away, pulled), TILE, scales, slopes, levels)
         fn.store(result, dx, dx_start, element, dx_at, rows, here, TILE, 3)
 
@@ -82,10 +70,10 @@ def sums_kernel(
     for i in cutlass.range((rows.total + TILE.rows - 1) // TILE.rows):
         row = dev.first_row(i, TILE)
         here = dev.exists(row, rows, TILE)
-        values = fn.load(x, dev.row_offset(row, rows, x_at, TILE), element, x_at, rows, here, TILE)
-        grads = fn.load(grad, dev.row_offset(row, rows, grad_at, TILE), element, grad_at, rows, here, TILE, 2)
-        means = dev.registers(dev.load_rows(of_means, Int64(row), Int64(1), here, TILE))
-        scales = dev.registers(dev.load_rows(of_scales, Int64(row), Int64(1), here, TILE))
+        x_start, grad_start = fn.row_offsets(row, rows, (x_at, grad_at), TILE)
+        values = fn.load(x, x_start, element, x_at, rows, here, TILE)
+        grads = fn.load(grad, grad_start, element, grad_at, rows, here, TILE, 2)
+        means, scales = (fn.load_left(room, row, here, TILE) for room in (of_means, of_scales))
         fn.accumulate_sums(of_weight, fn.map_tiles(product, (values, grads), TILE, means, scales), TILE)
         fn.accumulate_sums(of_bias, grads, TILE)
     fn.sum_over_rows(fn.thread_sums(*of_weight)[0], dweight, Int64(element) * dweight_at.n, element < rows.n, TILE)

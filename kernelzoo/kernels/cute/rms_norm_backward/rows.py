@@ -14,14 +14,14 @@ from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
 
-def gradient(x, grad, weight, scale, slope):
+def gradient(x, pulled, scale, slope):
     """What an element of x gets."""
-    return scale * (grad * weight - x * slope)
+    return scale * (pulled - x * slope)
 
 
-def product(x, grad, weight):
-    """Of what a row's slope is made."""
-    return x * (grad * weight)
+def product(x, grad, scale):
+    """Of what an element's sum for the weight is made."""
+    return grad * (x * scale)
 
 
 @cute.kernel
@@ -32,17 +32,15 @@ def rows_kernel(
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    x_start, grad_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, grad_at, TILE)
-    dx_start = dev.row_offset(row, rows, dx_at, TILE)
+    x_start, grad_start, dx_start = fn.row_offsets(row, rows, (x_at, grad_at, dx_at), TILE)
     blocks = dev.num_blocks(rows, TILE)
     squares, products = fn.make_sums(TILE), fn.make_sums(TILE)
     for i in cutlass.range(blocks):
         element = first + i * TILE.block
         values = fn.load(x, x_start, element, x_at, rows, here, TILE)
-        grads = fn.load(grad, grad_start, element, grad_at, rows, here, TILE, 2)
-        weights = fn.load(weight, Int64(0), element, weight_at, rows, here, TILE, 1)
+        pulled = fn.load_scaled(grad, weight, grad_start, element, grad_at, weight_at, rows, here, TILE, 2, 1)
         fn.accumulate_sums(squares, dev.map_rows(fn.square, values, TILE), TILE)
-        fn.accumulate_sums(products, fn.map_tiles(product, (values, grads, weights), TILE), TILE)
+        fn.accumulate_sums(products, fn.map_tiles(dev.multiply, (values, pulled), TILE), TILE)
     scales = [fn.inverse_root(fn.mean(total, rows.n), EPS) for total in fn.row_sums(squares, TILE)]
     means = [fn.mean(total, rows.n) for total in fn.row_sums(products, TILE)]
     slopes = [mean * scale * scale for mean, scale in zip(means, scales, strict=True)]
@@ -50,9 +48,8 @@ def rows_kernel(
     for i in cutlass.range(blocks):
         element = first + i * TILE.block
         values = fn.load(x, x_start, element, x_at, rows, here, TILE)
-        grads = fn.load(grad, grad_start, element, grad_at, rows, here, TILE, 2)
-        weights = fn.load(weight, Int64(0), element, weight_at, rows, here, TILE, 1)
-        result = fn.map_tiles(gradient, (values, grads, weights), TILE, scales, slopes)
+        pulled = fn.load_scaled(grad, weight, grad_start, element, grad_at, weight_at, rows, here, TILE, 2, 1)
+        result = fn.map_tiles(gradient, (values, pulled), TILE, scales, slopes)
         fn.store(result, dx, dx_start, element, dx_at, rows, here, TILE, 3)
 
 
@@ -71,8 +68,8 @@ def weight_kernel(
         here = dev.exists(row, rows, TILE)
         values = fn.load(x, dev.row_offset(row, rows, x_at, TILE), element, x_at, rows, here, TILE)
         grads = fn.load(grad, dev.row_offset(row, rows, grad_at, TILE), element, grad_at, rows, here, TILE, 2)
-        scales = dev.registers(dev.load_rows(room, Int64(row), Int64(1), here, TILE))
-        fn.accumulate_sums(total, fn.map_tiles(product, (values, grads), TILE, scales), TILE)
+        terms = fn.map_tiles(product, (values, grads), TILE, fn.load_left(room, row, here, TILE))
+        fn.accumulate_sums(total, terms, TILE)
     fn.sum_over_rows(fn.thread_sums(*total)[0], dweight, Int64(element) * dweight_at.n, element < rows.n, TILE)
 
 
