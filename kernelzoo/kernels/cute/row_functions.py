@@ -63,7 +63,8 @@ def make_sums(TILE):
 
 def accumulate_sums(sums, values, TILE):
     """Such sums, with more elements."""
-    add_exactly(*sums, dev.thread_reduce(values, dev.add, TILE))
+    totals, lost = sums
+    add_exactly(totals, lost, dev.thread_reduce(values, dev.add, TILE))
 
 
 def thread_sums(totals, lost):

@@ -71,7 +71,7 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     second = bound(id, sums_kernel, tensors, views, (), constants, programs, summed.warps)
     if rows.total == 0:
         return second
-    views = (source, tiles.of_elements(tile, weight), pulled, target, *of_rows)
-    constants = (tiles.bits(eps), tile.axis, tile.shape)
-    first = bound(id, rows_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)
+    held = (source, tiles.of_elements(tile, weight), pulled, target, *of_rows)
+    kinds = (tiles.bits(eps), tile.axis, tile.shape)
+    first = bound(id, rows_kernel, tensors, held, (), kinds, tile.count(rows), tile.warps)
     return sequence(first, second)

@@ -65,7 +65,7 @@ def rows(
     second = bound(id, weight_kernel, tensors, views, (), constants, programs, summed.warps)
     if rows.total == 0:
         return second
-    views = (source, tiles.of_elements(tile, weight), pulled, target, scales)
-    constants = (tiles.bits(eps), tile.axis, tile.shape)
-    first = bound(id, rows_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)
+    held = (source, tiles.of_elements(tile, weight), pulled, target, scales)
+    kinds = (tiles.bits(eps), tile.axis, tile.shape)
+    first = bound(id, rows_kernel, tensors, held, (), kinds, tile.count(rows), tile.warps)
     return sequence(first, second)
