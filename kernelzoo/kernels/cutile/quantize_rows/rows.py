@@ -47,7 +47,7 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     values = values.view(torch.uint8)
     id, tensors = "cutile/quantize_rows/rows", (x, values, scale)
     rows, others = rows_with(x, values, scale)
-    tile = tiles.plain(rows, device_of(x))
+    tile = tiles.plain(rows, device_of(x), 2)
     source, scales, target = tiles.make_views(rows, tile, (x, scale, values), others)
     views, constants = (source, target, scales), (tile.axis, tile.shape)
     return bound(id, quantize_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)
