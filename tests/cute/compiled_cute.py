@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import ptx
@@ -11,6 +12,7 @@ import torch
 import kernelzoo.kernels.cute as backend
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.cute import compiler
+from kernelzoo.operations import OPERATIONS
 
 _kernels = functools.lru_cache(maxsize=None)(ptx.load)
 
@@ -40,12 +42,14 @@ class Machine:
     ) -> Callable[[], None]:
         made = compiler.compiled(program, self.device.capability)
         kernel = _kernels(made.ptx)[made.symbol]
+        op = OPERATIONS.get(program.function.__module__.split(".")[-2])
+        outputs = len(op.outputs) if op is not None else 1
 
         def run() -> None:
             addresses = [tensor.data_ptr() for tensor in (*tensors, *workspace)]
             arguments = [*addresses, *words[len(addresses) :]]
-            *inputs, out = map(reach, tensors)
-            memory = [*((*one, False) for one in inputs), out, *map(reach, workspace)]
+            of = map(reach, tensors)
+            memory = [*((*one, False) for one in islice(of, len(tensors) - outputs)), *of, *map(reach, workspace)]
             kernel.launch(blocks, program.tile.threads, arguments, cluster=program.blocks, memory=memory)
 
         return run

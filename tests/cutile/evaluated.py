@@ -1,10 +1,9 @@
 """``install()`` replaces ``cuda.tile`` by tiles of torch's tensors; what cuTile leaves open goes the worst way."""
 
 import enum
-import operator
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -139,6 +138,25 @@ def exp2(x: torch.Tensor, *, flush_to_zero: bool = False) -> torch.Tensor:
     return torch.where(found.abs() < torch.finfo(x.dtype).tiny, 0.0, found) if flush_to_zero else found
 
 
+def joined(
+    tiles: tuple[torch.Tensor, ...], axis: int, join: Callable[..., tuple[torch.Tensor, ...]], identity: tuple[Any, ...]
+) -> tuple[torch.Tensor, ...]:
+    """``ct.reduce``, two halves at a time: a function of scalars, given tiles."""
+    while (size := tiles[0].shape[axis]) > 1:
+        first, second = ([tile.narrow(axis, start, size // 2) for tile in tiles] for start in (0, size // 2))
+        tiles = join(*second, *first)  # in whatever order
+    return tuple(tile.squeeze(axis) for tile in tiles)
+
+
+def gather(array: Array, indices: Sequence[Any], *, mask: Any = True, padding_value: Any = 0) -> torch.Tensor:
+    places = torch.broadcast_tensors(*(torch.as_tensor(index) for index in indices))
+    inside = torch.as_tensor(mask)
+    for place, size in zip(places, array.shape, strict=True):
+        inside = inside & (place >= 0) & (place < size)
+    found = array.elements[tuple(place.where(inside, 0) for place in places)]
+    return torch.where(inside, found, torch.tensor(padding_value, dtype=array.dtype))
+
+
 def atomic_add(array: Array, place: int, added: int, **order: Any) -> int:
     before = int(array.elements[place])
     array.elements[place] += added
@@ -167,6 +185,8 @@ class Language(ModuleType):
     maximum = staticmethod(partial(_of_two, torch.maximum, torch.fmax))
     minimum = staticmethod(partial(_of_two, torch.minimum, torch.fmin))
     expand_dims = staticmethod(torch.unsqueeze)
+    reduce, gather, cumsum = staticmethod(joined), staticmethod(gather), staticmethod(torch.cumsum)
+    log, sqrt = torch.log, torch.sqrt
     exp, abs, where, truediv = torch.exp, torch.abs, torch.where, staticmethod(truediv)
     MemoryOrder = SimpleNamespace(ACQ_REL=0, RELAXED=1, ACQUIRE=2, RELEASE=3)
     MemoryScope = SimpleNamespace(DEVICE=0)
@@ -251,7 +271,7 @@ def _check(view: Any, known: Any) -> None:
     assert all(size == 1 for size, one in zip(view.sizes, known.ones, strict=True) if one)
     if known.index == "int32":
         assert view.extent < 2**31
-    assert reduce(operator.mul, view.sizes, 1) > 0
+    assert min(view.sizes) >= 0
 
 
 def install() -> None:

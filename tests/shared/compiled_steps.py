@@ -44,7 +44,7 @@ class Binds:
         with assumed(ARCHITECTURES[arch]), recorded(compiles=True) as steps:
             found = op.meta(tuple(x.shape), str(x.dtype).removeprefix("torch."), axis, {})
             others = [torch.empty_like(other, device=x.device) for other in found.inputs[1:]]
-            args = operations.Arguments((x, *others), (axis % x.ndim,))
+            args = operations.Arguments((x, *others), (axis % x.ndim,), False, op.scalars_of(()))
             op.launch(self.bind(op, form), args, op.allocate(args))()
             return [Program(step.build(), step) for step in steps]
 

@@ -195,7 +195,7 @@ def load_tile(source, here, element, end, instead, TILE):
 
 def store_tile(values, target, here, element, end, TILE):
     """Such lists to a tensor, up to the end of the row. Converted together, half precision takes two at once."""
-    wide = cute.make_rmem_tensor((TILE.vector, TILE.each), acc_type(TILE))
+    wide = cute.make_rmem_tensor((TILE.vector, TILE.each), type(values[0][0]))
     for i, vector in enumerate(values):
         for v, value in enumerate(vector):
             wide[v, i] = value

@@ -235,9 +235,8 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
         dense=dense,
     )
     single = given.room <= made.block
-    return replace(
-        made, single=single, whole=not given.shifted and given.n % made.block == 0, full=given.total % made.rows == 0
-    )
+    whole = not given.shifted and given.n > 0 and given.n % made.block == 0
+    return replace(made, single=single, whole=whole, full=given.total % made.rows == 0)
 
 
 def most_each(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
@@ -328,6 +327,18 @@ def block(given: Problem, inputs: int = 1) -> Tile:
     lanes = min(STRIP_THREADS, max(WARP, power_of_two(cdiv(vectors, 4))))
     each = min(most_each(given, vector, inputs, 128), max(4, 8 // vector) // inputs or 1, cdiv(vectors, lanes))
     return tile(given, lanes, lanes, vector, each)
+
+
+def plain(given: Problem, inputs: int = 1) -> Tile:
+    """Several short rows side by side, or a block of one, or of a strip: for kernels that go through rows in blocks."""
+    if given.n == 0:  # of which nothing is read
+        return tile(given, WARP, WARP, 1, 1)
+    return short_tile(given, inputs) or block(given, inputs)
+
+
+def over_rows(given: Problem) -> Tile:
+    """A thread to each of some elements of some rows, neighbours in memory side by side, for sums over all rows."""
+    return tile(given, STRIP_THREADS, STRIP_THREADS // WARP if given.across else WARP, 1, 1)
 
 
 CROWD = 4

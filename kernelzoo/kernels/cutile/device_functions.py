@@ -35,8 +35,15 @@ def lane_sums(x, AXIS, FOLD):
 
 
 def acc_dtype(x):
-    """What elements of an array are computed in: half precision in float32."""
-    return ct.float64 if x.dtype == ct.float64 else ct.float32
+    """What elements of an array are computed in: half precision in float32, integers in 64 bits."""
+    if x.dtype == ct.float64:
+        return ct.float64
+    return ct.float32 if x.dtype == ct.float32 or x.dtype == ct.float16 or x.dtype == ct.bfloat16 else ct.int64
+
+
+def constant(BITS, dtype):
+    """A number of float64 by its bits, to be broadcast to a tile: cuTile rounds a constant to float32."""
+    return ct.astype(ct.bitcast(ct.full((1, 1, 1), BITS, ct.int64), ct.float64), dtype)
 
 
 def row_mask(x, block, AXIS, SHAPE):
@@ -95,6 +102,49 @@ def load_block(x, place, padding, AXIS, SHAPE, WHOLE):
 def row_shape(SHAPE, AXIS):
     """The tile's shape without the axis of the elements: of what there is one of to each row."""
     return (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
+
+
+def weights_of(weight, block, AXIS, SHAPE):
+    """A block of what there is one of to each element of a row, as it is computed, 0 past the end."""
+    shape = (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1)
+    return load_tile(weight, block_index(0, 0, block, AXIS), 0.0, AXIS, shape)
+
+
+def of_rows(x, group, strip, AXIS, SHAPE):
+    """What there is one of to each of a tile's rows, to be broadcast to the tile. 0 where there is no row."""
+    tile = ct.load(x, (group, strip), row_shape(SHAPE, AXIS), padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
+    return ct.reshape(tile, reduced_shape(SHAPE, AXIS, 1))
+
+
+def load_zeros(x, place, SHAPE):
+    """A tile as it is computed, 0 outside of x: past the end of rows, and where there is no row."""
+    tile = ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
+    return ct.astype(tile, acc_dtype(x))
+
+
+def elements_of(block, AXIS, SHAPE):
+    """Where elements of a block are in their rows, in 64 bits, to be broadcast to the tile."""
+    element = ct.reshape(ct.arange(SHAPE[AXIS], dtype=ct.int64), (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1))
+    return element + ct.astype(block, ct.int64) * SHAPE[AXIS]
+
+
+def add_exactly(total, lost, x):
+    """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2). Integers lose nothing."""
+    new = total + x
+    if total.dtype == ct.int64:
+        return new, lost
+    back = new - total
+    return new, lost + ((total - (new - back)) + (x - back))
+
+
+def whole(total, lost):
+    """A sum with what it rounded off, which is NaN where the sum is infinite."""
+    return total + ct.where(lost == lost, lost, 0)
+
+
+def row_mean(total, lost, x, AXIS):
+    """The mean of each of a tile's rows, of sums in lanes and what they rounded off."""
+    return ct.sum(whole(total, lost), AXIS, keepdims=True) / x.shape[AXIS]
 
 
 # --- Rows that begin anywhere in vectors, PACK elements each ---------------------------------------------------------

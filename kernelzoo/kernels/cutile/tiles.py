@@ -3,6 +3,7 @@
 Which thread holds what of a tile is the compiler's choice, as are vectors; sizes are powers of two.
 """
 
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -165,6 +166,25 @@ def block(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
     return across(rows, wide, min(power_of_two(rows.n), room // wide), inputs)
 
 
+def plain(rows: Rows, device: Device, inputs: int = 1) -> Tile:
+    """Several short rows side by side, as far as each multiprocessor has several tiles, or a block of longer ones.
+    inputs: how many such tiles are held at a time."""
+    cols, spread = power_of_two(rows.n), power_of_two(1 + rows.total // (8 * device.multiprocessors))
+    many = min(BLOCK_BYTES // 2 // wide_bytes(rows) // power_of_two(inputs) // cols, spread)
+    if rows.across or many < 2:
+        return block(rows, BLOCK_BYTES // power_of_two(inputs), inputs)
+    return along(rows, many, cols, inputs)
+
+
+def over_rows(rows: Rows) -> Tile:
+    """A tile of a line's worth of elements of many rows, for sums over all rows."""
+    room, columns = BLOCK_BYTES // 4 // wide_bytes(rows), rows.columns
+    cols = min(LINE_BYTES // wide_bytes(rows), power_of_two(rows.n))
+    if columns is None:
+        return along(rows, min(room // cols, power_of_two(rows.total)), cols)
+    return across(rows, min(room // cols, power_of_two(columns.inner)), cols)
+
+
 class Cut(NamedTuple):
     """How rows are cut where several programs take each: programs to a tile, and blocks that each takes."""
 
@@ -242,6 +262,24 @@ def make_views(
     strides = (x, *others, Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase))
     found = zip(tensors, strides, strict=True)
     return [flat(tensor) if pack and tensor.ndim == 3 else make_view(rows, tile, tensor, one) for tensor, one in found]
+
+
+def of_elements(tile: Tile, weight: torch.Tensor) -> View:
+    """What there is one of to each element of a row, by the axes of a tile's array."""
+    n, stride = weight.shape[0], weight.stride(0)
+    return View(weight, (1, 1, n), (0, 0, stride)) if tile.axis == 2 else View(weight, (1, n, 1), (0, stride, 0))
+
+
+def one_a_row(rows: Rows, tile: Tile, x: torch.Tensor) -> View:
+    """A workspace for one number of each row, as computed."""
+    found = (rows.columns if tile.axis == 1 else None) or rows
+    room = x.new_empty((found.outer, found.inner), dtype=wide_dtype(x.dtype))
+    return View(room, tuple(room.shape), room.stride())
+
+
+def bits(number: float) -> int:
+    """A number of float64 as an integer, which a kernel takes for a constant that isn't rounded."""
+    return int.from_bytes(struct.pack("<d", number), "little", signed=True)
 
 
 def workspace(rows: Rows, tile: Tile, plan: Cut, x: torch.Tensor, dtype: torch.dtype) -> View:

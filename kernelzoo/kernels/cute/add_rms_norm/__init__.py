@@ -1,0 +1,1 @@
+"""Residuals added and normed in CuTe."""

@@ -1,0 +1,1 @@
+"""Places of minima in CuTe."""

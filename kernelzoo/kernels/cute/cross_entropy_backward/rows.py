@@ -1,0 +1,63 @@
+"""A block takes several rows, or one block by block: their (max, sum) states, and then reads them again to write."""
+
+import cutlass
+import torch
+from cutlass import cute
+
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.cross_entropy.rows import in_range, row_states
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
+from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.min_backward.device_functions import load_each
+from kernelzoo.kernels.cute.softmax.device_functions import lowest, online_update, softmax_of
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+def factor_of(grad, label, rows):
+    """The gradient of a row's loss, NaN if its label is out of range."""
+    return dev.select(in_range(label, rows), grad, type(grad)(float("nan")))
+
+
+def gradient(x, place, top, inverse, label, factor, ignored):
+    """What an element gets."""
+    zero, one = type(x)(0.0), type(x)(1.0)
+    result = factor * (softmax_of(x, top, inverse) - dev.select(place == label, one, zero))
+    return dev.select(ignored, zero, result)
+
+
+@cute.kernel
+def backward_kernel(
+    x: cute.Pointer, labels: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides,
+    labels_at: Strides, grad_at: Strides, out_at: Strides,
+    IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    tile = dev.block_index(EARLY)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
+    label = fn.load_numbers(labels, labels_at, row, rows, here, TILE)
+    grads = load_each(grad, grad_at, row, rows, here, TILE)
+    factors = [factor_of(*pair, rows) for pair in zip(grads, label, strict=True)]
+    ignored = [one == IGNORE_INDEX for one in label]
+    blocks = dev.num_blocks(rows, TILE)
+    tops, totals = dev.make_accumulator(lowest(TILE), TILE), dev.make_accumulator(0, TILE)
+    for i in cutlass.range(blocks):
+        values = fn.load(x, x_start, first + i * TILE.block, x_at, rows, here, TILE, instead=-float("inf"))
+        online_update(tops, totals, values, TILE)
+    row_tops, row_totals = row_states(tops, totals, TILE)
+    inverses = [1.0 / total for total in row_totals]
+    for i in cutlass.range(blocks):
+        element = first + i * TILE.block
+        values = fn.load(x, x_start, element, x_at, rows, here, TILE)
+        both = (values, fn.places(element, TILE))
+        result = fn.map_tiles(gradient, both, TILE, row_tops, inverses, label, factors, ignored)
+        fn.store(result, out, out_start, element, out_at, rows, here, TILE, 3)
+
+
+@register("cute", "cross_entropy_backward", "rows")
+def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
+    """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
+    id, tensors, given = "cute/cross_entropy_backward/rows", (x, labels, grad, out), tiles.problem(x, out, labels, grad)
+    return bound(id, backward_kernel, tensors, given, tiles.plain(given, 2), (ignore_index,))

@@ -1,0 +1,44 @@
+"""A block takes several rows, or one block by block: an exponential of each element, times its row's gradient."""
+
+import cutlass
+import torch
+from cutlass import cute
+
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
+from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.min_backward.device_functions import load_each
+from kernelzoo.kernels.cute.softmax.device_functions import exponential
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+def gradient(x, y, grad):
+    """What an element gets."""
+    return grad * exponential(x - y)
+
+
+@cute.kernel
+def backward_kernel(
+    x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, y_at: Strides,
+    grad_at: Strides, out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    tile = dev.block_index(EARLY)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
+    of_rows = load_each(y, y_at, row, rows, here, TILE)
+    factors = load_each(grad, grad_at, row, rows, here, TILE)
+    for i in cutlass.range(dev.num_blocks(rows, TILE)):
+        element = first + i * TILE.block
+        values = fn.load(x, x_start, element, x_at, rows, here, TILE)
+        result = dev.map_rows(gradient, values, TILE, of_rows, factors)
+        fn.store(result, out, out_start, element, out_at, rows, here, TILE, 3)
+
+
+@register("cute", "logsumexp_backward", "rows")
+def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
+    """An exponential of each element, times its row's gradient: one read and one write."""
+    given = tiles.problem(x, out, y, grad)
+    return bound("cute/logsumexp_backward/rows", backward_kernel, (x, y, grad, out), given, tiles.plain(given))

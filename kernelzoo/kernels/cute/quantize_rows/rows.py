@@ -1,0 +1,68 @@
+"""A block takes the absolute maxima of several rows, or of one block by block, and reads them again to divide."""
+
+import cutlass
+import torch
+from cutlass import Float32, Int32, Uint8, cute
+
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
+from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.min.device_functions import write_rows
+from kernelzoo.kernels.shared.float8 import LEAST, TOP
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+def magnitude(x):
+    """The bits without the sign, which compare as magnitudes do. NaN is the largest."""
+    return x.bitcast(Int32) & 0x7FFFFFFF
+
+
+def scale_of(most):
+    """The scale of a row, of the bits of its largest magnitude."""
+    top = most.bitcast(Float32)
+    return dev.select(top < LEAST, Float32(1.0), top / Float32(TOP))
+
+
+def float8_bits(x, scale):
+    """The bits of x / scale as a float8_e4m3fn: to nearest, ties to even: what compiles for every architecture."""
+    value = x / scale
+    bits = value.bitcast(Int32)
+    size = bits & 0x7FFFFFFF
+    normal = (size - (120 << 23) + 0x7FFFF + ((size >> 20) & 1)) >> 20
+    # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
+    small = (size.bitcast(Float32) + Float32(16384.0)).bitcast(Int32) - (141 << 23)
+    eight = dev.select(size < (121 << 23), small, cutlass.min(normal, Int32(0x7E)))
+    return (dev.select(value == value, eight, Int32(0x7F)) | ((bits >> 24) & 0x80)).to(Uint8)
+
+
+@cute.kernel
+def quantize_kernel(
+    x: cute.Pointer, values: cute.Pointer, scale: cute.Pointer, rows: Rows, x_at: Strides, values_at: Strides,
+    scale_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    tile = dev.block_index(EARLY)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    x_start, start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, values_at, TILE)
+    blocks = dev.num_blocks(rows, TILE)
+    most = dev.make_accumulator(0, TILE, Int32)
+    for i in cutlass.range(blocks):
+        read = fn.load(x, x_start, first + i * TILE.block, x_at, rows, here, TILE)
+        sizes = dev.map_rows(magnitude, read, TILE)
+        dev.accumulate(most, dev.thread_reduce(sizes, dev.maximum, TILE), dev.maximum)
+    scales = [scale_of(one) for one in dev.block_reduce(dev.registers(most), dev.maximum, TILE)]
+    write_rows(scales, scale, row, rows, scale_at, here, TILE)
+    for i in cutlass.range(blocks):
+        element = first + i * TILE.block
+        read = fn.load(x, x_start, element, x_at, rows, here, TILE)
+        fn.store(dev.map_rows(float8_bits, read, TILE, scales), values, start, element, values_at, rows, here, TILE, 1)
+
+
+@register("cute", "quantize_rows", "rows")
+def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
+    """Maxima are kept in each thread; then a row is read again, from cache, and divided."""
+    values = values.view(torch.uint8)
+    given = tiles.problem(x, scale, values)
+    return bound("cute/quantize_rows/rows", quantize_kernel, (x, values, scale), given, tiles.plain(given, 2))

@@ -1,0 +1,1 @@
+"""Gradients of RMS norms in CuTe."""

@@ -1,0 +1,44 @@
+"""A program takes several rows, or one by blocks: their (max, sum) states, and then reads them again to write."""
+
+import cuda.tile as ct
+import torch
+
+from kernelzoo.kernels.cutile import device_functions as dev
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.cross_entropy.rows import row_state
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+
+@ct.kernel
+def backward_kernel(
+    x, labels, grad, out, IGNORE_INDEX: ct.Constant[int],
+    FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+):  # fmt: skip
+    ct.grid_dependency_control_wait()
+    group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
+    label = dev.of_rows(labels, group, strip, AXIS, SHAPE)
+    factor = ct.astype(dev.of_rows(grad, group, strip, AXIS, SHAPE), dev.acc_dtype(x))
+    factor = ct.where((label >= 0) & (label < x.shape[AXIS]), factor, float("nan"))
+    top, total = row_state(x, group, strip, FOLD, AXIS, SHAPE)
+    inverse = 1 / total
+    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
+        place = dev.block_index(group, strip, i, AXIS)
+        share = exponential(dev.load_tile(x, place, -float("inf"), AXIS, SHAPE) - top) * inverse
+        right = ct.where(dev.elements_of(i, AXIS, SHAPE) == label, 1.0, 0.0)
+        result = ct.where(label == IGNORE_INDEX, 0.0, factor * (share - right))
+        ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
+
+
+@register("cutile", "cross_entropy_backward", "rows")
+def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
+    """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
+    id, tensors = "cutile/cross_entropy_backward/rows", (x, labels, grad, out)
+    rows, others = rows_with(x, out, labels, grad)
+    tile = tiles.plain(rows, device_of(x), 2)
+    views = tiles.make_views(rows, tile, tensors, others)
+    constants = (ignore_index, tile.fold(rows), tile.axis, tile.shape)
+    return bound(id, backward_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)

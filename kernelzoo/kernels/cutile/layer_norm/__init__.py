@@ -1,0 +1,1 @@
+"""Layer norms in cuTile."""

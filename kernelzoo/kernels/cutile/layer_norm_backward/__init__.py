@@ -1,0 +1,1 @@
+"""Gradients of layer norms in cuTile."""

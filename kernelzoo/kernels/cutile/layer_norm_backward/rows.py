@@ -1,0 +1,77 @@
+"""A program takes rows in three passes, and leaves their means and scales; a second launch sums over all rows."""
+
+import cuda.tile as ct
+from torch import Tensor
+
+from kernelzoo.kernels.cutile import device_functions as dev
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.launch import View, bound, device_of
+from kernelzoo.kernels.cutile.layer_norm.rows import mean_of
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import cdiv, rows_with
+from kernelzoo.registry import register
+
+
+@ct.kernel
+def rows_kernel(
+    x, weight, grad, dx, means, scales, EPS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+):  # fmt: skip
+    ct.grid_dependency_control_wait()
+    group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
+    mean = mean_of(x, group, strip, AXIS, SHAPE)
+    zeros = ct.zeros(SHAPE, dev.acc_dtype(x))
+    squares, products, total = zeros, zeros, zeros
+    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
+        place = dev.block_index(group, strip, i, AXIS)
+        away = dev.load_tile(x, place, mean, AXIS, SHAPE) - mean
+        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
+        squares, products, total = squares + away * away, products + away * pulled, total + pulled
+    variance = ct.sum(squares, AXIS, keepdims=True) / x.shape[AXIS]
+    scale = 1 / ct.sqrt(variance + dev.constant(EPS, mean.dtype))
+    slope = ct.sum(products, AXIS, keepdims=True) / x.shape[AXIS] * scale
+    level = ct.sum(total, AXIS, keepdims=True) / x.shape[AXIS]
+    ct.store(means, (group, strip), ct.reshape(mean, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
+    ct.store(scales, (group, strip), ct.reshape(scale, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
+    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
+        place = dev.block_index(group, strip, i, AXIS)
+        normal = (dev.load_tile(x, place, mean, AXIS, SHAPE) - mean) * scale
+        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
+        ct.store(dx, place, ct.astype(scale * (pulled - level - normal * slope), dx.dtype), allow_tma=False)
+
+
+@ct.kernel
+def sums_kernel(x, grad, means, scales, dweight, dbias, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    """A program has a block of elements of all rows."""
+    ct.grid_dependency_control_wait()
+    zeros = ct.zeros(SHAPE, dev.acc_dtype(x))
+    of_weight, of_bias, weight_lost, bias_lost = zeros, zeros, zeros, zeros
+    for i in range(ct.num_tiles(x, 0, SHAPE) * ct.num_tiles(x, 3 - AXIS, SHAPE)):
+        group, strip = dev.tile_coords(i, x, AXIS, SHAPE)
+        place = dev.block_index(group, strip, ct.bid(0), AXIS)
+        away = dev.load_zeros(x, place, SHAPE) - dev.of_rows(means, group, strip, AXIS, SHAPE)
+        grads = dev.load_zeros(grad, place, SHAPE)
+        normal = away * dev.of_rows(scales, group, strip, AXIS, SHAPE)
+        of_weight, weight_lost = dev.add_exactly(of_weight, weight_lost, grads * normal)
+        of_bias, bias_lost = dev.add_exactly(of_bias, bias_lost, grads)
+    of_weight, of_bias = dev.whole(of_weight, weight_lost), dev.whole(of_bias, bias_lost)
+    ct.store(dweight, (ct.bid(0),), ct.astype(ct.sum(of_weight, (0, 3 - AXIS)), dweight.dtype), allow_tma=False)
+    ct.store(dbias, (ct.bid(0),), ct.astype(ct.sum(of_bias, (0, 3 - AXIS)), dbias.dtype), allow_tma=False)
+
+
+@register("cutile", "layer_norm_backward", "rows")
+def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
+    """Three passes over rows, which leave means and scales; then sums over all rows, by blocks of elements."""
+    id, tensors = "cutile/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
+    rows, others = rows_with(x, dx, grad)
+    tile, summed = tiles.plain(rows, device_of(x), 2), tiles.over_rows(rows)
+    source, pulled, target = tiles.make_views(rows, tile, (x, grad, dx), others)
+    of_rows = [tiles.one_a_row(rows, tile, x) for _ in range(2)]
+    views = (source, pulled, *of_rows, *(View(out, (rows.n,), out.stride()) for out in (dweight, dbias)))
+    programs, constants = cdiv(rows.n, summed.block), (summed.axis, summed.shape)
+    second = bound(id, sums_kernel, tensors, views, (), constants, programs, summed.warps)
+    if rows.total == 0:
+        return second
+    held = (source, tiles.of_elements(tile, weight), pulled, target, *of_rows)
+    kinds = (tiles.bits(eps), tile.axis, tile.shape)
+    first = bound(id, rows_kernel, tensors, held, (), kinds, tile.count(rows), tile.warps)
+    return sequence(first, second)

@@ -1,0 +1,1 @@
+"""Logarithms of sums of exponentials in cuTile."""

@@ -1,0 +1,1 @@
+"""Gradients of logarithms of sums of exponentials in cuTile."""

@@ -1,0 +1,34 @@
+"""A program takes several rows, or a block of one at a time: an exponential of each element, times its gradient."""
+
+import cuda.tile as ct
+import torch
+
+from kernelzoo.kernels.cutile import device_functions as dev
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+
+@ct.kernel
+def backward_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    ct.grid_dependency_control_wait()
+    group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
+    of_row = ct.astype(dev.of_rows(y, group, strip, AXIS, SHAPE), dev.acc_dtype(x))
+    factor = ct.astype(dev.of_rows(grad, group, strip, AXIS, SHAPE), dev.acc_dtype(x))
+    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
+        place = dev.block_index(group, strip, i, AXIS)
+        result = factor * exponential(dev.load_tile(x, place, 0.0, AXIS, SHAPE) - of_row)
+        ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
+
+
+@register("cutile", "logsumexp_backward", "rows")
+def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
+    """An exponential of each element, times its row's gradient: one read and one write."""
+    id, tensors = "cutile/logsumexp_backward/rows", (x, y, grad, out)
+    rows, others = rows_with(x, out, y, grad)
+    tile = tiles.plain(rows, device_of(x))
+    views, constants = tiles.make_views(rows, tile, tensors, others), (tile.axis, tile.shape)
+    return bound(id, backward_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)

@@ -1,0 +1,53 @@
+"""A program takes the absolute maxima of several rows, or of one in blocks, and reads them again to divide."""
+
+import cuda.tile as ct
+import torch
+
+from kernelzoo.kernels.cutile import device_functions as dev
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.shared.float8 import LEAST, TOP
+from kernelzoo.launch import Launch
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+
+def float8_bits(value):
+    """The bits of value as a float8_e4m3fn: to nearest, ties to even. cuTile has the type from capability 8.9 on."""
+    bits = ct.bitcast(value, ct.int32)
+    size = bits & 0x7FFFFFFF
+    normal = (size - (120 << 23) + 0x7FFFF + ((size >> 20) & 1)) >> 20
+    # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
+    small = ct.bitcast(ct.bitcast(size, ct.float32) + 16384.0, ct.int32) - (141 << 23)
+    eight = ct.where(size < (121 << 23), small, normal)
+    return ct.astype(ct.where(value == value, eight, 0x7F) | ((bits >> 24) & 0x80), ct.uint8)
+
+
+@ct.kernel
+def quantize_kernel(x, values, scale, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    ct.grid_dependency_control_wait()
+    group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
+    most = ct.zeros(SHAPE, ct.int32)
+    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
+        tile = dev.load_tile(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE)
+        # Magnitudes compare as their bits without the sign, where NaN is the largest.
+        most = ct.maximum(most, ct.bitcast(tile, ct.int32) & 0x7FFFFFFF)
+    top = ct.bitcast(ct.max(most, AXIS, keepdims=True), ct.float32)
+    by = ct.where(top < LEAST, 1.0, top / TOP)
+    ct.store(scale, (group, strip), ct.reshape(by, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
+    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
+        place = dev.block_index(group, strip, i, AXIS)
+        tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
+        ct.store(values, place, float8_bits(tile / by), allow_tma=False)
+
+
+@register("cutile", "quantize_rows", "rows")
+def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
+    """Maxima are kept in each lane; then a row is read again, from cache, and divided."""
+    values = values.view(torch.uint8)
+    id, tensors = "cutile/quantize_rows/rows", (x, values, scale)
+    rows, others = rows_with(x, values, scale)
+    tile = tiles.plain(rows, device_of(x), 2)
+    source, scales, target = tiles.make_views(rows, tile, (x, scale, values), others)
+    views, constants = (source, target, scales), (tile.axis, tile.shape)
+    return bound(id, quantize_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)

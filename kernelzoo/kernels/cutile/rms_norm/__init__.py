@@ -1,0 +1,1 @@
+"""RMS norms in cuTile."""

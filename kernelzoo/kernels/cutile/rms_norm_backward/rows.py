@@ -1,0 +1,71 @@
+"""A program takes rows in two passes, and leaves their scales; a second launch sums over all rows."""
+
+import cuda.tile as ct
+import torch
+
+from kernelzoo.kernels.cutile import device_functions as dev
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.launch import View, bound, device_of
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import cdiv, rows_with
+from kernelzoo.registry import register
+
+
+@ct.kernel
+def rows_kernel(
+    x, weight, grad, dx, scales, EPS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+):  # fmt: skip
+    ct.grid_dependency_control_wait()
+    group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
+    squares = ct.zeros(SHAPE, dev.acc_dtype(x))
+    products = ct.zeros(SHAPE, dev.acc_dtype(x))
+    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
+        place = dev.block_index(group, strip, i, AXIS)
+        tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
+        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
+        squares, products = squares + tile * tile, products + tile * pulled
+    mean = ct.sum(squares, AXIS, keepdims=True) / x.shape[AXIS]
+    scale = 1 / ct.sqrt(mean + dev.constant(EPS, mean.dtype))
+    slope = ct.sum(products, AXIS, keepdims=True) / x.shape[AXIS] * scale * scale
+    ct.store(scales, (group, strip), ct.reshape(scale, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
+    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
+        place = dev.block_index(group, strip, i, AXIS)
+        tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
+        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
+        ct.store(dx, place, ct.astype(scale * (pulled - tile * slope), dx.dtype), allow_tma=False)
+
+
+@ct.kernel
+def weight_kernel(x, grad, scales, dweight, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    """A program has a block of elements of all rows."""
+    ct.grid_dependency_control_wait()
+    total = ct.zeros(SHAPE, dev.acc_dtype(x))
+    lost = ct.zeros(SHAPE, dev.acc_dtype(x))
+    for i in range(ct.num_tiles(x, 0, SHAPE) * ct.num_tiles(x, 3 - AXIS, SHAPE)):
+        group, strip = dev.tile_coords(i, x, AXIS, SHAPE)
+        place = dev.block_index(group, strip, ct.bid(0), AXIS)
+        normal = dev.load_zeros(x, place, SHAPE) * dev.of_rows(scales, group, strip, AXIS, SHAPE)
+        total, lost = dev.add_exactly(total, lost, dev.load_zeros(grad, place, SHAPE) * normal)
+    total = dev.whole(total, lost)
+    ct.store(dweight, (ct.bid(0),), ct.astype(ct.sum(total, (0, 3 - AXIS)), dweight.dtype), allow_tma=False)
+
+
+@register("cutile", "rms_norm_backward", "rows")
+def rows(
+    x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
+) -> Launch:
+    """Two passes over rows, which leave their scales; then sums over all rows for the weight, by blocks of elements."""
+    id, tensors = "cutile/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
+    rows, others = rows_with(x, dx, grad)
+    tile, summed = tiles.plain(rows, device_of(x), 2), tiles.over_rows(rows)
+    source, pulled, target = tiles.make_views(rows, tile, (x, grad, dx), others)
+    scales = tiles.one_a_row(rows, tile, x)
+    views = (source, pulled, scales, View(dweight, (rows.n,), dweight.stride()))
+    programs, constants = cdiv(rows.n, summed.block), (summed.axis, summed.shape)
+    second = bound(id, weight_kernel, tensors, views, (), constants, programs, summed.warps)
+    if rows.total == 0:
+        return second
+    held = (source, tiles.of_elements(tile, weight), pulled, target, scales)
+    kinds = (tiles.bits(eps), tile.axis, tile.shape)
+    first = bound(id, rows_kernel, tensors, held, (), kinds, tile.count(rows), tile.warps)
+    return sequence(first, second)
