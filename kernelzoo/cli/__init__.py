@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -55,10 +56,15 @@ class _Whole:
     def format_help(self, ctx: Any, formatter: Any) -> None:
         listed, told = formatter.write_dl, formatter.write_text
         formatter.write_dl = lambda rows: listed(
-            [(name.partition(" <")[0], words.replace("-", _HYPHEN)) for name, words in rows]
+            [(_broken(name.partition(" <")[0], formatter.width), words.replace("-", _HYPHEN)) for name, words in rows]
         )
         formatter.write_text = lambda words: told(words.replace("-", _HYPHEN))
         super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+def _broken(names: str, width: int) -> str:
+    """The names of an option, on several lines where one is too short."""
+    return "\n    ".join(textwrap.wrap(names, width - 6, break_on_hyphens=False))
 
 
 class _Command(_Whole, TyperCommand):
