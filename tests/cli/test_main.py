@@ -165,7 +165,7 @@ def test_no_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
         (["bench", "--resume"], "-o FILE"),
         (["bench", "--module", "nowhere.py"], "no file 'nowhere.py' for --module"),
         (["verify", "--device", "gpu"], "no device 'gpu'; allowed: cpu, cuda"),
-        (["compare"], "Missing argument 'ID'"),
+        (["compare"], "name the implementations to compare"),
         (["compare", "torch", "--op", "softmax", "--allowed", "5"], "like 5% or 0.05"),
         (["compare", "torch", "--op", "softmax", "--against", "nowhere.json"], "nowhere.json"),
         (["inspect", "triton/softmax/fusd"], "did you mean triton/softmax/fused"),
