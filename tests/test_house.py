@@ -231,3 +231,14 @@ def test_no_program_hides_a_module_of_python() -> None:
     """A program's own folder comes first on its path: beside bench/aa.py, a ``profile.py`` was what Numba imported."""
     programs = [path for folder in ("bench", "tests", "examples") for path in (ROOT / folder).rglob("*.py")]
     assert [path for path in programs if path.stem in sys.stdlib_module_names] == []
+
+
+BUDGET = {"kernelzoo": 65_900, "kernelzoo/kernels": 31_800, "kernelzoo/measure": 7_330, "tests": 40_500}
+"""Most lines of source in each folder, docstrings included. What comes beyond is taken away elsewhere first."""
+
+
+@pytest.mark.parametrize("folder", BUDGET)
+def test_the_house_does_not_grow(folder: str) -> None:
+    files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".cu", ".cuh")]
+    files = [path for path in files if not {"vendor", "__pycache__"} & set(path.parts)]
+    assert files and sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= BUDGET[folder]
