@@ -64,6 +64,8 @@ class Gate:
         self._meant = "sizes" in self.operation.hooks
         """Whether only values count that the operation's author means."""
         self._special: list[tuple[Tensors, dict[int, str]]] | None = None
+        self._last: Tensors | None = None
+        """The values of the last turn of every lane."""
         self._undecided = list[str]()
         """Why the operation's bounds decide nothing for this problem, or "", once it is asked."""
 
@@ -96,11 +98,12 @@ class Gate:
     def special(self) -> Tensors:
         """Inputs with special values in some rows, for the last turn of a lane. Plain ones if there are none, or if the
         bounds decide nothing for them."""
-        inputs = self._values(True)[0][0]
-        args = self.problem.arguments(inputs)
-        if self.operation.undecidable(args, self.operation.expect(args)):
-            return self.problem.inputs(self.mutation.generator)
-        return inputs
+        if self._last is None:
+            self._last = self._values(True)[0][0]
+            args = self.problem.arguments(self._last)
+            if self.operation.undecidable(args, self.operation.expect(args)):
+                self._last = self.problem.inputs(self.mutation.generator)
+        return self._last
 
     @contextmanager
     def _seeded(self) -> Iterator[None]:
