@@ -10,6 +10,7 @@ import torch
 
 import kernelzoo
 from kernelzoo import measure
+from kernelzoo.measure.judge.doubts import Doubts
 
 RACE: Any = sys.modules[measure.race.__module__]
 PROBLEM = measure.Problem("min", (16, 33), "float32")
@@ -48,7 +49,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int,
         module = RACE
         monkeypatch.setattr(RACE._Race, "timed_turn", turn)
         monkeypatch.setattr(RACE._Race, "sample", turn)
-        monkeypatch.setattr(RACE._Race, "false_time", lambda race, entrant, median: "")
+        monkeypatch.setattr(Doubts, "false_time", lambda doubts, entrant, median: "")
         if not options.pop("watched", False):
             monkeypatch.setattr(module, "watch", lambda device, processes=(): None)
         both = [kernelzoo.implementation(f"torch/min/{variant}") for variant in ("eager", "auto")]
