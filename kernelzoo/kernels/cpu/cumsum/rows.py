@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 @compiled()
-def _task(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
+def _rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
     n, xn, on = np.uint64(n), np.uint64(xn), np.uint64(on)
     for row in range(first, last):
         at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
@@ -32,10 +32,10 @@ def _task(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
 def _rows(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, units, tasks):
     args = n, lanes, xg, xn, xl, og, on, ol, is_float
     if tasks == 1:
-        _task(x, out, *args, FIRST, units)
+        _rows_task(x, out, *args, FIRST, units)
         return
     for i in prange(tasks):
-        _task(x, out, *args, i * units // tasks, (i + 1) * units // tasks)
+        _rows_task(x, out, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "cumsum", "rows")

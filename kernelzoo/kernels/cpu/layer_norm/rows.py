@@ -55,7 +55,7 @@ def moments(x, at, step, n, eps):
 
 
 @compiled()
-def _task(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, first, last):
+def _rows_task(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, first, last):
     n, xn, wn, bn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(bn), np.uint64(on)
     for row in range(first, last):
         at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
@@ -69,10 +69,10 @@ def _task(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, f
 def _rows(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, units, tasks):
     args = n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps
     if tasks == 1:
-        _task(x, weight, bias, out, *args, FIRST, units)
+        _rows_task(x, weight, bias, out, *args, FIRST, units)
         return
     for i in prange(tasks):
-        _task(x, weight, bias, out, *args, i * units // tasks, (i + 1) * units // tasks)
+        _rows_task(x, weight, bias, out, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "layer_norm", "rows")

@@ -25,7 +25,7 @@ def block_of_sums(x, at, xn, grad, beside, gn, weight, wat, wn, n, mean):
 
 
 @compiled()
-def _task(
+def _rows_task(
     x, weight, grad, dx, sums, carries, begin, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps, first, last
 ):
     n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
@@ -55,10 +55,12 @@ def _rows(
     sums[:], carries[:] = 0, 0
     args = n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps
     if tasks == 1:
-        _task(x, weight, grad, dx, sums, carries, 0, *args, FIRST, units)
+        _rows_task(x, weight, grad, dx, sums, carries, 0, *args, FIRST, units)
     else:
         for i in prange(tasks):
-            _task(x, weight, grad, dx, sums, carries, 2 * i * n, *args, i * units // tasks, (i + 1) * units // tasks)
+            _rows_task(
+                x, weight, grad, dx, sums, carries, 2 * i * n, *args, i * units // tasks, (i + 1) * units // tasks
+            )
     for j in range(2 * n):
         total = zero_of(x)
         for i in range(tasks):

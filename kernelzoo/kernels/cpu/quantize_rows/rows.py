@@ -26,7 +26,7 @@ def absolute_maximum(x, at, step, n):
 
 
 @compiled()
-def _task(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, first, last):
+def _rows_task(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, first, last):
     n, xn, vn = np.uint64(n), np.uint64(xn), np.uint64(vn)
     for row in range(first, last):
         at, to = place(row, lanes, xg, xl), place(row, lanes, vg, vl)
@@ -41,10 +41,10 @@ def _task(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, first, las
 def _rows(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, units, tasks):
     args = n, lanes, xg, xn, xl, vg, vn, vl, sg, sl
     if tasks == 1:
-        _task(x, values, scale, *args, FIRST, units)
+        _rows_task(x, values, scale, *args, FIRST, units)
         return
     for i in prange(tasks):
-        _task(x, values, scale, *args, i * units // tasks, (i + 1) * units // tasks)
+        _rows_task(x, values, scale, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "quantize_rows", "rows")
