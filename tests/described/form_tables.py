@@ -13,7 +13,7 @@ from kernelzoo.packages import LANGUAGES
 from kernelzoo.report import markers
 
 PACKAGE = Path(kernelzoo.__file__).parent
-DOCS = PACKAGE.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 NAMES = {**LANGUAGES, "cpu": "cpu"}
 """Languages, and what the page of forms calls them."""
