@@ -52,8 +52,12 @@ ALLOWED = {
     "operations/known.py": {"importlib.import_module"},
     # What Helion makes, in this process, of this package's own functions.
     "kernels/helion/compiler.py": {"compile", "exec"},
-    # Code that a user's own definition or solution holds, which says so.
-    "definitions/loading.py": {"compile", "exec"},
+    # Code that a user's own definition, problem or solution holds, which says so.
+    "definitions/reference.py": {"compile", "exec"},
+    "definitions/kernelbench.py": {"compile", "exec"},
+    "definitions/gpumode.py": {"compile", "exec"},
+    # A constraint of sizes: names, numbers, arithmetic and comparisons, and nothing else.
+    "definitions/meant_sizes.py": {"compile", "eval"},
     "definitions/solutions.py": {
         "importlib.import_module",
         "importlib.util.spec_from_file_location",
