@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -133,10 +134,13 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
 
 
 class _Popen(subprocess.Popen):  # type: ignore[type-arg]
-    """Runs ``python -m MODULE`` in a fork of this process, which has torch already, and not in a new Python."""
+    """Runs ``python -m MODULE`` in a fork of this process, which has torch already, and not in a new Python.
+
+    Not where there are other threads: one may hold a lock, as that of an import, which the fork never gets.
+    """
 
     def __init__(self, args: Sequence[str], **settings: Any) -> None:
-        if list(args[:1]) == [sys.executable] and "-m" in args:
+        if list(args[:1]) == [sys.executable] and "-m" in args and threading.active_count() == 1:
             kept = sorted({0, 1, 2, *settings.get("pass_fds", ())})
             settings["preexec_fn"] = partial(_module, list(args[args.index("-m") + 1 :]), kept, settings.get("env"))
         super().__init__(args, **settings)
