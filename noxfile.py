@@ -418,8 +418,8 @@ def check_style(session: nox.Session) -> None:
 
 def check_types(session: nox.Session) -> None:
     names = (
-        *("test_bench", "aa", "again", "carry_packages", "counters", "distributed", "energy", "gallery", "hints", "kills"),
-        *("languages", "live", "pages", "ranked", "ranked_checks", "repeat_peers"),
+        *("test_bench", "aa", "again", "carry_packages", "counters", "distributed", "energy", "gallery", "hints"),
+        *("kills", "languages", "live", "other_sets", "pages", "ranked", "ranked_checks", "repeat_peers"),
         *("ranked_ways", "ranks_model", "readme", "records", "scaling", "several_gpus", "training"),
     )
     scripts = [f"bench/{name}.py" for name in names]
