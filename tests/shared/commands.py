@@ -96,7 +96,7 @@ def plain(line: str) -> str:
     line = re.sub(r"(, \d+)? ~", "", line)
     line = re.sub(r"^\S.*(?=, wall clock)|(?<= on ).*(?=, wall clock)", "HOST", line)
     line = re.sub(r"─+|-{3,}", "─", line)
-    line = re.sub(r"(?<![\w.])[-+]?\d[\d,.]*(e[-+]?\d+)?\*?", "0", line)
+    line = re.sub(r"(?<![\w.])[-+]?\d([\d,.]*\d)?(e[-+]?\d+)?\*?", "0", line)
     return " ".join(line.split())
 
 
