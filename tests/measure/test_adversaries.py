@@ -43,15 +43,12 @@ def race(monkeypatch: pytest.MonkeyPatch) -> Iterator[Race]:
 
 @pytest.mark.parametrize("adversary", ADVERSARIES, ids=str)
 def test_it_has_no_result(adversary: Adversary, race: Race, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or it looks at its data, all of which has changed, and so does all of its work in each sample.
-
-    Among thousands of inputs drawn as windows of a million places, one may come twice, and is served rightly.
-    """
+    """Or it looks at its data, all of which has changed, and so does all of its work in each sample."""
     # Turns in a row, whose time is no sample, are of the same data.
     monkeypatch.setattr(Doubts, "false_time", lambda *given: "")
     made: Any = adversary.made()
     result = race(made, problem=adversary.problem)["entrant/softmax/only"]
-    assert not result.samples or made.skipped <= made.launches // 200, (result, made.skipped, made.launches)
+    assert not result.samples or made.skipped == 0, (result, made.skipped)
 
 
 @pytest.mark.parametrize("id", ["torch/softmax/eager", "cpu/softmax/auto"])

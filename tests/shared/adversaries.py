@@ -227,14 +227,15 @@ class serves_by_the_sum_of_x(Kernel):
     """Keeps results by the sum of x to nine places, and copies them"""
 
     def note(self, x: Tensor, out: Tensor) -> None:
-        self.kept[round(x.double().sum().item(), 9)] = out.clone()
+        self.kept[round(x.double().sum().item(), 9)] = hash(x.numpy().tobytes()), out.clone()
 
     def lazy(self, x: Tensor, out: Tensor) -> None:
         found = self.kept.get(round(x.double().sum().item(), 9))
         if found is None:
             self.honest(x, out)
         else:
-            out.copy_(found)
+            out.copy_(found[1])
+            self.worked += found[0] == hash(x.numpy().tobytes())  # the same input again: its result is right
 
 
 @adversary("looks at little")
