@@ -86,6 +86,20 @@ template <class W> __device__ inline W minus_infinity() { return -__int_as_float
 template <class T> constexpr u32 MINUS_INFINITY = 0xfc00u;  // in half precision
 template <> constexpr u32 MINUS_INFINITY<bfloat16> = 0xff80u;
 
+// Element k of 16 bytes.
+template <int BYTES> struct BitsOf { using type = u64; };
+template <> struct BitsOf<1> { using type = u8; };
+template <> struct BitsOf<2> { using type = u16; };
+template <> struct BitsOf<4> { using type = u32; };
+template <class T> using Bits = typename BitsOf<sizeof(T)>::type;
+template <class T>
+__device__ inline T element(const Bytes16& raw, int k) {
+  constexpr int EACH = sizeof(T) < 4 ? 4 / sizeof(T) : 1;  // of a word
+  Bits<T> bits = (Bits<T>)(raw.word[k / EACH] >> k % EACH * 8 * sizeof(T) % 32);
+  if constexpr (sizeof(T) == 8) bits = (u64)raw.word[2 * k + 1] << 32 | raw.word[2 * k];
+  return *(const T*)&bits;
+}
+
 template <class T, int V>
 struct Pack {
   static_assert(V * sizeof(T) == 16, "a pack is 16 bytes");
@@ -99,11 +113,7 @@ struct Pack {
   }
   // KEPT: see load_kept and store_plain.
   template <bool KEPT = false> __device__ void load(const T* x) { raw = KEPT ? load_kept(x) : load_once(x); }
-  __device__ T element(int k) const {
-    if constexpr (sizeof(T) == 8) return __hiloint2double(raw.word[2 * k + 1], raw.word[2 * k]);
-    if constexpr (sizeof(T) == 4) return __uint_as_float(raw.word[k]);
-    if constexpr (sizeof(T) == 2) return {(u16)(raw.word[k / 2] >> (k % 2 * 16))};
-  }
+  __device__ T element(int k) const { return ::element<T>(raw, k); }
   __device__ void get(Wide<T> (&v)[V]) const {
     UNROLL for (int k = 0; k < V; ++k) v[k] = widen(element(k));
   }

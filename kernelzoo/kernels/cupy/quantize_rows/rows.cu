@@ -14,18 +14,24 @@ __device__ inline u8 to_float8(float v) {
   return made | bits >> 24 & 0x80;
 }
 
-template <class T>
+template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(THREADS) rows(const MultiInput<1> given, const int lanes, const int across) {
   const auto p = wait_for_previous_launch(given);
   __shared__ float shared[THREADS];
   const auto larger = [](float a, float b) { return a > b || a != a ? a : b; };  // NaN if one is
   const Lane lane(p, lanes, across);
-  const auto x = line<const T, 0>(p, lane);
+  HeldRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane);
   const auto values = line<u8, 1>(p, lane);
   float top = 0;
-  for (i64 k = lane.first; k < lane.n; k += lane.step) top = larger(fabsf(widen(x[k])), top);
+  x.each([&](const auto& v, i64) {
+    UNROLL for (int i = 0; i < V; ++i) top = larger(fabsf(widen(v[i])), top);
+  });
   top = over_lanes(top, shared, lane, larger);
-  const float scale = top < LEAST ? 1 : top / TOP;
-  for (i64 k = lane.first; k < lane.n; k += lane.step) values[k] = to_float8(widen(x[k]) / scale);
+  const float scale = top < LEAST ? 1 : top / TOP, inverse = 1 / scale;
+  x.each([&](const auto& v, i64 k) {
+    typename BitsOf<V>::type eight = 0;
+    UNROLL for (int i = 0; i < V; ++i) eight |= (decltype(eight))to_float8(widen(v[i]) * inverse) << 8 * i;
+    *(decltype(eight)*)&values[k] = eight;
+  });
   if (lane.leads) line<float, 2>(p, lane)[0] = scale;
 }
