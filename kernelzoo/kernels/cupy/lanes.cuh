@@ -4,6 +4,7 @@
 #include "vector_io.cuh"
 
 constexpr int THREADS = 512;  // of a block at most
+constexpr int BATCH = 4;      // loads of a thread on their way
 
 // Where a thread works: in turns with the other lanes of its row, of which there are a power of two. `across`:
 // neighbouring threads belong to neighbouring rows, and not to one. A block's rows past the last have no elements.
@@ -16,10 +17,11 @@ struct Lane {
   bool live, leads;     // its row is there; and it is the row's first lane
 
   template <class P>
-  __device__ Lane(const P& p, int lanes, int across, i64 block = block_index()) {
-    step = lanes, rows = (int)blockDim.x / lanes;
-    apart = across ? rows : 1, between = across ? 1 : lanes;
-    first = threadIdx.x / apart % lanes, row = threadIdx.x / between % rows;
+  __device__ Lane(const P& p, int lanes, bool across, i64 block = block_index()) {
+    const int lane_bits = __popc(lanes - 1), row_bits = __popc(blockDim.x - 1) - lane_bits;
+    const int apart_bits = across ? row_bits : 0, between_bits = across ? 0 : lane_bits;
+    step = lanes, rows = 1 << row_bits, apart = 1 << apart_bits, between = 1 << between_bits;
+    first = threadIdx.x >> apart_bits & (step - 1), row = threadIdx.x >> between_bits & (rows - 1);
     r = block * rows + row;
     live = r < p.rows, leads = live && first == 0, n = live ? p.n : 0;
     row_coords(p, live ? r : 0, outer, inner);
@@ -59,10 +61,12 @@ struct Line {
   T* at;
   i64 step;
   __device__ T& operator[](i64 k) const { return at[k * step]; }
-  // The V elements from k on, at once.
-  __device__ Vector<T, V> load(i64 k) const {
-    if constexpr (V == 1) return {at[k * step]};
-    else return {*(const Bytes16*)(at + k)};
+  // The V elements from k on, at once, if wanted.
+  __device__ Vector<T, V> load_if(bool wanted, i64 k) const {
+    Vector<T, V> v{};
+    if constexpr (V > 1) v.raw = ::load_if(wanted, at + k, v.raw);
+    else if (wanted) v.value = at[k * step];
+    return v;
   }
   template <class Value>
   __device__ void store(i64 k, Value value) const {
@@ -92,19 +96,22 @@ template <class T, int V, class Body>
 __device__ inline void for_each_vector(const Line<T, V>& x, const Lane& lane, Body body) {
   i64 head = lane.from, tail = lane.n;
   if constexpr (V > 1) {
-    head += (-(i64)(x.at + head) & 15) / (i64)sizeof(T);
-    if (head > tail) head = tail;
-    tail = head + (tail - head) / V * V;
-    const i64 before = head - lane.from, edges = before + lane.n - tail;
-    for (i64 e = lane.first; e < edges; e += lane.step) {
+    const i64 aligned = head + (-(i64)(x.at + head) & 15) / (i64)sizeof(T);
+    head = aligned < tail ? aligned : tail;
+    tail = head + (tail - head & -V);
+    const int before = (int)(head - lane.from), edges = before + (int)(lane.n - tail);
+#pragma unroll 1
+    for (int e = lane.first; e < edges; e += lane.step) {
       const i64 k = e < before ? lane.from + e : tail + (e - before);
       body(Vector<T, 1>{x.at[k]}, k);
     }
   }
-#pragma unroll 4
-  for (i64 k = head + lane.first * V; k < tail; k += lane.step * V) {
-    if constexpr (V == 1) body(x.load(k), k);
-    else body(Vector<T, V>{load_once(x.at + k)}, k);
+  const i64 next = lane.step * V;
+#pragma unroll 1
+  for (i64 k = head + lane.first * V; k < tail; k += BATCH * next) {
+    Vector<T, V> v[BATCH];
+    UNROLL for (int i = 0; i < BATCH; ++i) v[i] = x.load_if(k + i * next < tail, k + i * next);
+    UNROLL for (int i = 0; i < BATCH; ++i) if (k + i * next < tail) body(v[i], k + i * next);
   }
 }
 
@@ -116,23 +123,25 @@ struct HeldRow {
   Vector<T, V> items[ITEMS + !ITEMS];
 
   __device__ HeldRow(Line<T, V> x, const Lane& lane) : x(x), lane(lane) {
-    if constexpr (ITEMS > 0) {
-      UNROLL for (int i = 0; i < ITEMS; ++i) items[i].raw = load_once_if(at(i) < lane.n, x.at + at(i), {});
-    }
+    if constexpr (ITEMS > 0) UNROLL for (int i = 0; i < ITEMS; ++i) items[i] = x.load_if(at(i) < (int)lane.n, at(i));
   }
   __device__ int at(int i) const { return (lane.first + i * lane.step) * V; }
 
-  // Calls body(elements, place of the first); what it makes of held elements is held from then on.
-  template <class Body>
-  __device__ void each(Body body) {
+  // Calls body(elements, place of the first, elements of others there); what it makes of held elements is held from
+  // then on.
+  template <class Body, class... Others>
+  __device__ void each(Body body, const Others&... others) {
     if constexpr (ITEMS > 0) {
-      UNROLL for (int i = 0; i < ITEMS; ++i) if (at(i) < lane.n) body(items[i], at(i));
+      UNROLL for (int i = 0; i < ITEMS; ++i) if (at(i) < (int)lane.n) body(items[i], at(i), others.items[i]...);
     } else {
       const i64 next = lane.step * V;
-      for (i64 k = lane.first * V; k < lane.n; k += 4 * next) {
-        Vector<T, V> v[4];
-        UNROLL for (int i = 0; i < 4; ++i) if (k + i * next < lane.n) v[i] = x.load(k + i * next);
-        UNROLL for (int i = 0; i < 4; ++i) if (k + i * next < lane.n) body(v[i], k + i * next);
+#pragma unroll 1
+      for (i64 k = lane.first * V; k < lane.n; k += BATCH * next) {
+        Vector<T, V> v[BATCH];
+        UNROLL for (int i = 0; i < BATCH; ++i) v[i] = x.load_if(k + i * next < lane.n, k + i * next);
+        UNROLL for (int i = 0; i < BATCH; ++i) {
+          if (k + i * next < lane.n) body(v[i], k + i * next, others.x.load_if(true, k + i * next)...);
+        }
       }
     }
   }
@@ -142,10 +151,22 @@ struct HeldRow {
 // it, and the same bits. All of the block come here. `shared` has a place for each thread.
 template <class V, class Merge>
 __device__ inline V over_threads(V own, V* shared, int index, int count, int apart, Merge merge) {
-  const int reach = count * apart, stride = apart > 32 ? apart : 32;
+  const int reach = count * apart;
+  if (apart == 1 && count >= 32) {
+    UNROLL for (int mask = 16; mask > 0; mask /= 2) own = merge(own, shuffle_xor(own, mask));
+    const int warp = threadIdx.x / 32, warps = count / 32;
+    if (warps == 1) return own;
+    __syncthreads();  // the last result has been read
+    if (threadIdx.x % 32 == 0) shared[warp] = own;
+    __syncthreads();
+    own = shared[(warp & -warps) + (threadIdx.x & (warps - 1))];
+    for (int mask = warps / 2; mask > 0; mask /= 2) own = merge(own, shuffle_xor(own, mask));
+    return own;
+  }
   for (int mask = apart; mask < 32 && mask < reach; mask *= 2) own = merge(own, shuffle_xor(own, mask));
+  const int stride = apart > 32 ? apart : 32;
   if (reach <= stride) return own;
-  __syncthreads();  // the last result has been read
+  __syncthreads();
   shared[threadIdx.x] = own;
   __syncthreads();
   const V* others = shared + threadIdx.x - index * apart / stride * stride;
@@ -164,3 +185,7 @@ template <class V>
 __device__ inline V sum_over_lanes(V own, V* shared, const Lane& lane) {
   return over_lanes(own, shared, lane, Plus{});
 }
+
+// a / n, nearly.
+__device__ inline float quotient(float a, i64 n) { return __fdividef(a, (float)n); }
+__device__ inline double quotient(double a, i64 n) { return a / n; }

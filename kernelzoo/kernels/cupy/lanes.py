@@ -7,7 +7,7 @@ from kernelzoo.layout import Rows, Strides, cdiv, power_of_two
 
 THREADS = 512
 FULL = 128  # threads of a block that takes several rows
-FEW = 4  # vectors, or elements, that a lane has at the least, where rows lie along memory
+FEW = 4  # vectors that a lane has at the least, where rows lie along memory
 MOST_HELD = 8  # vectors that a lane holds in registers
 LONG = 32  # vectors of a row that is worth an unaligned head and tail
 SM_THREADS = 1024  # of blocks that take rows in turn
@@ -27,7 +27,7 @@ def plan_held(rows: Rows, *others: Strides, dtypes: tuple[str, ...], scalars: tu
     All tensors but the last have elements along the row.
     """
     wide = aligned_width(rows, *others)
-    count = cdiv(rows.n, lanes_of(rows, wide)[0] * wide)
+    count = cdiv(rows.n, lanes_of(rows, rows.n, wide)[0] * wide)
     items = next((items for items in (FEW, MOST_HELD) if wide > 1 and items >= count), 0)
     return _plan(rows, others, dtypes, scalars, wide, items)
 
@@ -36,10 +36,15 @@ def _plan(
     rows: Rows, others: tuple[Strides, ...], dtypes: tuple[str, ...], scalars: tuple[Argument, ...], *numbers: int
 ) -> Plan:
     """Numbers of the kernel's template: how wide its vectors are, and others."""
-    lanes, together = lanes_of(rows, numbers[0])
-    kernel = f"rows<{', '.join([*(C_TYPES[dtype] for dtype in dtypes), *map(str, numbers)])}>"
+    lanes, together = lanes_of(rows, rows.n, numbers[0], FEW if len(numbers) > 1 else 2 * FEW)
+    kernel = instance("rows", dtypes, *numbers)
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), *scalars)
     return Plan(rows, (Step(kernel, cdiv(rows.total, together), lanes * together, arguments),), others=others)
+
+
+def instance(kernel: str, dtypes: tuple[str, ...], *numbers: int) -> str:
+    """An instance of a kernel's template."""
+    return f"{kernel}<{', '.join([*(C_TYPES[dtype] for dtype in dtypes), *map(str, numbers)])}>"
 
 
 def aligned_width(rows: Rows, *along: Strides) -> int:
@@ -61,7 +66,7 @@ def plan_turns(
 
     ``sums``: which tensors of the operation are sums over all rows.
     """
-    lanes, together = lanes_of(rows)
+    lanes, together = lanes_of(rows, rows.n)
     blocks = min(cdiv(rows.total, together), device.multiprocessors * SM_THREADS // (lanes * together))
     count, dtype = max(1, blocks), c_type(rows)
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), "partial", *scalars)
@@ -76,10 +81,11 @@ def plan_turns(
     return Plan(rows, (first, *adding), len(sums) * count * rows.n * max(4, rows.itemsize), others=others)
 
 
-def lanes_of(rows: Rows, wide: int = 1) -> tuple[int, int]:
-    """Lanes to a row, and rows to a block of whole warps: along rows, or across where neighbours are nearer."""
+def lanes_of(rows: Rows, n: int, wide: int = 1, few: int = FEW) -> tuple[int, int]:
+    """Lanes to n elements of a row, and rows to a block of whole warps: along rows, or across where neighbours are
+    nearer. A lane has ``few`` vectors of ``wide`` elements at the least, where rows lie along memory."""
     if rows.across:
         together = min(WARP, power_of_two(rows.neighbours))
-        return min(THREADS // together, max(WARP // together, power_of_two(rows.n))), together
-    lanes = min(THREADS, power_of_two(cdiv(rows.n, FEW * wide)))
+        return min(THREADS // together, max(WARP // together, power_of_two(n))), together
+    lanes = min(THREADS, power_of_two(cdiv(n, few * wide)))
     return lanes, max(1, WARP // lanes, min(FULL // lanes, power_of_two(rows.total)))

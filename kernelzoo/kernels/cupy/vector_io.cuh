@@ -16,6 +16,15 @@ __device__ inline Bytes16 load_once_if(bool wanted, const void* p, Bytes16 v) {
 }
 __device__ inline Bytes16 load_once(const void* p) { return load_once_if(true, p, {}); }
 
+// Read again soon, by this block or another of the multiprocessor; or written before.
+__device__ inline Bytes16 load_if(bool wanted, const void* p, Bytes16 v) {
+  asm volatile("{.reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
+               " @wanted ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
+               : "+r"(v.word[0]), "+r"(v.word[1]), "+r"(v.word[2]), "+r"(v.word[3])
+               : "l"(p), "r"((u32)wanted) : "memory");
+  return v;
+}
+
 // Read once by what writes as much: the L2 cache keeps it longer than the results, which then leave for memory
 // steadily.
 __device__ inline Bytes16 load_kept_if(bool wanted, const void* p, Bytes16 v) {

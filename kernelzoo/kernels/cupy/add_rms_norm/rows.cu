@@ -7,23 +7,21 @@ __global__ void __launch_bounds__(THREADS)
   const auto p = wait_for_previous_launch(given);
   using W = Wide<T>;
   __shared__ W shared[THREADS];
-  const Lane lane(p, lanes, across);
-  const auto residual = line<T, 1, V>(p, lane), weight = line<T, 2, V>(p, lane);
+  const Lane lane(p, lanes, V == 1 && across);
   const auto out = line<T, 3, V>(p, lane), total = line<T, 4, V>(p, lane);
-  HeldRow<T, V, ITEMS> sums(line<T, 0, V>(p, lane), lane);
+  HeldRow<T, V, ITEMS> sums(line<T, 0, V>(p, lane), lane), residual(line<T, 1, V>(p, lane), lane);
   CompensatedSum<W> squares;
-  sums.each([&](auto& v, i64 k) {
-    const auto other = residual.load(k);
+  sums.each([&](auto& v, i64 k, const auto& other) {
     W sum[V];
     UNROLL for (int i = 0; i < V; ++i) sum[i] = widen(v[i]) + widen(other[i]);
     v.set(sum);
     total.store(k, [&](int i) { return widen(v[i]); });
     squares.add(sum_of_terms(v, [](T e) { return widen(e) * widen(e); }));
-  });
-  const W scale = 1 / sqrt(sum_over_lanes(squares.all(), shared, lane) / p.n + W(eps));
+  }, residual);
+  HeldRow<T, V, ITEMS> weight(line<T, 2, V>(p, lane), lane);
+  const W scale = rsqrt(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
   sums.x = total;  // which this thread reads again, unless it holds them
-  sums.each([&](const auto& v, i64 k) {
-    const auto w = weight.load(k);
+  sums.each([&](const auto& v, i64 k, const auto& w) {
     out.store(k, [&](int i) { return widen(v[i]) * scale * widen(w[i]); });
-  });
+  }, weight);
 }

@@ -7,7 +7,7 @@ __global__ void __launch_bounds__(THREADS)
   const auto p = wait_for_previous_launch(given);
   using W = Wide<T>;
   __shared__ W shared[THREADS];
-  const Lane lane(p, lanes, across);
+  const Lane lane(p, lanes, V == 1 && across);
   HeldRow<T, V, 0> x(line<T, 0, V>(p, lane), lane);
   const i64 label = line<const i64, 1>(p, lane)[0];
   const auto out = line<T, 3, V>(p, lane);

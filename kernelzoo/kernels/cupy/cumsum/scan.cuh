@@ -32,7 +32,7 @@ __device__ inline W sum_before(W own, W& all, W* shared, const Lane& lane) {
 template <class T, class OUT, int V>
 __device__ inline void scan(const Line<T, V>& x, const Line<OUT, V>& out, Sum<T> before, const Lane& lane, i64 to) {
   __shared__ Sum<T> shared[2][THREADS];
-  const auto load = [&](i64 k) { return k < lane.n ? x.load(k) : Vector<T, V>{}; };
+  const auto load = [&](i64 k) { return x.load_if(k < lane.n, k); };
   const i64 step = lane.step * V;
   auto next = load(lane.from + lane.first * V);
   int turn = 0;

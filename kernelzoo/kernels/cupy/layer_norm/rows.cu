@@ -7,18 +7,18 @@ __global__ void __launch_bounds__(THREADS)
   const auto p = wait_for_previous_launch(given);
   using W = Wide<T>;
   __shared__ W shared[THREADS];
-  const Lane lane(p, lanes, across);
-  const auto weight = line<T, 1, V>(p, lane), bias = line<T, 2, V>(p, lane), out = line<T, 3, V>(p, lane);
+  const Lane lane(p, lanes, V == 1 && across);
+  const auto out = line<T, 3, V>(p, lane);
   HeldRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane);
+  HeldRow<T, V, ITEMS> weight(line<T, 1, V>(p, lane), lane), bias(line<T, 2, V>(p, lane), lane);
   CompensatedSum<W> sum, squares;
   x.each([&](const auto& v, i64) { sum.add(sum_of_terms(v, [](T e) { return widen(e); })); });
-  const W mean = sum_over_lanes(sum.all(), shared, lane) / p.n;
+  const W mean = quotient(sum_over_lanes(sum.all(), shared, lane), p.n);
   x.each([&](const auto& v, i64) {
     squares.add(sum_of_terms(v, [&](T e) { return (widen(e) - mean) * (widen(e) - mean); }));
   });
-  const W scale = 1 / sqrt(sum_over_lanes(squares.all(), shared, lane) / p.n + W(eps));
-  x.each([&](const auto& v, i64 k) {
-    const auto w = weight.load(k), b = bias.load(k);
+  const W scale = rsqrt(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
+  x.each([&](const auto& v, i64 k, const auto& w, const auto& b) {
     out.store(k, [&](int i) { return (widen(v[i]) - mean) * scale * widen(w[i]) + widen(b[i]); });
-  });
+  }, weight, bias);
 }

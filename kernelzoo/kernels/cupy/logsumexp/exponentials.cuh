@@ -1,6 +1,6 @@
 // The running maximum of a row, and the sum of exponentials below it.
 #pragma once
-#include "../lanes.cuh"
+#include "../parts.cuh"
 #include "../softmax/pairs.cuh"
 
 template <class W> __device__ inline W largest();
@@ -25,9 +25,20 @@ __device__ inline Pair<Wide<T>> state_of_lane(const Line<T, V>& x, const Lane& l
   return {m, sum.all()};
 }
 
-// States of lanes, or of parts of a row, together.
+// The state of a row, of those of its lanes.
 template <class W>
 __device__ inline Pair<W> state_over_lanes(Pair<W> own, W* shared, const Lane& lane) {
   const W top = over_lanes(own.m, shared, lane, [](W a, W b) { return maximum(a, b); });
   return {top, sum_over_lanes(own.s * exponential(own.m - top), shared, lane)};
+}
+// The same of the blocks that share it, in the last one.
+template <class W>
+__device__ inline bool state_over_parts(
+    Pair<W>& own, Pair<W>* partial, u32* arrived, int parts, W* shared, const Lane& lane) {
+  const auto meet = [&](Pair<W> state) { return state_over_lanes(state, shared, lane); };
+  const auto merge = [](Pair<W> a, Pair<W> b) {
+    const W top = maximum(a.m, b.m);
+    return Pair<W>{top, a.s * exponential(a.m - top) + b.s * exponential(b.m - top)};
+  };
+  return over_parts(own, {-largest<W>(), 0}, partial, arrived, parts, lane, merge, meet);
 }

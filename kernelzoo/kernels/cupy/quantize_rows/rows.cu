@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(THREADS) rows(const MultiInput<1> given, const
   const auto p = wait_for_previous_launch(given);
   __shared__ float shared[THREADS];
   const auto larger = [](float a, float b) { return a > b || a != a ? a : b; };  // NaN if one is
-  const Lane lane(p, lanes, across);
+  const Lane lane(p, lanes, V == 1 && across);
   HeldRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane);
   const auto values = line<u8, 1>(p, lane);
   float top = 0;
