@@ -1,6 +1,7 @@
 // Rows of tensors of any strides: some lanes to a row, and several rows to a block. Lanes take 16 bytes at a time of rows
 // whose elements lie side by side, else an element.
 #pragma once
+#include "integers.cuh"
 #include "vector_io.cuh"
 
 constexpr int THREADS = 512;  // of a block at most
@@ -186,6 +187,8 @@ __device__ inline V sum_over_lanes(V own, V* shared, const Lane& lane) {
   return over_lanes(own, shared, lane, Plus{});
 }
 
-// a / n, nearly.
+// a / n and 1 / sqrt(v), nearly.
 __device__ inline float quotient(float a, i64 n) { return __fdividef(a, (float)n); }
 __device__ inline double quotient(double a, i64 n) { return a / n; }
+__device__ inline float inverse_root(float v) { return rsqrtf(v); }
+__device__ inline double inverse_root(double v) { return 1 / sqrt(v); }

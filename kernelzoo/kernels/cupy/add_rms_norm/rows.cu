@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(THREADS)
     squares.add(sum_of_terms(v, [](T e) { return widen(e) * widen(e); }));
   }, residual);
   HeldRow<T, V, ITEMS> weight(line<T, 2, V>(p, lane), lane);
-  const W scale = rsqrt(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
+  const W scale = inverse_root(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
   sums.x = total;  // which this thread reads again, unless it holds them
   sums.each([&](const auto& v, i64 k, const auto& w) {
     out.store(k, [&](int i) { return widen(v[i]) * scale * widen(w[i]); });

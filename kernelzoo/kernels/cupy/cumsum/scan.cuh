@@ -28,16 +28,16 @@ __device__ inline W sum_before(W own, W& all, W* shared, const Lane& lane) {
   return before;
 }
 
-// Lanes take neighbouring vectors, in order. `before`: the sum of what is before them.
+// Lanes take neighbouring vectors of `count` elements, in order. `before`: the sum of what is before them.
 template <class T, class OUT, int V>
-__device__ inline void scan(const Line<T, V>& x, const Line<OUT, V>& out, Sum<T> before, const Lane& lane, i64 to) {
+__device__ inline void scan(const Line<T, V>& x, const Line<OUT, V>& out, Sum<T> before, const Lane& lane, i64 count) {
   __shared__ Sum<T> shared[2][THREADS];
   const auto load = [&](i64 k) { return x.load_if(k < lane.n, k); };
   const i64 step = lane.step * V;
   auto next = load(lane.from + lane.first * V);
   int turn = 0;
-  for (i64 from = lane.from; from < to; from += step) {  // as often in all threads, which meet
-    const i64 k = from + lane.first * V;
+  for (i64 done = 0; done < count; done += step) {  // as often in all threads, which meet
+    const i64 k = lane.from + done + lane.first * V;
     const auto v = next;
     next = load(k + step);
     Sum<T> sums[V], all, own = 0;

@@ -23,5 +23,5 @@ __global__ void __launch_bounds__(THREADS)
   Sum<T> before = 0;
   for (int k = lane.first; lane.live && k < part; k += lane.step) before += partial[lane.r * parts + k];
   before = sum_over_lanes(before, shared, lane);
-  scan(line<T, 0, V>(p, lane), line<OUT, 1, V>(p, lane), before, lane, (part + 1) * span < p.n ? (part + 1) * span : p.n);
+  scan(line<T, 0, V>(p, lane), line<OUT, 1, V>(p, lane), before, lane, span < p.n ? span : p.n);
 }

@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(THREADS)
   x.each([&](const auto& v, i64) {
     squares.add(sum_of_terms(v, [&](T e) { return (widen(e) - mean) * (widen(e) - mean); }));
   });
-  const W scale = rsqrt(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
+  const W scale = inverse_root(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
   x.each([&](const auto& v, i64 k, const auto& w, const auto& b) {
     out.store(k, [&](int i) { return (widen(v[i]) - mean) * scale * widen(w[i]) + widen(b[i]); });
   }, weight, bias);

@@ -12,7 +12,7 @@ __global__ void __launch_bounds__(THREADS)
   HeldRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane), weight(line<T, 1, V>(p, lane), lane);
   CompensatedSum<W> squares;
   x.each([&](const auto& v, i64) { squares.add(sum_of_terms(v, [](T e) { return widen(e) * widen(e); })); });
-  const W scale = rsqrt(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
+  const W scale = inverse_root(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
   x.each([&](const auto& v, i64 k, const auto& w) {
     out.store(k, [&](int i) { return widen(v[i]) * scale * widen(w[i]); });
   }, weight);

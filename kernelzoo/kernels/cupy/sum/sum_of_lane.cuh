@@ -1,6 +1,5 @@
 // What a lane adds up.
 #pragma once
-#include "../integers.cuh"
 #include "../lanes.cuh"
 
 template <class T> using Sum = decltype(widen(T{}));
