@@ -269,9 +269,10 @@ BROKEN = [
     ("min/rows", 'asm volatile("griddepcontrol.wait;"', "//", "before it waits for the launches"),
     ("min/atomic_eager", "if (r < p.rows) *(Word", "*(Word", "writes"),
     ("softmax_backward/split_cluster", "cluster_wait();  //", "//", "known to have started"),
-    ("sum/rows", "    __syncthreads();\n    if (index < half)", "    if (index < half)", "wrong"),
-    ("argmin/rows", "least = over_lanes(least, shared, lane, lesser);", "", "wrong"),
-    ("cumsum/rows", "__syncthreads();  // what was there has been read", "", "wrong"),
+    ("sum/rows", "    __syncthreads();\n    own = shared", "    own = shared", "wrong"),
+    ("sum/split", "if (!arrives_last(arrived + block / parts, parts)) return false;", "", "wrong"),
+    ("argmin/rows", "over_lanes(least_of_lane(x, lane), shared, lane, Lesser{})", "least_of_lane(x, lane)", "wrong"),
+    ("cumsum/rows", "shared[turn ^= 1]", "shared[0]", "wrong"),
     ("rms_norm_backward/rows", "term = over_threads(term", "over_threads(term", "wrong"),
 ]
 """A form, what stands in its source, what is put there instead, and in what words that shows."""

@@ -172,6 +172,7 @@ __device__ inline V over_threads(V own, V* shared, int index, int count, int apa
   __syncthreads();
   const V* others = shared + threadIdx.x - index * apart / stride * stride;
   own = others[0];
+#pragma unroll 1
   for (int k = stride; k < reach; k += stride) own = merge(own, others[k]);
   return own;
 }
