@@ -79,7 +79,7 @@ static inline u8 to_e4m3(f32 v) {
   int exponent;
   const f64 size = fmin(fabs((f64)v), 448);
   frexp(size, &exponent);
-  const int last = exponent < -5 ? -9 : exponent - 4;  // the exponent of the last place
+  const int last = size < 0x1p-6 ? -9 : exponent - 4;  // the exponent of the last place
   return (u8)((signbit(v) ? 0x80 : 0) | (((last + 9) << 3) + (int)nearbyint(ldexp(size, -last))));
 }
 static inline f32 canonical(f32 v) { return v != v ? as<f32>(0x7fffffffu) : v; }
