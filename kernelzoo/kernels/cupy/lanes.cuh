@@ -1,11 +1,15 @@
 // Rows of tensors of any strides: some lanes to a row, and several rows to a block. Lanes take 16 bytes at a time of rows
 // whose elements lie side by side, else an element.
 #pragma once
-#include "integers.cuh"
 #include "vector_io.cuh"
 
 constexpr int THREADS = 512;  // of a block at most
 constexpr int BATCH = 4;      // loads of a thread on their way
+
+// Integers are added up in 64 bits.
+__device__ inline i64 widen(int v) { return v; }  // of 8, 16 or 32 bits
+__device__ inline i64 widen(i64 v) { return v; }
+__device__ inline void narrow(i64 v, i64& to) { to = v; }
 
 // Where a thread works: in turns with the other lanes of its row, of which there are a power of two. `across`:
 // neighbouring threads belong to neighbouring rows, and not to one. A block's rows past the last have no elements.

@@ -172,7 +172,9 @@ template <class W, int V>
 __device__ inline W sum_of(const W (&v)[V]) {
   W t[V];
   UNROLL for (int k = 0; k < V; ++k) t[k] = v[k];
-  UNROLL for (int half = V / 2; half > 0; half /= 2) UNROLL for (int k = 0; k < half; ++k) t[k] += t[k + half];
+  UNROLL for (int half = V / 2; half > 0; half /= 2) {
+    UNROLL for (int k = 0; k < V / 2; ++k) if (k < half) t[k] += t[k + half];
+  }
   return t[0];
 }
 
