@@ -1,5 +1,5 @@
-// Rows of tensors of any strides: some lanes to a row, and several rows to a block. Lanes take 16 bytes at a time of rows
-// whose elements lie side by side, else an element.
+// Rows of tensors of any strides: some lanes to a row, and several rows to a block. Lanes take 16 bytes at a time of
+// rows whose elements lie side by side, else an element.
 #pragma once
 #include "vector_io.cuh"
 

@@ -1,4 +1,4 @@
-"""Lanes of a block go along a row: they write sums and add up their squares, and read them again to write the norm."""
+"""Lanes of a block go along a row: they write sums and add up their squares, and take them again to write the norm."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_held
@@ -10,5 +10,5 @@ from kernelzoo.registry import register
 @register("cupy", "add_rms_norm", "rows")
 @planned()
 def rows(rows: Rows, residual: Strides, weight: Strides, out: Strides, device: Device, _: None, eps: float) -> Plan:
-    """Sums are written, and their squares added up in each lane; then they are read again, from cache."""
+    """Sums are written, and their squares added up in each lane; then they are taken again, from registers or cache."""
     return plan_held(rows, residual, weight, out, dtypes=(rows.dtype,), scalars=((F64, eps),))

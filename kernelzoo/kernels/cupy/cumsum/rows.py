@@ -1,4 +1,4 @@
-"""Lanes of a block take neighbouring elements of a row, and add them up in a tree."""
+"""Lanes of a block take neighbouring vectors of a row, and add them up in a tree."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_rows

@@ -10,5 +10,5 @@ from kernelzoo.registry import register
 @register("cupy", "layer_norm", "rows")
 @planned()
 def rows(rows: Rows, weight: Strides, bias: Strides, device: Device, _: None, eps: float) -> Plan:
-    """The mean, then squared distances from it; then a row is read again, from cache, and written."""
+    """The mean, then squared distances from it; then a row is written, from registers if they hold it."""
     return plan_held(rows, weight, bias, dtypes=(rows.dtype,), scalars=((F64, eps),))
