@@ -13,12 +13,24 @@ LONG = 32  # vectors of a row that is worth an unaligned head and tail
 SM_THREADS = 1024  # of blocks that take rows in turn
 
 
-def plan_rows(rows: Rows, *others: Strides, dtypes: tuple[str, ...], scalars: tuple[Argument, ...] = ()) -> Plan:
+def plan_rows(
+    rows: Rows,
+    *others: Strides,
+    dtypes: tuple[str, ...],
+    scalars: tuple[Argument, ...] = (),
+    numbers: tuple[int, ...] = (),
+    few: int = 2 * FEW,
+) -> Plan:
     """The plan of a kernel ``rows`` of those dtypes, with the others' strides and the scalars that it takes.
 
-    Of the tensors, x and the last one may have elements along the row.
+    Of the tensors, x and the last one may have elements along the row. numbers: of the kernel's template, first how
+    wide its vectors are. few: vectors that a lane has at the least.
     """
-    return _plan(rows, others, dtypes, scalars, aligned_width(rows) if rows.out_n else ragged_width(rows))
+    numbers = numbers or (aligned_width(rows) if rows.out_n else ragged_width(rows),)
+    lanes, together = lanes_of(rows, rows.n, numbers[0], few)
+    kernel = instance("rows", dtypes, *numbers)
+    arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), *scalars)
+    return Plan(rows, (Step(kernel, cdiv(rows.total, together), lanes * together, arguments),), others=others)
 
 
 def plan_held(rows: Rows, *others: Strides, dtypes: tuple[str, ...], scalars: tuple[Argument, ...] = ()) -> Plan:
@@ -29,17 +41,7 @@ def plan_held(rows: Rows, *others: Strides, dtypes: tuple[str, ...], scalars: tu
     wide = aligned_width(rows, *others)
     count = cdiv(rows.n, lanes_of(rows, rows.n, wide)[0] * wide)
     items = next((items for items in (FEW, MOST_HELD) if wide > 1 and items >= count), 0)
-    return _plan(rows, others, dtypes, scalars, wide, items)
-
-
-def _plan(
-    rows: Rows, others: tuple[Strides, ...], dtypes: tuple[str, ...], scalars: tuple[Argument, ...], *numbers: int
-) -> Plan:
-    """Numbers of the kernel's template: how wide its vectors are, and others."""
-    lanes, together = lanes_of(rows, rows.n, numbers[0], FEW if len(numbers) > 1 else 2 * FEW)
-    kernel = instance("rows", dtypes, *numbers)
-    arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), *scalars)
-    return Plan(rows, (Step(kernel, cdiv(rows.total, together), lanes * together, arguments),), others=others)
+    return plan_rows(rows, *others, dtypes=dtypes, scalars=scalars, numbers=(wide, items), few=FEW)
 
 
 def instance(kernel: str, dtypes: tuple[str, ...], *numbers: int) -> str:
@@ -57,6 +59,12 @@ def aligned_width(rows: Rows, *along: Strides) -> int:
 def ragged_width(rows: Rows) -> int:
     """Elements of a vector where a row's lie side by side, if it is long or whole vectors, else 1."""
     return width(rows) if rows.n >= LONG * width(rows) else aligned_width(rows)
+
+
+def whole_warps(n: int, wide: int, few: int) -> tuple[int, int]:
+    """How wide the vectors are of lanes that are whole warps, and how few vectors of n elements a lane has."""
+    most = n // (WARP * wide)
+    return (wide, min(few, most)) if most else (1, few)
 
 
 def plan_turns(

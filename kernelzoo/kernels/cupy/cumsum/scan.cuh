@@ -3,27 +3,30 @@
 #pragma once
 #include "../sum/sum_of_lane.cuh"
 
-// The sum of what is before this lane of its row, and of `all`. `shared` (a place for each thread) may be written again
-// after the next barrier.
-template <class W>
+// The sum of what is before this lane of its row, and of `all`. WARPS: the row has whole warps, and no other rows between
+// its threads. `shared` (a place for each thread) may be written again after the next barrier.
+template <bool WARPS, class W>
 __device__ inline W sum_before(W own, W& all, W* shared, const Lane& lane) {
-  const int reach = lane.step * lane.apart, width = reach < 32 ? reach : 32, at = threadIdx.x % width;
+  const int apart = WARPS ? 1 : lane.apart, reach = lane.step * apart, width = WARPS || reach > 32 ? 32 : reach;
+  const int at = threadIdx.x & (width - 1), warp = lane.first * apart / 32;  // of those that the row has
   W sum = own;
-  for (int by = lane.apart; by < width; by *= 2) {
+  UNROLL for (int by = 1; by < 32; by *= 2) {
+    if (!WARPS && (by < apart || by >= width)) continue;
     const W other = __shfl_up_sync(0xffffffffu, sum, by);
     if (at >= by) sum += other;
   }
-  W before = __shfl_up_sync(0xffffffffu, sum, lane.apart);
-  if (at < lane.apart) before = 0;
+  W before = __shfl_up_sync(0xffffffffu, sum, apart);
+  if (at < apart) before = 0;
   shared[threadIdx.x] = sum;
   if (reach > 32) __syncthreads();
   else __syncwarp();
-  const int warp = lane.first * lane.apart / width;  // of those that the row has
-  const W* last = shared + threadIdx.x - at - warp * width + width - lane.apart + at % lane.apart;
+  const W* last = shared + threadIdx.x - at - warp * 32 + width - apart + (at & (apart - 1));
   all = 0;
-  for (int k = 0; k * width < reach; ++k) {
-    if (k == warp) before += all;
-    all += last[k * width];
+#pragma unroll 4
+  for (int k = 0; k * 32 < reach; ++k) {
+    const W sum_of_warp = last[k * 32];
+    if (k < warp) before += sum_of_warp;
+    all += sum_of_warp;
   }
   return before;
 }
@@ -42,7 +45,7 @@ __device__ inline void scan(const Line<T, V>& x, const Line<OUT, V>& out, Sum<T>
     next = load(k + step);
     Sum<T> sums[V], all, own = 0;
     UNROLL for (int i = 0; i < V; ++i) sums[i] = own += widen(v[i]);
-    const Sum<T> base = before + sum_before(own, all, shared[turn ^= 1], lane);
+    const Sum<T> base = before + sum_before<(V > 1)>(own, all, shared[turn ^= 1], lane);
     if (k < lane.n) out.store(k, [&](int i) { return base + sums[i]; });
     before += all;
   }
