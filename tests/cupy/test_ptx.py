@@ -72,6 +72,7 @@ def cases(form: str, variant: str, **given: Any) -> list[Case]:
     return [Case(form, variant, dtype, shape, **fields) for dtype, shapes in given.items() for shape in shapes]
 
 
+SPLIT = ("sum/split", "argmin/split", "logsumexp/split", "cross_entropy/split", "cumsum/split")
 PLAIN = [f"{i.op}/rows" for i in kernelzoo.implementations("cupy") if i.variant == "rows" and i.op != "min"]
 
 CASES = [
@@ -147,8 +148,19 @@ CASES = [
     *cases("min_backward/split_grid", "split_grid", dim=0, device=OLD, bfloat16=[(1030, 9)]),
     *cases("min_backward/fused", "fused", dim=0, device=OLD, bfloat16=[(1030, 48)]),
     *itertools.chain.from_iterable(
-        (*cases(form, "rows", float32=[(37, 300)]), *cases(form, "rows", dim=1, device=OLD, float16=[(3, 77, 45)]))
+        (
+            *cases(form, "rows", float32=[(37, 300), (3, 5003)], bfloat16=[(2, 4096)]),
+            *cases(form, "rows", dim=1, device=OLD, float16=[(3, 77, 45)]),
+        )
         for form in PLAIN
+    ),
+    *cases("rms_norm/rows", "rows", bfloat16=[(2, 32768)], float32=[(2, 18000)]),
+    *itertools.chain.from_iterable(
+        (
+            *cases(form, "auto", float32=[(2, 40003)], bfloat16=[(3, 40000)]),
+            *cases(form, "auto", device=OLD, dim=0, float16=[(20000, 3)]),
+        )
+        for form in SPLIT
     ),
 ]
 
@@ -257,9 +269,10 @@ BROKEN = [
     ("min/rows", 'asm volatile("griddepcontrol.wait;"', "//", "before it waits for the launches"),
     ("min/atomic_eager", "if (r < p.rows) *(Word", "*(Word", "writes"),
     ("softmax_backward/split_cluster", "cluster_wait();  //", "//", "known to have started"),
-    ("sum/rows", "    __syncthreads();\n    if (index < half)", "    if (index < half)", "wrong"),
-    ("argmin/rows", "least = over_lanes(least, shared, lane, lesser);", "", "wrong"),
-    ("cumsum/rows", "__syncthreads();  // what was there has been read", "", "wrong"),
+    ("sum/rows", "    __syncthreads();\n    own = shared", "    own = shared", "wrong"),
+    ("sum/split", "if (!arrives_last(arrived + block / parts, parts)) return false;", "", "wrong"),
+    ("argmin/rows", "over_lanes(least_of_lane(x, lane), shared, lane, Lesser{})", "least_of_lane(x, lane)", "wrong"),
+    ("cumsum/rows", "shared[turn ^= 1]", "shared[0]", "wrong"),
     ("rms_norm_backward/rows", "term = over_threads(term", "over_threads(term", "wrong"),
 ]
 """A form, what stands in its source, what is put there instead, and in what words that shows."""

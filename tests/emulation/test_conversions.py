@@ -111,6 +111,18 @@ def test_floats_become_narrower_and_wider_ones() -> None:
     np.testing.assert_array_equal(bits(down), bits(np.floor(a[numbers])))
 
 
+def test_two_floats_become_two_eighths() -> None:
+    """As torch rounds them, in range."""
+    sizes = torch.cat((torch.linspace(0, 0.04, 5000), torch.logspace(-10, 8.8, 5000, 2), torch.tensor([448.0])))
+    a = torch.cat((sizes, -sizes))
+    pair = each("cvt.rn.satfinite.e4m3x2.f32 {d}, {a}, {b};", a.numpy(), a.flip(0).numpy(), to="u2")
+    high, low = (torch.from_numpy(part.astype("u1")) for part in (pair >> 8, pair & 0xFF))
+    assert torch.equal(high, a.to(torch.float8_e4m3fn).view(torch.uint8))
+    assert torch.equal(low, a.flip(0).to(torch.float8_e4m3fn).view(torch.uint8))
+    above = np.array([np.nan, np.inf, -1e9], "f4")
+    assert each("cvt.rn.satfinite.e4m3x2.f32 {d}, {a}, {a};", above, to="u2").tolist() == [0x7F7F, 0x7E7E, 0xFEFE]
+
+
 def test_what_is_too_large_is_infinite_unless_it_is_cut() -> None:
     a = np.array([70000, -70000, np.inf, 65519], "f4")
     assert each("cvt.rn.f16.f32 {d}, {a};", a, to="f2").tolist() == [np.inf, -np.inf, np.inf, 65504]

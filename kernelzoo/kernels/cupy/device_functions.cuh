@@ -106,3 +106,16 @@ __device__ inline u64 count_up(u64* at) {
   asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], 1;" : "=l"(before) : "l"(at) : "memory");
   return before;
 }
+
+// Whether this block is the last of `chunks` to leave its minima in device memory: the last one reduces them all. The
+// counter ends at zero again, ready for the next launch.
+__device__ inline bool arrives_last(u32* arrived, int chunks) {
+  __shared__ u32 before;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("atom.inc.acq_rel.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before) : "l"(arrived), "r"(chunks - 1) : "memory");
+  }
+  __syncthreads();
+  return before == chunks - 1;
+}

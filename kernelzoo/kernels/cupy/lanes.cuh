@@ -1,59 +1,184 @@
-// Rows of tensors of any strides, element by element: some lanes to a row, and several rows to a block.
+// Rows of tensors of any strides: some lanes to a row, and several rows to a block. Lanes take 16 bytes at a time of
+// rows whose elements lie side by side, else an element.
 #pragma once
 #include "vector_io.cuh"
 
-constexpr int THREADS = 256;  // of a block at most
+constexpr int THREADS = 512;  // of a block at most
+constexpr int BATCH = 4;      // loads of a thread on their way
 
-// Where a thread works: on the elements first, first + step, ... of its row. Lanes are a power of two. `across`:
+// Integers are added up in 64 bits.
+__device__ inline i64 widen(int v) { return v; }  // of 8, 16 or 32 bits
+__device__ inline i64 widen(i64 v) { return v; }
+__device__ inline void narrow(i64 v, i64& to) { to = v; }
+
+// Where a thread works: in turns with the other lanes of its row, of which there are a power of two. `across`:
 // neighbouring threads belong to neighbouring rows, and not to one. A block's rows past the last have no elements.
 struct Lane {
-  i64 outer, inner, n;
-  int first, step;     // of its row's lanes, and how many these are
-  int row, rows;       // of the block's rows
-  int apart, between;  // threads from a lane to the next of its row, and from a row to the next
-  bool live, leads;    // its row is there; and it is the row's first lane
+  i64 r, outer, inner;  // its row
+  i64 from = 0, n;      // the row's elements that are taken, and where they end
+  int first, step;      // of its row's lanes, and how many these are
+  int row, rows;        // of the block's rows
+  int apart, between;   // threads from a lane to the next of its row, and from a row to the next
+  bool live, leads;     // its row is there; and it is the row's first lane
 
   template <class P>
-  __device__ Lane(const P& p, int lanes, int across, i64 block = block_index()) {
-    step = lanes, rows = (int)blockDim.x / lanes;
-    apart = across ? rows : 1, between = across ? 1 : lanes;
-    first = threadIdx.x / apart % lanes, row = threadIdx.x / between % rows;
-    const i64 r = block * rows + row;
+  __device__ Lane(const P& p, int lanes, bool across, i64 block = block_index()) {
+    const int lane_bits = __popc(lanes - 1), row_bits = __popc(blockDim.x - 1) - lane_bits;
+    const int apart_bits = across ? row_bits : 0, between_bits = across ? 0 : lane_bits;
+    step = lanes, rows = 1 << row_bits, apart = 1 << apart_bits, between = 1 << between_bits;
+    first = threadIdx.x >> apart_bits & (step - 1), row = threadIdx.x >> between_bits & (rows - 1);
+    r = block * rows + row;
     live = r < p.rows, leads = live && first == 0, n = live ? p.n : 0;
     row_coords(p, live ? r : 0, outer, inner);
   }
 };
 
-// A row of tensor K of an operation, whose inputs come first and its last output last.
+// V neighbouring elements.
+template <class T, int V>
+struct Vector {
+  Bytes16 raw;
+  static constexpr int COUNT = V;
+  __device__ T operator[](int i) const { return element<T>(raw, i); }
+  __device__ void set(const Wide<T> (&v)[V]) {
+    Pack<T, V> pack;
+    pack.set(v), raw = pack.raw;
+  }
+};
 template <class T>
+struct Vector<T, 1> {
+  T value;
+  static constexpr int COUNT = 1;
+  __device__ T operator[](int) const { return value; }
+  __device__ void set(const Wide<T> (&v)[1]) { narrow(v[0], value); }
+};
+
+// The sum of a term of each of them, pairwise.
+template <class T, int V, class Term>
+__device__ inline auto sum_of_terms(const Vector<T, V>& v, Term term) {
+  decltype(term(T{})) terms[V];
+  UNROLL for (int i = 0; i < V; ++i) terms[i] = term(v[i]);
+  return sum_of(terms);
+}
+
+// A row of tensor K of an operation, whose inputs come first and its last output last.
+template <class T, int V = 1>
 struct Line {
   T* at;
   i64 step;
   __device__ T& operator[](i64 k) const { return at[k * step]; }
+  // The V elements from k on, at once, if wanted.
+  __device__ Vector<T, V> load_if(bool wanted, i64 k) const {
+    Vector<T, V> v{};
+    if constexpr (V > 1) v.raw = ::load_if(wanted, at + k, v.raw);
+    else if (wanted) v.value = at[k * step];
+    return v;
+  }
+  template <class Value>
+  __device__ void store(i64 k, Value value) const {
+    decltype(value(0)) v[V];
+    UNROLL for (int i = 0; i < V; ++i) v[i] = value(i);
+    if constexpr (V * sizeof(T) == 16) {
+      Pack<T, V> pack;
+      pack.set(v), store_plain(at + k, pack.raw);
+    } else {
+      UNROLL for (int i = 0; i < V; ++i) narrow(v[i], at[(k + i) * step]);
+    }
+  }
 };
-template <class T, int K, class P>
-__device__ inline Line<T> line(const P& p, i64 outer, i64 inner) {
+template <class T, int K, int V = 1, class P>
+__device__ inline Line<T, V> line(const P& p, i64 outer, i64 inner) {
   const void* at = K == 0 ? p.x : p.out;
   Strides by = K == 0 ? Strides{p.x_outer, p.x_n, p.x_inner} : Strides{p.out_outer, p.out_n, p.out_inner};
   if constexpr (K > 0 && K <= P::OTHERS) at = p.other[K - 1], by = p.strides[K - 1];
   return {(T*)at + outer * by.outer + inner * by.inner, by.n};
 }
-template <class T, int K, class P>
-__device__ inline Line<T> line(const P& p, const Lane& lane) { return line<T, K>(p, lane.outer, lane.inner); }
+template <class T, int K, int V = 1, class P>
+__device__ inline Line<T, V> line(const P& p, const Lane& lane) { return line<T, K, V>(p, lane.outer, lane.inner); }
 
-// Over `count` threads that are `apart`, of which this is the one of that index, in a tree; each of them gets it. All of
-// the block come here. `shared` has a place for each thread.
+// Calls body(elements, place of the first) for each V of a row's elements, which begin on a 16-byte boundary; and for
+// each one before the first boundary and after the last.
+template <class T, int V, class Body>
+__device__ inline void for_each_vector(const Line<T, V>& x, const Lane& lane, Body body) {
+  i64 head = lane.from, tail = lane.n;
+  if constexpr (V > 1) {
+    const i64 aligned = head + (-(i64)(x.at + head) & 15) / (i64)sizeof(T);
+    head = aligned < tail ? aligned : tail;
+    tail = head + (tail - head & -V);
+    const int before = (int)(head - lane.from), edges = before + (int)(lane.n - tail);
+#pragma unroll 1
+    for (int e = lane.first; e < edges; e += lane.step) {
+      const i64 k = e < before ? lane.from + e : tail + (e - before);
+      body(Vector<T, 1>{x.at[k]}, k);
+    }
+  }
+  const i64 next = lane.step * V;
+#pragma unroll 1
+  for (i64 k = head + lane.first * V; k < tail; k += BATCH * next) {
+    Vector<T, V> v[BATCH];
+    UNROLL for (int i = 0; i < BATCH; ++i) v[i] = x.load_if(k + i * next < tail, k + i * next);
+    UNROLL for (int i = 0; i < BATCH; ++i) if (k + i * next < tail) body(v[i], k + i * next);
+  }
+}
+
+// A row that is read several times: in registers, ITEMS vectors to a lane, where ITEMS > 0.
+template <class T, int V, int ITEMS>
+struct HeldRow {
+  Line<T, V> x;
+  const Lane& lane;
+  Vector<T, V> items[ITEMS + !ITEMS];
+
+  __device__ HeldRow(Line<T, V> x, const Lane& lane) : x(x), lane(lane) {
+    if constexpr (ITEMS > 0) UNROLL for (int i = 0; i < ITEMS; ++i) items[i] = x.load_if(at(i) < (int)lane.n, at(i));
+  }
+  __device__ int at(int i) const { return (lane.first + i * lane.step) * V; }
+
+  // Calls body(elements, place of the first, elements of others there); what it makes of held elements is held from
+  // then on.
+  template <class Body, class... Others>
+  __device__ void each(Body body, const Others&... others) {
+    if constexpr (ITEMS > 0) {
+      UNROLL for (int i = 0; i < ITEMS; ++i) if (at(i) < (int)lane.n) body(items[i], at(i), others.items[i]...);
+    } else {
+      const i64 next = lane.step * V;
+#pragma unroll 1
+      for (i64 k = lane.first * V; k < lane.n; k += BATCH * next) {
+        Vector<T, V> v[BATCH];
+        UNROLL for (int i = 0; i < BATCH; ++i) v[i] = x.load_if(k + i * next < lane.n, k + i * next);
+        UNROLL for (int i = 0; i < BATCH; ++i) {
+          if (k + i * next < lane.n) body(v[i], k + i * next, others.x.load_if(true, k + i * next)...);
+        }
+      }
+    }
+  }
+};
+
+// Over `count` threads that are `apart`, both powers of two, of which this is the one of that index; each of them gets
+// it, and the same bits. All of the block come here. `shared` has a place for each thread.
 template <class V, class Merge>
 __device__ inline V over_threads(V own, V* shared, int index, int count, int apart, Merge merge) {
-  V* mine = shared + threadIdx.x;
-  __syncthreads();  // the last result has been read
-  *mine = own;
-  for (int half = count / 2; half > 0; half /= 2) {
+  const int reach = count * apart;
+  if (apart == 1 && count >= 32) {
+    UNROLL for (int mask = 16; mask > 0; mask /= 2) own = merge(own, shuffle_xor(own, mask));
+    const int warp = threadIdx.x / 32, warps = count / 32;
+    if (warps == 1) return own;
+    __syncthreads();  // the last result has been read
+    if (threadIdx.x % 32 == 0) shared[warp] = own;
     __syncthreads();
-    if (index < half) *mine = merge(*mine, mine[half * apart]);
+    own = shared[(warp & -warps) + (threadIdx.x & (warps - 1))];
+    for (int mask = warps / 2; mask > 0; mask /= 2) own = merge(own, shuffle_xor(own, mask));
+    return own;
   }
+  for (int mask = apart; mask < 32 && mask < reach; mask *= 2) own = merge(own, shuffle_xor(own, mask));
+  const int stride = apart > 32 ? apart : 32;
+  if (reach <= stride) return own;
   __syncthreads();
-  return *(mine - index * apart);
+  shared[threadIdx.x] = own;
+  __syncthreads();
+  const V* others = shared + threadIdx.x - index * apart / stride * stride;
+  own = others[0];
+#pragma unroll 1
+  for (int k = stride; k < reach; k += stride) own = merge(own, others[k]);
+  return own;
 }
 
 // Over the lanes of each row.
@@ -66,3 +191,9 @@ template <class V>
 __device__ inline V sum_over_lanes(V own, V* shared, const Lane& lane) {
   return over_lanes(own, shared, lane, Plus{});
 }
+
+// a / n and 1 / sqrt(v), nearly.
+__device__ inline float quotient(float a, i64 n) { return __fdividef(a, (float)n); }
+__device__ inline double quotient(double a, i64 n) { return a / n; }
+__device__ inline float inverse_root(float v) { return rsqrtf(v); }
+__device__ inline double inverse_root(double v) { return 1 / sqrt(v); }

@@ -1,21 +1,70 @@
-"""Kernels that take rows element by element, see lanes.cuh: how many lanes to a row, and how many rows to a block."""
+"""Kernels that take rows by lanes, see lanes.cuh: how many lanes to a row, how wide, and how many rows to a block."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step
-from kernelzoo.kernels.cupy.rows import C_TYPES, WARP, c_type
+from kernelzoo.kernels.cupy.rows import C_TYPES, WARP, c_type, width
 from kernelzoo.layout import Rows, Strides, cdiv, power_of_two
 
-THREADS = 256
-FEW = 4  # elements that a lane has at the least, where rows lie along memory
+THREADS = 512
+FULL = 128  # threads of a block that takes several rows
+FEW = 4  # vectors that a lane has at the least, where rows lie along memory
+MOST_HELD = 8  # vectors that a lane holds in registers
+LONG = 32  # vectors of a row that is worth an unaligned head and tail
 SM_THREADS = 1024  # of blocks that take rows in turn
 
 
-def plan_rows(rows: Rows, *others: Strides, dtypes: tuple[str, ...], scalars: tuple[Argument, ...] = ()) -> Plan:
-    """The plan of a kernel ``rows`` of those dtypes, with the others' strides and the scalars that it takes."""
-    lanes, together = lanes_of(rows)
-    kernel = f"rows<{', '.join(C_TYPES[dtype] for dtype in dtypes)}>"
+def plan_rows(
+    rows: Rows,
+    *others: Strides,
+    dtypes: tuple[str, ...],
+    scalars: tuple[Argument, ...] = (),
+    numbers: tuple[int, ...] = (),
+    few: int = 2 * FEW,
+) -> Plan:
+    """The plan of a kernel ``rows`` of those dtypes, with the others' strides and the scalars that it takes.
+
+    Of the tensors, x and the last one may have elements along the row. numbers: of the kernel's template, first how
+    wide its vectors are. few: vectors that a lane has at the least.
+    """
+    numbers = numbers or (aligned_width(rows) if rows.out_n else ragged_width(rows),)
+    lanes, together = lanes_of(rows, rows.n, numbers[0], few)
+    kernel = instance("rows", dtypes, *numbers)
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), *scalars)
     return Plan(rows, (Step(kernel, cdiv(rows.total, together), lanes * together, arguments),), others=others)
+
+
+def plan_held(rows: Rows, *others: Strides, dtypes: tuple[str, ...], scalars: tuple[Argument, ...] = ()) -> Plan:
+    """The same of a kernel that reads rows several times, and holds those in registers that are not too long.
+
+    All tensors but the last have elements along the row.
+    """
+    wide = aligned_width(rows, *others)
+    count = cdiv(rows.n, lanes_of(rows, rows.n, wide)[0] * wide)
+    items = next((items for items in (FEW, MOST_HELD) if wide > 1 and items >= count), 0)
+    return plan_rows(rows, *others, dtypes=dtypes, scalars=scalars, numbers=(wide, items), few=FEW)
+
+
+def instance(kernel: str, dtypes: tuple[str, ...], *numbers: int) -> str:
+    """An instance of a kernel's template."""
+    return f"{kernel}<{', '.join([*(C_TYPES[dtype] for dtype in dtypes), *map(str, numbers)])}>"
+
+
+def aligned_width(rows: Rows, *along: Strides) -> int:
+    """Elements of a vector where every row is whole vectors, in x, out and other tensors along the row, else 1."""
+    wide = width(rows, *along)
+    starts = (start for tensor in along for start in (tensor.outer, tensor.inner, tensor.phase))
+    return wide if rows.aligned and rows.common % wide == 0 and not any(start % wide for start in starts) else 1
+
+
+def ragged_width(rows: Rows) -> int:
+    """Elements of a vector where a row's lie side by side, if it is long or whole vectors, else 1."""
+    return width(rows) if rows.n >= LONG * width(rows) else aligned_width(rows)
+
+
+def whole_warps(n: int, wide: int, few: int) -> tuple[int, int]:
+    """How wide the vectors are of lanes that are whole warps, and how few vectors of n elements a lane has."""
+    most = n // (WARP * wide)
+    return (wide, min(few, most)) if most else (1, few)
 
 
 def plan_turns(
@@ -25,7 +74,7 @@ def plan_turns(
 
     ``sums``: which tensors of the operation are sums over all rows.
     """
-    lanes, together = lanes_of(rows)
+    lanes, together = lanes_of(rows, rows.n)
     blocks = min(cdiv(rows.total, together), device.multiprocessors * SM_THREADS // (lanes * together))
     count, dtype = max(1, blocks), c_type(rows)
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), "partial", *scalars)
@@ -40,10 +89,11 @@ def plan_turns(
     return Plan(rows, (first, *adding), len(sums) * count * rows.n * max(4, rows.itemsize), others=others)
 
 
-def lanes_of(rows: Rows) -> tuple[int, int]:
-    """Lanes to a row, and rows to a block of whole warps: along rows, or across where neighbours are nearer."""
+def lanes_of(rows: Rows, n: int, wide: int = 1, few: int = FEW) -> tuple[int, int]:
+    """Lanes to n elements of a row, and rows to a block of whole warps: along rows, or across where neighbours are
+    nearer. A lane has ``few`` vectors of ``wide`` elements at the least, where rows lie along memory."""
     if rows.across:
         together = min(WARP, power_of_two(rows.neighbours))
-        return min(THREADS // together, max(WARP // together, power_of_two(rows.n))), together
-    lanes = min(THREADS, power_of_two(cdiv(rows.n, FEW)))
-    return lanes, max(1, WARP // lanes, min(THREADS // lanes, power_of_two(rows.total)))
+        return min(THREADS // together, max(WARP // together, power_of_two(n))), together
+    lanes = min(THREADS, power_of_two(cdiv(n, few * wide)))
+    return lanes, max(1, WARP // lanes, min(FULL // lanes, power_of_two(rows.total)))

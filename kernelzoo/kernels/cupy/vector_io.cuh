@@ -16,6 +16,15 @@ __device__ inline Bytes16 load_once_if(bool wanted, const void* p, Bytes16 v) {
 }
 __device__ inline Bytes16 load_once(const void* p) { return load_once_if(true, p, {}); }
 
+// Read again soon, by this block or another of the multiprocessor; or written before.
+__device__ inline Bytes16 load_if(bool wanted, const void* p, Bytes16 v) {
+  asm volatile("{.reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
+               " @wanted ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
+               : "+r"(v.word[0]), "+r"(v.word[1]), "+r"(v.word[2]), "+r"(v.word[3])
+               : "l"(p), "r"((u32)wanted) : "memory");
+  return v;
+}
+
 // Read once by what writes as much: the L2 cache keeps it longer than the results, which then leave for memory
 // steadily.
 __device__ inline Bytes16 load_kept_if(bool wanted, const void* p, Bytes16 v) {
@@ -86,6 +95,20 @@ template <class W> __device__ inline W minus_infinity() { return -__int_as_float
 template <class T> constexpr u32 MINUS_INFINITY = 0xfc00u;  // in half precision
 template <> constexpr u32 MINUS_INFINITY<bfloat16> = 0xff80u;
 
+// Element k of 16 bytes.
+template <int BYTES> struct BitsOf { using type = u64; };
+template <> struct BitsOf<1> { using type = u8; };
+template <> struct BitsOf<2> { using type = u16; };
+template <> struct BitsOf<4> { using type = u32; };
+template <class T> using Bits = typename BitsOf<sizeof(T)>::type;
+template <class T>
+__device__ inline T element(const Bytes16& raw, int k) {
+  constexpr int EACH = sizeof(T) < 4 ? 4 / sizeof(T) : 1;  // of a word
+  Bits<T> bits = (Bits<T>)(raw.word[k / EACH] >> k % EACH * 8 * sizeof(T) % 32);
+  if constexpr (sizeof(T) == 8) bits = (u64)raw.word[2 * k + 1] << 32 | raw.word[2 * k];
+  return *(const T*)&bits;
+}
+
 template <class T, int V>
 struct Pack {
   static_assert(V * sizeof(T) == 16, "a pack is 16 bytes");
@@ -99,11 +122,7 @@ struct Pack {
   }
   // KEPT: see load_kept and store_plain.
   template <bool KEPT = false> __device__ void load(const T* x) { raw = KEPT ? load_kept(x) : load_once(x); }
-  __device__ T element(int k) const {
-    if constexpr (sizeof(T) == 8) return __hiloint2double(raw.word[2 * k + 1], raw.word[2 * k]);
-    if constexpr (sizeof(T) == 4) return __uint_as_float(raw.word[k]);
-    if constexpr (sizeof(T) == 2) return {(u16)(raw.word[k / 2] >> (k % 2 * 16))};
-  }
+  __device__ T element(int k) const { return ::element<T>(raw, k); }
   __device__ void get(Wide<T> (&v)[V]) const {
     UNROLL for (int k = 0; k < V; ++k) v[k] = widen(element(k));
   }
@@ -153,7 +172,9 @@ template <class W, int V>
 __device__ inline W sum_of(const W (&v)[V]) {
   W t[V];
   UNROLL for (int k = 0; k < V; ++k) t[k] = v[k];
-  UNROLL for (int half = V / 2; half > 0; half /= 2) UNROLL for (int k = 0; k < half; ++k) t[k] += t[k + half];
+  UNROLL for (int half = V / 2; half > 0; half /= 2) {
+    UNROLL for (int k = 0; k < V / 2; ++k) if (k < half) t[k] += t[k + half];
+  }
   return t[0];
 }
 

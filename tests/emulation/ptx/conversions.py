@@ -31,6 +31,9 @@ def move(i: Instruction) -> None:
 
 @instruction("cvt")
 def convert(i: Instruction) -> None:
+    if i.take("satfinite"):
+        i.take("e4m3x2"), i.take("rn"), i.take("f32")
+        return i.put(0, "b16", f"(u16)(to_e4m3({i.get(1, 'f32')}) << 8 | to_e4m3({i.get(2, 'f32')}))")
     source, to = i.kind(), i.kind()
     if to.endswith("x2"):
         return _two(i, to, source)

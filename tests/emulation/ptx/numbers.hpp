@@ -73,6 +73,15 @@ static inline f64 odd(s64 v) { return v < 0 ? -odd(-(u64)v) : odd((u64)v); }
 
 static inline f16 to_f16(f64 v, int rounding = FE_TONEAREST) { return {(u16)narrowed(v, 5, 10, rounding)}; }
 static inline bf16 to_bf16(f64 v, int rounding = FE_TONEAREST) { return {(u16)narrowed(v, 8, 7, rounding)}; }
+// The nearest float8_e4m3fn, the largest of what is larger.
+static inline u8 to_e4m3(f32 v) {
+  if (v != v) return 0x7f;
+  int exponent;
+  const f64 size = fmin(fabs((f64)v), 448);
+  frexp(size, &exponent);
+  const int last = size < 0x1p-6 ? -9 : exponent - 4;  // the exponent of the last place
+  return (u8)((signbit(v) ? 0x80 : 0) | (((last + 9) << 3) + (int)nearbyint(ldexp(size, -last))));
+}
 static inline f32 canonical(f32 v) { return v != v ? as<f32>(0x7fffffffu) : v; }
 static inline f64 canonical(f64 v) { return v; }
 static inline f32 to_f32(f64 v, int rounding) { return as<f32>(narrowed(v, 8, 23, rounding)); }

@@ -1,24 +1,27 @@
-// Lanes write sums and add up their squares, and read them again to write the norm.
+// Lanes write sums and add up their squares, and take the sums again to write the norm.
 #include "../lanes.cuh"
 
-template <class T>
+template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(THREADS)
     rows(const MultiInput<3> given, const int lanes, const int across, const double eps) {
   const auto p = wait_for_previous_launch(given);
   using W = Wide<T>;
   __shared__ W shared[THREADS];
-  const Lane lane(p, lanes, across);
-  const auto x = line<const T, 0>(p, lane), residual = line<const T, 1>(p, lane), weight = line<const T, 2>(p, lane);
-  const auto out = line<T, 3>(p, lane), total = line<T, 4>(p, lane);
+  const Lane lane(p, lanes, V == 1 && across);
+  const auto out = line<T, 3, V>(p, lane), total = line<T, 4, V>(p, lane);
+  HeldRow<T, V, ITEMS> sums(line<T, 0, V>(p, lane), lane), residual(line<T, 1, V>(p, lane), lane);
   CompensatedSum<W> squares;
-  for (i64 k = lane.first; k < lane.n; k += lane.step) {
-    T rounded;
-    narrow(widen(x[k]) + widen(residual[k]), rounded);
-    total[k] = rounded;
-    squares.add(widen(rounded) * widen(rounded));
-  }
-  const W scale = 1 / sqrt(sum_over_lanes(squares.all(), shared, lane) / p.n + W(eps));
-  for (i64 k = lane.first; k < lane.n; k += lane.step) {
-    narrow(widen(total[k]) * scale * widen(weight[k]), out[k]);  // what this thread stored
-  }
+  sums.each([&](auto& v, i64 k, const auto& other) {
+    W sum[V];
+    UNROLL for (int i = 0; i < V; ++i) sum[i] = widen(v[i]) + widen(other[i]);
+    v.set(sum);
+    total.store(k, [&](int i) { return widen(v[i]); });
+    squares.add(sum_of_terms(v, [](T e) { return widen(e) * widen(e); }));
+  }, residual);
+  HeldRow<T, V, ITEMS> weight(line<T, 2, V>(p, lane), lane);
+  const W scale = inverse_root(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
+  sums.x = total;  // which this thread reads again, unless it holds them
+  sums.each([&](const auto& v, i64 k, const auto& w) {
+    out.store(k, [&](int i) { return widen(v[i]) * scale * widen(w[i]); });
+  }, weight);
 }

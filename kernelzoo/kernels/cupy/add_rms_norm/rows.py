@@ -1,7 +1,7 @@
-"""Lanes of a block go along a row: they write sums and add up their squares, and read them again to write the norm."""
+"""Lanes of a block go along a row: they write sums and add up their squares, and take them again to write the norm."""
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.lanes import plan_rows
+from kernelzoo.kernels.cupy.lanes import plan_held
 from kernelzoo.kernels.cupy.launch import F64, Plan, planned
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
@@ -10,5 +10,5 @@ from kernelzoo.registry import register
 @register("cupy", "add_rms_norm", "rows")
 @planned()
 def rows(rows: Rows, residual: Strides, weight: Strides, out: Strides, device: Device, _: None, eps: float) -> Plan:
-    """Sums are written, and their squares added up in each lane; then they are read again, from cache."""
-    return plan_rows(rows, residual, weight, out, dtypes=(rows.dtype,), scalars=((F64, eps),))
+    """Sums are written, and their squares added up in each lane; then they are taken again, from registers or cache."""
+    return plan_held(rows, residual, weight, out, dtypes=(rows.dtype,), scalars=((F64, eps),))

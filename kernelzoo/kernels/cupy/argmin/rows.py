@@ -10,5 +10,5 @@ from kernelzoo.registry import register
 @register("cupy", "argmin", "rows")
 @planned()
 def rows(rows: Rows, device: Device, _: None) -> Plan:
-    """In each lane the least element so far and its place; lanes meet after the loop."""
+    """In each lane the least element so far and its vector's place; lanes meet after the loop."""
     return plan_rows(rows, dtypes=(rows.dtype,))

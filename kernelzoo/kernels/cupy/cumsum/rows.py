@@ -1,7 +1,7 @@
-"""Lanes of a block take neighbouring elements of a row, and add them up in a tree."""
+"""Lanes of a block take neighbouring vectors of a row, and add them up in a tree."""
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.lanes import plan_rows
+from kernelzoo.kernels.cupy.lanes import FEW, aligned_width, plan_rows, whole_warps
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
@@ -11,4 +11,5 @@ from kernelzoo.registry import register
 @planned()
 def rows(rows: Rows, device: Device, _: None) -> Plan:
     """Blocks of a row one after the other: a tree within each, and the sums of those before it in order."""
-    return plan_rows(rows, dtypes=(rows.dtype, rows.out_dtype))
+    wide, few = whole_warps(rows.n, aligned_width(rows), 4 * FEW)
+    return plan_rows(rows, dtypes=(rows.dtype, rows.out_dtype), numbers=(wide,), few=few)

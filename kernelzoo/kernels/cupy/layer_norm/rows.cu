@@ -1,24 +1,24 @@
-// Lanes add up a row, then the squares of its distances from the mean, and read it a third time to write.
+// Lanes add up a row, then the squares of its distances from the mean, and take it a third time to write.
 #include "../lanes.cuh"
 
-template <class T>
+template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(THREADS)
     rows(const MultiInput<2> given, const int lanes, const int across, const double eps) {
   const auto p = wait_for_previous_launch(given);
   using W = Wide<T>;
   __shared__ W shared[THREADS];
-  const Lane lane(p, lanes, across);
-  const auto x = line<const T, 0>(p, lane), weight = line<const T, 1>(p, lane), bias = line<const T, 2>(p, lane);
-  const auto out = line<T, 3>(p, lane);
+  const Lane lane(p, lanes, V == 1 && across);
+  const auto out = line<T, 3, V>(p, lane);
+  HeldRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane);
+  HeldRow<T, V, ITEMS> weight(line<T, 1, V>(p, lane), lane), bias(line<T, 2, V>(p, lane), lane);
   CompensatedSum<W> sum, squares;
-  for (i64 k = lane.first; k < lane.n; k += lane.step) sum.add(widen(x[k]));
-  const W mean = sum_over_lanes(sum.all(), shared, lane) / p.n;
-  for (i64 k = lane.first; k < lane.n; k += lane.step) {
-    const W away = widen(x[k]) - mean;
-    squares.add(away * away);
-  }
-  const W scale = 1 / sqrt(sum_over_lanes(squares.all(), shared, lane) / p.n + W(eps));
-  for (i64 k = lane.first; k < lane.n; k += lane.step) {
-    narrow((widen(x[k]) - mean) * scale * widen(weight[k]) + widen(bias[k]), out[k]);
-  }
+  x.each([&](const auto& v, i64) { sum.add(sum_of_terms(v, [](T e) { return widen(e); })); });
+  const W mean = quotient(sum_over_lanes(sum.all(), shared, lane), p.n);
+  x.each([&](const auto& v, i64) {
+    squares.add(sum_of_terms(v, [&](T e) { return (widen(e) - mean) * (widen(e) - mean); }));
+  });
+  const W scale = inverse_root(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
+  x.each([&](const auto& v, i64 k, const auto& w, const auto& b) {
+    out.store(k, [&](int i) { return (widen(v[i]) - mean) * scale * widen(w[i]) + widen(b[i]); });
+  }, weight, bias);
 }

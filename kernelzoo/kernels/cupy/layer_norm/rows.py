@@ -1,7 +1,7 @@
 """Lanes of a block go along a row: its mean, its variance, and what is written, a pass each."""
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.lanes import plan_rows
+from kernelzoo.kernels.cupy.lanes import plan_held
 from kernelzoo.kernels.cupy.launch import F64, Plan, planned
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
@@ -10,5 +10,5 @@ from kernelzoo.registry import register
 @register("cupy", "layer_norm", "rows")
 @planned()
 def rows(rows: Rows, weight: Strides, bias: Strides, device: Device, _: None, eps: float) -> Plan:
-    """The mean, then squared distances from it; then a row is read again, from cache, and written."""
-    return plan_rows(rows, weight, bias, dtypes=(rows.dtype,), scalars=((F64, eps),))
+    """The mean, then squared distances from it; then a row is written, from registers if they hold it."""
+    return plan_held(rows, weight, bias, dtypes=(rows.dtype,), scalars=((F64, eps),))

@@ -1,29 +1,44 @@
 // The running maximum of a row, and the sum of exponentials below it.
 #pragma once
-#include "../lanes.cuh"
+#include "../parts.cuh"
 #include "../softmax/pairs.cuh"
 
-template <class W> __device__ inline W lowest();
-template <> __device__ inline float lowest() { return -3.4028234663852886e38f; }
-template <> __device__ inline double lowest() { return -1.7976931348623157e308; }
+template <class W> __device__ inline W largest();
+template <> __device__ inline float largest() { return 3.4028234663852886e38f; }
+template <> __device__ inline double largest() { return 1.7976931348623157e308; }
 
-// v - m, and 0 where both are the same infinity.
-template <class W> __device__ inline W above(W v, W m) { return v == m ? W(0) : v - m; }
-
-// (maximum, sum) of each row, in one pass. The maximum starts at the lowest finite number, so that no difference is of
-// two -inf: a row of -inf alone has the sum 0. A NaN is in the sum; beside +inf each other +inf counts as 1.
-template <class T, class W>
-__device__ inline Pair<W> row_state(const Line<T>& x, W* shared, const Lane& lane) {
-  W m = lowest<W>();
+// (maximum, sum) of what a lane takes, in one pass. The maximum is always finite, so that no difference is of two
+// infinities: a row of -inf alone has the sum 0, and one with +inf the sum inf. A NaN is in the sum.
+template <class T, int V>
+__device__ inline Pair<Wide<T>> state_of_lane(const Line<T, V>& x, const Lane& lane) {
+  using W = Wide<T>;
+  W m = -largest<W>();
   CompensatedSum<W> sum;
-#pragma unroll 4
-  for (i64 k = lane.first; k < lane.n; k += lane.step) {
-    // Of exp(m - new m) and exp(v - new m) one is 1. Without a branch, so that several elements are on their way.
-    const W v = widen(x[k]), rise = above(v, m), other = exponential(-fabs(rise));
-    sum.scale(rise > 0 ? other : W(1));
-    sum.add(rise > 0 ? W(1) : other);
-    m = maximum(m, v);
-  }
-  const W top = over_lanes(m, shared, lane, [](W a, W b) { return maximum(a, b); });
-  return {top, sum_over_lanes(sum.all() * exponential(above(m, top)), shared, lane)};
+  for_each_vector(x, lane, [&](const auto& v, i64) {
+    W top = m;
+    UNROLL for (int i = 0; i < v.COUNT; ++i) top = maximum(top, widen(v[i]));
+    top = -maximum(-top, -largest<W>());
+    sum.scale(exponential(m - top));
+    sum.add(sum_of_terms(v, [&](T e) { return exponential(widen(e) - top); }));
+    m = top;
+  });
+  return {m, sum.all()};
+}
+
+// The state of a row, of those of its lanes.
+template <class W>
+__device__ inline Pair<W> state_over_lanes(Pair<W> own, W* shared, const Lane& lane) {
+  const W top = over_lanes(own.m, shared, lane, [](W a, W b) { return maximum(a, b); });
+  return {top, sum_over_lanes(own.s * exponential(own.m - top), shared, lane)};
+}
+// The same of the blocks that share it, in the last one.
+template <class W>
+__device__ inline bool state_over_parts(
+    Pair<W>& own, Pair<W>* partial, u32* arrived, int parts, W* shared, const Lane& lane) {
+  const auto meet = [&](Pair<W> state) { return state_over_lanes(state, shared, lane); };
+  const auto merge = [](Pair<W> a, Pair<W> b) {
+    const W top = maximum(a.m, b.m);
+    return Pair<W>{top, a.s * exponential(a.m - top) + b.s * exponential(b.m - top)};
+  };
+  return over_parts(own, {-largest<W>(), 0}, partial, arrived, parts, lane, merge, meet);
 }

@@ -44,12 +44,6 @@ __device__ constexpr u64 identity(i64) { return 0x7fffffffffffffffull; }
 template <class T> __device__ inline Word<T> identity_word() { return identity(T{}); }
 
 // One element in every place of a word, and back: the least of a word's places, in its lowest.
-template <int BYTES> struct BitsOf { using type = u64; };
-template <> struct BitsOf<1> { using type = u8; };
-template <> struct BitsOf<2> { using type = u16; };
-template <> struct BitsOf<4> { using type = u32; };
-template <class T> using Bits = typename BitsOf<sizeof(T)>::type;
-
 template <class T>
 __device__ inline Word<T> broadcast(const T* x) {
   return *(const Bits<T>*)x * Word<T>(sizeof(T) == 1 ? 0x01010101u : sizeof(T) == 2 ? 0x00010001u : 1u);
@@ -122,17 +116,4 @@ __device__ inline Word<T> min_of_edges(const Row<T, V>& row, int lane, int lanes
     for (int e = lane; e < row.edges; e += lanes) w = minimum(w, broadcast(row.x + row.edge(e)), T{});
   }
   return w;
-}
-
-// Whether this block is the last of `chunks` to leave its minima in device memory: the last one reduces them all. The
-// counter ends at zero again, ready for the next launch.
-__device__ inline bool arrives_last(u32* arrived, int chunks) {
-  __shared__ u32 before;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    asm volatile("atom.inc.acq_rel.gpu.global.u32 %0, [%1], %2;"
-                 : "=r"(before) : "l"(arrived), "r"(chunks - 1) : "memory");
-  }
-  __syncthreads();
-  return before == chunks - 1;
 }

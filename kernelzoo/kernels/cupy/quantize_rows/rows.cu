@@ -1,31 +1,46 @@
-// Lanes find the absolute maximum of a row, and read it again to write.
+// Lanes find the absolute maximum of a row, and take it again to write.
 #include "../lanes.cuh"
 
 constexpr float TOP = 448, LEAST = TOP * 1.1754943508222875e-38f;  // largest float8_e4m3fn; least maximum that is scaled
 
-// The nearest float8_e4m3fn, to even between two, of a number below 464 in size or a NaN. In integers, since the
-// hardware's conversion is of compute capability 8.9.
-__device__ inline u8 to_float8(float v) {
-  const u32 bits = __float_as_uint(v), size = bits & 0x7fffffffu;
-  u32 made;
-  if (size > 0x7f800000u) made = 0x7f;
-  else if (size < 121u << 23) made = __float_as_uint(__uint_as_float(size) + 16384.0f) - (141u << 23);  // in 2^-9
-  else made = (size - (120u << 23) + 0x7ffffu + (size >> 20 & 1)) >> 20;
-  return made | bits >> 24 & 0x80;
+__device__ inline u32 size_of(float v) { return __float_as_uint(v) & 0x7fffffffu; }
+
+// The nearest float8_e4m3fn, to even between two, of a number below 464 in size or a NaN.
+__device__ inline u32 to_float8(float v) {
+  const u32 size = min(size_of(v), __float_as_uint(480)), sign = __float_as_uint(v) >> 24 & 0x80;
+  if (size < 121u << 23) return sign | (__float_as_uint(__uint_as_float(size) + 16384.0f) - (141u << 23));  // in 2^-9
+  return sign | (size - (120u << 23) + 0x7ffffu + (size >> 20 & 1)) >> 20;
+}
+__device__ inline u32 two_float8(float low, float high) {
+#if __CUDA_ARCH__ >= 890
+  u16 two;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(high), "f"(low));
+  return two;
+#else
+  return to_float8(low) | to_float8(high) << 8;
+#endif
 }
 
-template <class T>
+template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(THREADS) rows(const MultiInput<1> given, const int lanes, const int across) {
   const auto p = wait_for_previous_launch(given);
-  __shared__ float shared[THREADS];
-  const auto larger = [](float a, float b) { return a > b || a != a ? a : b; };  // NaN if one is
-  const Lane lane(p, lanes, across);
-  const auto x = line<const T, 0>(p, lane);
+  __shared__ u32 shared[THREADS];
+  const Lane lane(p, lanes, V == 1 && across);
+  HeldRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane);
   const auto values = line<u8, 1>(p, lane);
-  float top = 0;
-  for (i64 k = lane.first; k < lane.n; k += lane.step) top = larger(fabsf(widen(x[k])), top);
-  top = over_lanes(top, shared, lane, larger);
-  const float scale = top < LEAST ? 1 : top / TOP;
-  for (i64 k = lane.first; k < lane.n; k += lane.step) values[k] = to_float8(widen(x[k]) / scale);
+  u32 size = 0;  // of floats without their signs the order is that of integers, and a NaN is above all
+  x.each([&](const auto& v, i64) {
+    UNROLL for (int i = 0; i < V; ++i) size = max(size, size_of(widen(v[i])));
+  });
+  const float top = __uint_as_float(over_lanes(size, shared, lane, [](u32 a, u32 b) { return max(a, b); }));
+  const float scale = top < LEAST ? 1 : top / TOP, inverse = 1 / scale;
+  x.each([&](const auto& v, i64 k) {
+    typename BitsOf<V>::type packed = 0;
+    UNROLL for (int i = 0; i < V; i += 2) {
+      const u32 two = two_float8(widen(v[i]) * inverse, widen(v[i + 1]) * inverse);
+      packed |= (decltype(packed))two << 8 * i;
+    }
+    *(decltype(packed)*)&values[k] = packed;
+  });
   if (lane.leads) line<float, 2>(p, lane)[0] = scale;
 }

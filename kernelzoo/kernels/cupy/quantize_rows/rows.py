@@ -1,7 +1,7 @@
-"""Lanes of a block go along a row: they find its absolute maximum, and read it again to write."""
+"""Lanes of a block go along a row: they find its absolute maximum, and take it again to write."""
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.lanes import plan_rows
+from kernelzoo.kernels.cupy.lanes import plan_held
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
@@ -10,5 +10,5 @@ from kernelzoo.registry import register
 @register("cupy", "quantize_rows", "rows")
 @planned()
 def rows(rows: Rows, values: Strides, device: Device, _: None) -> Plan:
-    """The absolute maximum in each lane; then a row is read again, from cache, and written in 8 bits."""
-    return plan_rows(rows, values, dtypes=(rows.dtype,))
+    """The absolute maximum in each lane; then a row is written in 8 bits, from registers if they hold it."""
+    return plan_held(rows, values, dtypes=(rows.dtype,))

@@ -1,20 +1,19 @@
-// Lanes add up a row's squares, and read it again to write.
+// Lanes add up the squares of a row, and take it again to write.
 #include "../lanes.cuh"
 
-template <class T>
+template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(THREADS)
     rows(const MultiInput<1> given, const int lanes, const int across, const double eps) {
   const auto p = wait_for_previous_launch(given);
   using W = Wide<T>;
   __shared__ W shared[THREADS];
-  const Lane lane(p, lanes, across);
-  const auto x = line<const T, 0>(p, lane), weight = line<const T, 1>(p, lane);
-  const auto out = line<T, 2>(p, lane);
+  const Lane lane(p, lanes, V == 1 && across);
+  const auto out = line<T, 2, V>(p, lane);
+  HeldRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane), weight(line<T, 1, V>(p, lane), lane);
   CompensatedSum<W> squares;
-  for (i64 k = lane.first; k < lane.n; k += lane.step) {
-    const W v = widen(x[k]);
-    squares.add(v * v);
-  }
-  const W scale = 1 / sqrt(sum_over_lanes(squares.all(), shared, lane) / p.n + W(eps));
-  for (i64 k = lane.first; k < lane.n; k += lane.step) narrow(widen(x[k]) * scale * widen(weight[k]), out[k]);
+  x.each([&](const auto& v, i64) { squares.add(sum_of_terms(v, [](T e) { return widen(e) * widen(e); })); });
+  const W scale = inverse_root(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
+  x.each([&](const auto& v, i64 k, const auto& w) {
+    out.store(k, [&](int i) { return widen(v[i]) * scale * widen(w[i]); });
+  }, weight);
 }

@@ -1,7 +1,7 @@
-"""Lanes of a block go along a row: they add up its squares, and read it again to write."""
+"""Lanes of a block go along a row: they add up its squares, and take it again to write."""
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.lanes import plan_rows
+from kernelzoo.kernels.cupy.lanes import plan_held
 from kernelzoo.kernels.cupy.launch import F64, Plan, planned
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
@@ -10,5 +10,5 @@ from kernelzoo.registry import register
 @register("cupy", "rms_norm", "rows")
 @planned()
 def rows(rows: Rows, weight: Strides, device: Device, _: None, eps: float) -> Plan:
-    """Squares are added up in each lane; then a row is read again, from cache, and written."""
-    return plan_rows(rows, weight, dtypes=(rows.dtype,), scalars=((F64, eps),))
+    """Squares are added up in each lane; then a row is written, from registers if they hold it."""
+    return plan_held(rows, weight, dtypes=(rows.dtype,), scalars=((F64, eps),))

@@ -1,17 +1,11 @@
-// Lanes add up a row's elements, and beside them what each addition rounds off; then they meet in a tree.
-#include "../integers.cuh"
-#include "../lanes.cuh"
+// Lanes add up a row's vectors, and beside them what each addition rounds off; then they meet in a tree.
+#include "sum_of_lane.cuh"
 
-template <class T, class OUT>
+template <class T, class OUT, int V>
 __global__ void __launch_bounds__(THREADS) rows(const Problem given, const int lanes, const int across) {
   const Problem p = wait_for_previous_launch(given);
-  using W = decltype(widen(T{}));
-  __shared__ W shared[THREADS];
-  const Lane lane(p, lanes, across);
-  const auto x = line<const T, 0>(p, lane);
-  const auto out = line<OUT, 1>(p, lane);
-  CompensatedSum<W> sum;
-  for (i64 k = lane.first; k < lane.n; k += lane.step) sum.add(widen(x[k]));
-  const W all = sum_over_lanes(sum.all(), shared, lane);
-  if (lane.leads) narrow(all, out[0]);
+  __shared__ Sum<T> shared[THREADS];
+  const Lane lane(p, lanes, V == 1 && across);
+  const auto all = sum_over_lanes(sum_of_lane(line<T, 0, V>(p, lane), lane), shared, lane);
+  if (lane.leads) narrow(all, line<OUT, 1>(p, lane)[0]);
 }

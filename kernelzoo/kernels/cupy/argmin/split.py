@@ -1,0 +1,14 @@
+"""Few, long rows: several blocks to each leave the least element of their parts, and the last to arrive merges them."""
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.launch import Plan, planned
+from kernelzoo.kernels.cupy.parts import plan_parts
+from kernelzoo.layout import Rows
+from kernelzoo.registry import register
+
+
+@register("cupy", "argmin", "split")
+@planned()
+def split(rows: Rows, device: Device, _: None) -> Plan:
+    """Several blocks to a row leave the least element of their parts, and the last to arrive merges them."""
+    return plan_parts(rows, device=device, dtypes=(rows.dtype,))

@@ -1,0 +1,14 @@
+// Several blocks to a row: each leaves the (max, sum) state of its part, and the last to arrive merges them.
+#include "loss.cuh"
+
+template <class T, int V>
+__global__ void __launch_bounds__(THREADS)
+    split(const MultiInput<1> given, const int lanes, const int across, Pair<Wide<T>>* partial, u32* arrived,
+          const int parts, const i64 span, const i64 ignore_index) {
+  const auto p = wait_for_previous_launch(given);
+  __shared__ Wide<T> shared[THREADS];
+  const Lane lane = lane_of_part(p, lanes, V == 1 && across, parts, span);
+  auto state = state_of_lane(line<T, 0, V>(p, lane), lane);
+  const bool last = state_over_parts(state, partial, arrived, parts, shared, lane);
+  if (last && lane.leads) store_loss<T>(p, lane, state, ignore_index);
+}

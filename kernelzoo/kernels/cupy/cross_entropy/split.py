@@ -1,0 +1,14 @@
+"""Few, long rows: several blocks to each leave (max, sum) states of their parts, and the last merges them."""
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.launch import I64, Plan, planned
+from kernelzoo.kernels.cupy.parts import plan_parts
+from kernelzoo.layout import Rows, Strides
+from kernelzoo.registry import register
+
+
+@register("cupy", "cross_entropy", "split")
+@planned()
+def split(rows: Rows, labels: Strides, device: Device, _: None, ignore_index: int) -> Plan:
+    """Several blocks to a row leave the (max, sum) state of their parts, and the last to arrive merges them."""
+    return plan_parts(rows, labels, device=device, dtypes=(rows.dtype,), scalars=((I64, ignore_index),))

@@ -1,0 +1,23 @@
+"""Few, long rows: several blocks to each add up their parts, then scan them."""
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.lanes import FEW, aligned_width, instance, lanes_of, whole_warps
+from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
+from kernelzoo.kernels.cupy.parts import STATE_BYTES, cut
+from kernelzoo.layout import Rows, cdiv
+from kernelzoo.registry import register
+
+
+@register("cupy", "cumsum", "split")
+@planned()
+def split(rows: Rows, device: Device, _: None) -> Plan:
+    """Blocks add up the parts of a row; then each scans its part from the sum of those before, added up in a tree."""
+    parts, span = cut(rows, device)
+    n = min(rows.n, span)
+    wide, few = whole_warps(n, aligned_width(rows), FEW)
+    lanes, together = lanes_of(rows, n, wide, few)
+    blocks, threads = cdiv(rows.total, together) * parts, lanes * together
+    arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), "partial", (I32, parts), (I64, span))
+    sums = Step(instance("sums_of_parts", (rows.dtype,), wide), blocks, threads, arguments)
+    scans = Step(instance("split", (rows.dtype, rows.out_dtype), wide), blocks, threads, arguments)
+    return Plan(rows, (sums, scans), rows.total * parts * STATE_BYTES)

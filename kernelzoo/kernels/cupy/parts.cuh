@@ -1,0 +1,29 @@
+// Rows that several blocks share: each takes a part, and the last one to arrive puts all of them together.
+#pragma once
+#include "lanes.cuh"
+
+// A lane of this block's part of a row, of so many parts that span so many elements.
+template <class P>
+__device__ inline Lane lane_of_part(const P& p, int lanes, bool across, int parts, i64 span) {
+  const i64 block = block_index(), from = block % parts * span;
+  Lane lane(p, lanes, across, block / parts);
+  lane.from = from < lane.n ? from : lane.n;
+  lane.n = from + span < lane.n ? from + span : lane.n;
+  return lane;
+}
+
+// The state of a whole row, in the block that arrives last: whether this is it. `none`: the state of no elements;
+// merge: of two states; meet: of a row's lanes. `partial` has a place for each part of each row.
+template <class S, class Merge, class Meet>
+__device__ inline bool over_parts(
+    S& own, S none, S* partial, u32* arrived, int parts, const Lane& lane, Merge merge, Meet meet) {
+  const i64 block = block_index();
+  own = meet(own);
+  partial += lane.r * parts;
+  if (lane.leads) partial[block % parts] = own;
+  if (!arrives_last(arrived + block / parts, parts)) return false;
+  own = none;
+  for (int k = lane.first; lane.live && k < parts; k += lane.step) own = merge(own, partial[k]);
+  own = meet(own);
+  return true;
+}

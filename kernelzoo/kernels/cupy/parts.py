@@ -1,0 +1,35 @@
+"""Long rows that several blocks share, see parts.cuh: how many parts a row has, and which rows are cut."""
+
+import torch
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.lanes import instance, lanes_of, ragged_width
+from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, device_of
+from kernelzoo.kernels.shared.long_rows import parts_of, takes_split
+from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, rows_of
+
+STATE_BYTES = 16  # of a part, at most
+
+
+def rows_or_split(x: torch.Tensor, out: torch.Tensor) -> str:
+    """The form for a problem, of an operation that has these two."""
+    return "split" if takes_split(rows_of(x, out), device_of(x)) else "rows"
+
+
+def cut(rows: Rows, device: Device) -> tuple[int, int]:
+    """How many parts a row has, and the elements that they span: whole vectors."""
+    span = cdiv(max(1, cdiv(rows.n, parts_of(rows, device))), VECTOR_BYTES) * VECTOR_BYTES
+    return max(1, cdiv(rows.n, span)), span
+
+
+def plan_parts(
+    rows: Rows, *others: Strides, device: Device, dtypes: tuple[str, ...], scalars: tuple[Argument, ...] = ()
+) -> Plan:
+    """The plan of a kernel ``split`` of those dtypes, with the others' strides and the scalars that it takes."""
+    (parts, span), wide = cut(rows, device), ragged_width(rows)
+    lanes, together = lanes_of(rows, min(rows.n, span), wide)
+    groups = cdiv(rows.total, together)
+    shares: tuple[Argument, ...] = ("partial", "counters", (I32, parts), (I64, span))
+    arguments = ((I32, lanes), (I32, int(rows.across)), *shares, *scalars)
+    step = Step(instance("split", dtypes, wide), groups * parts, lanes * together, arguments)
+    return Plan(rows, (step,), rows.total * parts * STATE_BYTES, groups * 4, others)
