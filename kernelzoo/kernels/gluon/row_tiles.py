@@ -4,14 +4,13 @@ A tile is [ROWS, BLOCK]: rows in the order of their numbers, and elements of eac
 along a row or across rows, as long as one load can take them.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon.tiles import LANES, LINE_BYTES
-from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.shared.jit import device_of, vector_across, vector_along
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 TILE_BYTES = 16384
@@ -71,14 +70,3 @@ def layout_of(rows: Rows, many: int, block: int, warps: int) -> gl.BlockedLayout
     lanes = min(LANES, block // vector)
     apart = min(warps, max(1, many * lanes // LANES))
     return gl.BlockedLayout([1, vector], [LANES // lanes, lanes], [apart, warps // apart], [1, 0])
-
-
-def vector_along(rows: Rows) -> int:
-    """Elements of a row that one load takes: as many as all rows begin with together, up to 16 bytes."""
-    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common)
-
-
-def vector_across(rows: Rows) -> int:
-    """Rows of which one load takes an element each, up to 16 bytes."""
-    steps = rows.x_n, *((rows.inner, rows.x_outer) if rows.inner > 1 else ())
-    return 1 if rows.step != 1 or rows.x_phase else math.gcd(rows.whole_vector, *steps)
