@@ -19,8 +19,8 @@ TILE_BYTES = 16384
 THREAD_BYTES = 64
 """Of a tile as computed, to a thread."""
 
-HELD = 16384
-"""Elements of the longest row that a program of ``turns_of`` holds: 16 to each of 1024 threads."""
+HELD, SHORT = 16384, 1024
+"""Elements of the longest row that a program holds, 16 float32 to each of 1024 threads, and of those taken together."""
 
 
 class Tile(NamedTuple):
@@ -47,6 +47,18 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     many = max(least, min(elements // block, spread))
     warps = device.warps(many * block * wide * tensors // THREAD_BYTES)
     return Tile(cdiv(rows.total, many), warps, many, block, layout_of(rows, many, block, warps))
+
+
+def held_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
+    """The tile that holds whole rows, where a program can: its block is no shorter than a row. Else ``tile_of``'s.
+
+    A long row has a program of its own, with four vectors to a thread.
+    """
+    if rows.across or not SHORT < rows.n <= HELD * 4 // max(4, rows.itemsize):
+        return tile_of(x, rows, tensors)
+    block = power_of_two(rows.n)
+    warps = device_of(x).warps(block * rows.itemsize // THREAD_BYTES)
+    return Tile(rows.total, warps, 1, block, layout_of(rows, 1, block, warps))
 
 
 def turns_of(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
