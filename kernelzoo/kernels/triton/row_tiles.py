@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from kernelzoo.kernels.shared.jit import device_of, vector_across, vector_along
+from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 TILE_BYTES = 16384
@@ -57,44 +57,6 @@ def held_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
         return tile_of(x, rows, tensors)
     block = power_of_two(rows.n)
     return Tile(1, block, rows.total, device_of(x).warps(block * rows.itemsize // THREAD_BYTES))
-
-
-class PackTile(NamedTuple):
-    """What each program takes at a time, and how many threads of a row have how many elements side by side."""
-
-    rows: int
-    block: int
-    lanes: int
-    vector: int
-    programs: int
-    warps: int
-
-    @property
-    def constants(self) -> tuple[int, ...]:
-        """ROWS, BLOCK, LANES and VECTOR of a kernel."""
-        return self[:4]
-
-
-def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
-    """The tile for a kernel that reduces rows, or parts of n elements, and of each thread's elements of a block first.
-
-    Short rows are taken together; where memory is contiguous across rows, a line of them.
-    """
-    device, n = device_of(x), n or rows.n
-    elements = min(32, THREAD_BYTES // rows.itemsize)  # to a thread
-    if rows.across:
-        side = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total))
-        block = min(power_of_two(n), 256 * elements // side)
-        warps = device.warps(side * block // elements)
-        vector, lanes = 1, warps * device.warp_size * min(side, vector_across(rows)) // side
-    else:
-        block = min(power_of_two(n), 512 * elements)
-        spread = power_of_two(1 + rows.total // (8 * device.multiprocessors))
-        side = max(1, min(128 * elements // block, spread))
-        warps = device.warps(side * block // elements)
-        vector, lanes = min(block, vector_along(rows)), warps * device.warp_size
-    lanes = max(1, min(lanes, block // vector))
-    return PackTile(side, block, lanes, vector, cdiv(rows.total, side), warps)
 
 
 def turns_of(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
