@@ -10,7 +10,8 @@ import torch
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon.tiles import LANES, LINE_BYTES
-from kernelzoo.kernels.shared.jit import device_of, vector_across, vector_along
+from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.shared.pack_tiles import vector_across, vector_along
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 TILE_BYTES = 16384

@@ -169,17 +169,6 @@ def packed(rows: Rows, *others: Strides) -> bool:
     return whole and ((common(rows, *others) >= 8 and aligned) or edges_of(rows, *others) > 0)
 
 
-def vector_along(rows: Rows) -> int:
-    """Elements of a row that one load takes: as many as all rows begin with together, up to 16 bytes."""
-    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common)
-
-
-def vector_across(rows: Rows) -> int:
-    """Rows of which one load takes an element each, up to 16 bytes."""
-    steps = rows.x_n, *((rows.inner, rows.x_outer) if rows.inner > 1 else ())
-    return 1 if rows.step != 1 or rows.x_phase else math.gcd(rows.whole_vector, *steps)
-
-
 def safe(rows: Rows) -> int:
     """How many rows have another row behind them in memory, which their last vector may reach into."""
     steps = [step for step, many in ((rows.x_outer, rows.outer > 1), (rows.x_inner, rows.inner > 1)) if many]

@@ -3,11 +3,12 @@
 Triton and Gluon have them in common.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
 
-from kernelzoo.kernels.shared.jit import device_of, vector_across, vector_along
+from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
@@ -57,6 +58,17 @@ def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
         vector, lanes = min(block, vector_along(rows)), warps * device.warp_size
     lanes = max(1, min(lanes, block // vector))
     return PackTile(side, block, lanes, vector, cdiv(rows.total, side), warps)
+
+
+def vector_along(rows: Rows) -> int:
+    """Elements of a row that one load takes: as many as all rows begin with together, up to 16 bytes."""
+    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common)
+
+
+def vector_across(rows: Rows) -> int:
+    """Rows of which one load takes an element each, up to 16 bytes."""
+    steps = rows.x_n, *((rows.inner, rows.x_outer) if rows.inner > 1 else ())
+    return 1 if rows.step != 1 or rows.x_phase else math.gcd(rows.whole_vector, *steps)
 
 
 class Plan(NamedTuple):
