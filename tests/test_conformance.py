@@ -48,6 +48,20 @@ MEANT = {
     ),
 }
 
+# Rows of which each is several programs' in ``split``: not whole parts, alone, and across memory.
+SHARED = {
+    op: (
+        fuzz.Case("float32", (2, 5003), fuzz.Layout((5003, 1)), values=values),
+        fuzz.Case("bfloat16", (1, 8192), fuzz.Layout((8192, 1)), values=values),
+        fuzz.Case("float16", (4111, 3), fuzz.Layout((3, 1)), 0, values=values),
+        fuzz.Case(
+            "float32", (2, 5003), fuzz.Layout((5003, 1)), specials=(("nan", 4711), ("inf", 9000), ("-inf", 9003))
+        ),
+    )
+    for op, values in (("sum", "normal"), ("argmin", "offset"), ("logsumexp", "masked"), ("cumsum", "normal"))
+}
+SHARED["cross_entropy"] = SHARED["logsumexp"][:2]
+
 
 def placed(x: torch.Tensor, device: str) -> torch.Tensor:
     """The same memory on the device, and the same view of it."""
@@ -64,7 +78,11 @@ class TestConformance(Conformance):
         only = metafunc.config.getoption("--only") or metafunc.config.getoption("--core")
         cls.backends = tuple(only.split(",")) if only else None
         cls.samples = sampled.on_host() and not metafunc.config.getoption("--all")
-        if cls.samples and metafunc.function in (cls.test_any_tensor, cls.test_fuzzed):
+        if metafunc.function is cls.test_shared_rows:
+            made = [i for name in cls.backends or (None,) for i in kernelzoo.implementations(name)]
+            split = [i for i in made if i.variant == "split" and i.op in SHARED]
+            metafunc.parametrize("implementation", split, ids=lambda i: i.id)
+        elif cls.samples and metafunc.function in (cls.test_any_tensor, cls.test_fuzzed):
             names = cls.backends or (None,)
             drawn = [i for name in names for i in kernelzoo.implementations(name) if sampled.is_drawn_for(i)]
             metafunc.parametrize("implementation", drawn, ids=lambda i: i.id)
@@ -109,6 +127,12 @@ class TestConformance(Conformance):
             if implementation.chooses:
                 raise
             pytest.skip(f"a form that takes none of the tensors drawn, and is held to test_takes_a_case: {refused}")
+
+    def test_shared_rows(self, implementation: kernelzoo.Implementation) -> None:
+        cases = SHARED[implementation.op]
+        found = running.run(implementation, cases, torch.device(self.device(implementation.backend)))
+        assert [(str(cases[number]), words) for number, words in found.wrong] == []
+        assert found.right == len(cases)
 
     def test_fuzzed(self, implementation: kernelzoo.Implementation) -> None:
         """A small budget of ``kernelzoo fuzz``, the same cases each time; most where they cost least, on the host."""

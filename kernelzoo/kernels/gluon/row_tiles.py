@@ -4,7 +4,6 @@ A tile is [ROWS, BLOCK]: rows in the order of their numbers, and elements of eac
 along a row or across rows, as long as one load can take them.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -12,6 +11,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon.tiles import LANES, LINE_BYTES
 from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.shared.pack_tiles import vector_across, vector_along
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 TILE_BYTES = 16384
@@ -20,8 +20,8 @@ TILE_BYTES = 16384
 THREAD_BYTES = 64
 """Of a tile as computed, to a thread."""
 
-HELD = 16384
-"""Elements of the longest row that a program of ``turns_of`` holds: 16 to each of 1024 threads."""
+HELD, SHORT = 16384, 1024
+"""Elements of the longest row that a program holds, 16 float32 to each of 1024 threads, and of those taken together."""
 
 
 class Tile(NamedTuple):
@@ -50,6 +50,18 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     return Tile(cdiv(rows.total, many), warps, many, block, layout_of(rows, many, block, warps))
 
 
+def held_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
+    """The tile that holds whole rows, where a program can: its block is no shorter than a row. Else ``tile_of``'s.
+
+    A long row has a program of its own, with four vectors to a thread.
+    """
+    if rows.across or not SHORT < rows.n <= HELD * 4 // max(4, rows.itemsize):
+        return tile_of(x, rows, tensors)
+    block = power_of_two(rows.n)
+    warps = device_of(x).warps(block * rows.itemsize // THREAD_BYTES)
+    return Tile(rows.total, warps, 1, block, layout_of(rows, 1, block, warps))
+
+
 def turns_of(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
     """The tile for programs that take rows in turn: as many as multiprocessors, twice, and a block that holds a row
     where one can."""
@@ -71,14 +83,3 @@ def layout_of(rows: Rows, many: int, block: int, warps: int) -> gl.BlockedLayout
     lanes = min(LANES, block // vector)
     apart = min(warps, max(1, many * lanes // LANES))
     return gl.BlockedLayout([1, vector], [LANES // lanes, lanes], [apart, warps // apart], [1, 0])
-
-
-def vector_along(rows: Rows) -> int:
-    """Elements of a row that one load takes: as many as all rows begin with together, up to 16 bytes."""
-    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common)
-
-
-def vector_across(rows: Rows) -> int:
-    """Rows of which one load takes an element each, up to 16 bytes."""
-    steps = rows.x_n, *((rows.inner, rows.x_outer) if rows.inner > 1 else ())
-    return 1 if rows.step != 1 or rows.x_phase else math.gcd(rows.whole_vector, *steps)

@@ -16,6 +16,9 @@ THREAD_BYTES = 64
 LINE_BYTES = 128
 """Rows across which memory is contiguous are taken by the cache line."""
 
+HELD, SHORT = 16384, 1024
+"""Elements of the longest row that a program holds, 16 float32 to each of 1024 threads, and of those taken together."""
+
 
 class Tile(NamedTuple):
     """What each program takes at a time."""
@@ -45,8 +48,15 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     return Tile(side, block, cdiv(rows.total, side), device.warps(side * block * wide * tensors // THREAD_BYTES))
 
 
-HELD = 16384
-"""Elements of the longest row that a program of ``turns_of`` holds: 16 to each of 1024 threads."""
+def held_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
+    """The tile that holds whole rows, where a program can: its block is no shorter than a row. Else ``tile_of``'s.
+
+    A long row has a program of its own, with four vectors to a thread.
+    """
+    if rows.across or not SHORT < rows.n <= HELD * 4 // max(4, rows.itemsize):
+        return tile_of(x, rows, tensors)
+    block = power_of_two(rows.n)
+    return Tile(1, block, rows.total, device_of(x).warps(block * rows.itemsize // THREAD_BYTES))
 
 
 def turns_of(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:

@@ -1,11 +1,11 @@
-"""A program adds several rows to others, block by block, and their squares up, and reads the sums again to write."""
+"""A program adds a row to another, or several, and norms the sum, which it holds, or reads again if it is longer."""
 
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_of
+from kernelzoo.kernels.gluon.row_tiles import held_tile
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -17,6 +17,7 @@ def add_rms_norm_kernel(
     x, residual, weight, out, total, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: gl.constexpr, residual_outer, residual_n, residual_inner, total_outer, total_n, total_inner,
     weight_n, EPS: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    WHOLE: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
@@ -27,19 +28,22 @@ def add_rms_norm_kernel(
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
     total_rows = total + dev.row_start(group, place, total_outer, total_inner, MULTIPLE)[:, None]
     squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-    for start in range(0, n, BLOCK):
+    tile = squares
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
         tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
         tile += gl.load(residual_rows + here * residual_n, mask, other=0).to(WIDE)
         rounded = tile.to(total.dtype.element_ty)
         gl.store(total_rows + here * total_n, rounded, mask)
-        squares += rounded.to(WIDE) * rounded.to(WIDE)
+        tile = rounded.to(WIDE)
+        squares += tile * tile
     scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
-    for start in range(0, n, BLOCK):
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
-        tile = gl.load(total_rows + here * total_n, mask, other=0).to(WIDE)  # by the thread that stored it
+        if not WHOLE:
+            tile = gl.load(total_rows + here * total_n, mask, other=0).to(WIDE)  # by the thread that stored it
         weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
         gl.store(out_rows + here * out_n, (tile * scale * weights).to(out.dtype.element_ty), mask)
 
@@ -48,9 +52,9 @@ def add_rms_norm_kernel(
 def rows(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
-    """Sums are written, and their squares added up in each lane; then they are read again, from cache."""
+    """Sums are written, and held where a program can hold a row; longer ones are read again, from cache."""
     rows, others = rows_with(x, out, residual, total)
-    programs, warps, *tile = tile_of(x, rows, 2)
-    constants = (eps, wide_type(x.dtype), *tile)
+    programs, warps, *tile = held_tile(x, rows, 2)
+    constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
     return bound("gluon/add_rms_norm/rows", x, add_rms_norm_kernel, programs, args, warps, tensors=5)

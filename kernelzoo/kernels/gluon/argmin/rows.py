@@ -1,11 +1,11 @@
-"""A program takes several rows, block by block: in each lane the least element so far, and its place."""
+"""A program takes several rows, block by block: in each thread the least element so far, and the block it is in."""
 
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_of
+from kernelzoo.kernels.gluon.packs import pack_columns, pack_rows, packs_of
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.shared.minimum import identity
 from kernelzoo.launch import Launch
@@ -14,39 +14,63 @@ from kernelzoo.registry import register
 
 
 @gluon.jit
-def lesser(a, i, b, j):
-    """The lesser of two elements, and its place: a NaN is less than all others, and of equal ones the first is."""
-    equal = (a == b) | ((a != a) & (b != b))
-    less = (a < b) | ((a != a) & (b == b)) | (equal & (i < j))
-    return gl.where(less, a, b), gl.where(less, i, j)
+def first_least(least, places, none):
+    """(least, the lowest of its places) along each row: NaN is less than all others. none: above all places."""
+    row_least = gl.reduce(least, 1, dev.lower, keep_dims=True)
+    has = (least == row_least) | ((least != least) & (row_least != row_least))
+    return row_least, gl.min(gl.where(has, places, none), 1)
+
+
+@gluon.jit
+def row_argmin(
+    x_rows, x_n, begin, end, there, IDENTITY: gl.constexpr, WIDE: gl.constexpr,
+    ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """(least element, its place) of rows from begin to end: NaN is less than all others, and the first of equals wins.
+
+    A loop finds the first block of each row that has its least element; that block is read again for the place.
+    """
+    BLOCK: gl.constexpr = LANES * PACK
+    cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
+    least = gl.full([ROWS, LANES], IDENTITY, WIDE, gl.SliceLayout(2, LAYOUT))
+    blocks = gl.full([ROWS, LANES], 0, gl.int32, gl.SliceLayout(2, LAYOUT))
+    block = gl.cast(0, gl.int32)
+    for start in range(begin, end, BLOCK):
+        here = start + cols
+        tile = gl.load(x_rows + here * x_n, there & (here < end), other=IDENTITY).to(WIDE)
+        new = gl.reduce(tile, 2, dev.lower)
+        blocks = gl.where((least <= new) | (least != least), blocks, block)
+        least = dev.lower(least, new)
+        block += 1
+    row_least, first = first_least(least, blocks, 0x7FFFFFFF)
+    here = begin + first.to(gl.int64)[:, None, None] * BLOCK + cols
+    known = there & (here < end)
+    tile = gl.load(x_rows + here * x_n, known, other=IDENTITY).to(WIDE)
+    row_least = row_least[:, :, None]
+    has = known & ((tile == row_least) | ((tile != tile) & (row_least != row_least)))
+    place = gl.min(gl.min(gl.where(has, here, 0x7FFFFFFFFFFFFFFF), 2), 1)
+    return gl.max(gl.max(row_least, 2), 1), place
 
 
 @gluon.jit
 def argmin_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, WIDE: gl.constexpr, IDENTITY: gl.constexpr,
-    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    MULTIPLE: gl.constexpr, IDENTITY: gl.constexpr,
+    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
+    LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
-    group, place, there = dev.row_coords(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
-    x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
-    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
-    # What is past a row's end has places past all others, so that it is never the first of equal elements.
-    least = gl.full([ROWS, BLOCK], IDENTITY, WIDE, LAYOUT)
-    places = gl.full([ROWS, BLOCK], 0, gl.int64, LAYOUT) + n
-    for start in range(0, n, BLOCK):
-        here = start + cols
-        tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=IDENTITY).to(WIDE)
-        least, places = lesser(least, places, tile, here)
-    least, found = gl.reduce((least, places), 1, lesser)
+    group, place, there = pack_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
+    x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
+    _, found = row_argmin(x_rows, x_n, 0, n, there[:, None, None], IDENTITY, WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT)
     gl.store(out + dev.row_start(group, place, out_outer, out_inner, 1), found, there)
 
 
 @register("gluon", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """In each lane the least element so far and its place; lanes meet after the loop."""
+    """In each thread the least element so far and its block; the place is looked for in one block, after the loop."""
     rows = rows_of(x, out)
-    programs, warps, *tile = tile_of(x, rows, 2)
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), identity(x.dtype), *tile)
+    programs, warps, *tile = packs_of(x, rows)
+    args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile)
     return bound("gluon/argmin/rows", x, argmin_kernel, programs, args, warps)

@@ -18,6 +18,24 @@ def add(a, b):
 
 
 @gluon.jit
+def row_cumsum(
+    x_rows, x_n, out_rows, out_n, begin, end, there, total,
+    WIDE: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """Write the running sums of rows from begin to end, block by block. total: of what is before."""
+    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
+    next = gl.load(x_rows + (begin + cols) * x_n, there & (begin + cols < end), other=0)
+    for start in range(begin, end, BLOCK):
+        here = start + cols
+        tile = next.to(WIDE)
+        # The next block comes while this one is added up.
+        next = gl.load(x_rows + (here + BLOCK) * x_n, there & (here + BLOCK < end), other=0)
+        sums = total + gl.associative_scan(tile, 1, add)
+        gl.store(out_rows + here * out_n, sums.to(out_rows.dtype.element_ty), there & (here < end))
+        total += gl.sum(tile, 1, keep_dims=True)
+
+
+@gluon.jit
 def cumsum_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
@@ -25,17 +43,10 @@ def cumsum_kernel(
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
-    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
     total = gl.full([ROWS, 1], 0, WIDE, LAYOUT)
-    for start in range(0, n, BLOCK):
-        here = start + cols
-        mask = there[:, None] & (here < n)
-        tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
-        sums = total + gl.associative_scan(tile, 1, add)
-        gl.store(out_rows + here * out_n, sums.to(out.dtype.element_ty), mask)
-        total += gl.sum(tile, 1, keep_dims=True)
+    row_cumsum(x_rows, x_n, out_rows, out_n, 0, n, there[:, None], total, WIDE, BLOCK, LAYOUT)
 
 
 @register("gluon", "cumsum", "rows")

@@ -1,4 +1,4 @@
-"""A program takes the means of several rows, block by block, reads them again for their variances, and to write."""
+"""A program holds a row, or several, and norms it; longer ones it reads for means, for variances, and to write."""
 
 import torch
 from triton.experimental import gluon
@@ -6,7 +6,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
-from kernelzoo.kernels.gluon.row_tiles import tile_of
+from kernelzoo.kernels.gluon.row_tiles import held_tile
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -18,6 +18,7 @@ def layer_norm_kernel(
     x, weight, bias, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
     weight_n, bias_n, EPS: gl.constexpr,
     WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    WHOLE: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
@@ -25,18 +26,26 @@ def layer_norm_kernel(
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
-    mean = row_means(x_rows, x_n, n, cols, there, WIDE, ROWS, BLOCK, LAYOUT)
     squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-    for start in range(0, n, BLOCK):
+    if WHOLE:
+        tile = gl.load(x_rows + cols * x_n, there[:, None] & (cols < n), other=0).to(WIDE)
+        mean = gl.sum(tile, 1, keep_dims=True) / n
+    else:
+        tile = squares
+        mean = row_means(x_rows, x_n, n, cols, there, WIDE, ROWS, BLOCK, LAYOUT)
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
-        away = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE) - mean
-        squares += gl.where(mask, away * away, 0.0)
+        if not WHOLE:
+            tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
+        squares += gl.where(mask, (tile - mean) * (tile - mean), 0.0)
     scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
-    for start in range(0, n, BLOCK):
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
-        away = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE) - mean
+        if not WHOLE:
+            tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
+        away = tile - mean
         weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
         biases = gl.load(bias + here * bias_n, here < n, other=0).to(WIDE)
         gl.store(out_rows + here * out_n, (away * scale * weights + biases).to(out.dtype.element_ty), mask)
@@ -44,9 +53,9 @@ def layer_norm_kernel(
 
 @register("gluon", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean first, then squared distances from it; then a row is read again, from cache, and written."""
+    """The mean first, then squared distances from it. A row that no program holds is read again for each."""
     rows = rows_of(x, out)
-    programs, warps, *tile = tile_of(x, rows)
-    constants = (eps, wide_type(x.dtype), *tile)
+    programs, warps, *tile = held_tile(x, rows)
+    constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
     return bound("gluon/layer_norm/rows", x, layer_norm_kernel, programs, args, warps, tensors=4)

@@ -1,11 +1,11 @@
-"""A program takes the absolute maxima of several rows, block by block, and reads them again to scale."""
+"""A program takes the absolute maximum of a row, or of several, and scales it; longer ones it reads again."""
 
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_of
+from kernelzoo.kernels.gluon.row_tiles import held_tile
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.kernels.shared.jit import bound, row_arguments
 from kernelzoo.launch import Launch
@@ -18,6 +18,7 @@ def quantize_kernel(
     x, values, scale, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
     scale_outer, scale_inner, TOP: gl.constexpr, LEAST: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    WHOLE: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
@@ -26,7 +27,8 @@ def quantize_kernel(
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = values + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
     most = gl.full([ROWS, BLOCK], 0, gl.int32, LAYOUT)
-    for start in range(0, n, BLOCK):
+    tile = most.to(gl.float32)
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(gl.float32)
         # Magnitudes compare as their bits without the sign, where NaN is the largest.
@@ -36,18 +38,19 @@ def quantize_kernel(
     gl.store(scale + dev.row_start(group, place, scale_outer, scale_inner, 1), by, there)
     # Exact of a power of two, so that ties stay ties.
     inverse = gl.div_rn(gl.full([ROWS], 1.0, gl.float32, gl.SliceLayout(1, LAYOUT)), by)[:, None]
-    for start in range(0, n, BLOCK):
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
-        tile = gl.load(x_rows + here * x_n, mask, other=0).to(gl.float32)
+        if not WHOLE:
+            tile = gl.load(x_rows + here * x_n, mask, other=0).to(gl.float32)
         gl.store(out_rows + here * out_n, dev.float8_bits(tile * inverse), mask)
 
 
 @register("gluon", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """Maxima are kept in each lane; then a row is read again, from cache, and scaled."""
+    """A row that a program holds is read once. A longer one is read again, from cache, to scale it."""
     values = values.view(torch.uint8)
     rows, (scales,) = rows_with(x, values, scale)
-    programs, warps, *tile = tile_of(x, rows)
-    args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, TOP, LEAST, *tile)
+    programs, warps, *tile = held_tile(x, rows)
+    args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, TOP, LEAST, *tile, tile[1] >= rows.n)
     return bound("gluon/quantize_rows/rows", x, quantize_kernel, programs, args, warps, tensors=3)

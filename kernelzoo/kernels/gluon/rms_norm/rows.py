@@ -1,11 +1,11 @@
-"""A program adds up the squares of several rows, block by block, and reads them again to write."""
+"""A program holds a row, or several, and norms it; of longer ones it adds up squares, and reads them again."""
 
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_of
+from kernelzoo.kernels.gluon.row_tiles import held_tile
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -16,6 +16,7 @@ from kernelzoo.registry import register
 def rms_norm_kernel(
     x, weight, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
     weight_n, EPS: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    WHOLE: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
@@ -24,23 +25,25 @@ def rms_norm_kernel(
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
     squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-    for start in range(0, n, BLOCK):
+    tile = squares
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(WIDE)
         squares += tile * tile
     scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
-    for start in range(0, n, BLOCK):
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
-        tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
+        if not WHOLE:
+            tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
         weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
         gl.store(out_rows + here * out_n, (tile * scale * weights).to(out.dtype.element_ty), mask)
 
 
 @register("gluon", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """Squares are added up in each lane; then a row is read again, from cache, and written."""
+    """A row that a program holds is read once. A longer one is read again, from cache, to write."""
     rows = rows_of(x, out)
-    programs, warps, *tile = tile_of(x, rows)
-    args = (x, weight, out, *row_arguments(rows), weight.stride(0), eps, wide_type(x.dtype), *tile)
+    programs, warps, *tile = held_tile(x, rows)
+    args = (x, weight, out, *row_arguments(rows), weight.stride(0), eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     return bound("gluon/rms_norm/rows", x, rms_norm_kernel, programs, args, warps, tensors=3)

@@ -1,11 +1,11 @@
-"""A program adds up several rows, block by block: a sum in each lane, and what it rounded off."""
+"""A program adds up several rows, block by block: a sum in each thread, and what it rounded off."""
 
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_of
+from kernelzoo.kernels.gluon.packs import pack_rows, packs_of, row_sum
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -15,28 +15,23 @@ from kernelzoo.registry import register
 @gluon.jit
 def sum_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    MULTIPLE: gl.constexpr,
+    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
+    LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
-    group, place, there = dev.row_coords(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
-    cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
-    x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
-    total = gl.full([ROWS, BLOCK], 0, WIDE, LAYOUT)
-    lost = gl.full([ROWS, BLOCK], 0, WIDE, LAYOUT)
-    for start in range(0, n, BLOCK):
-        here = start + cols
-        tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(WIDE)
-        total, lost = dev.add_exactly(total, lost, tile)
-    result = gl.sum(dev.whole(total, lost), 1)
+    group, place, there = pack_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
+    x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
+    result = row_sum(x_rows, x_n, 0, n, there[:, None, None], WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT)
     gl.store(out + dev.row_start(group, place, out_outer, out_inner, 1), result.to(out.dtype.element_ty), there)
 
 
 @register("gluon", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A sum in each lane with what it rounded off; lanes meet in a tree after the loop."""
+    """A thread's elements of a block are added up, then blocks with what that rounds off, and lanes after the loop."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
-    programs, warps, *tile = tile_of(x, rows)
+    programs, warps, *tile = packs_of(x, rows)
     args = (x, out, *row_arguments(rows), wide_type(torch.promote_types(x.dtype, out.dtype)), *tile)
     return bound("gluon/sum/rows", x, sum_kernel, programs, args, warps)

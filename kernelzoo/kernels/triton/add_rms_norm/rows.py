@@ -1,4 +1,4 @@
-"""A program adds several rows to others, block by block, and their squares up, and reads the sums again to write."""
+"""A program adds a row to another, or several, and norms the sum, which it holds, or reads again if it is longer."""
 
 import torch
 import triton
@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.row_tiles import tile_of
+from kernelzoo.kernels.triton.row_tiles import held_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 def add_rms_norm_kernel(
     x, residual, weight, out, total, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, residual_outer, residual_n, residual_inner, total_outer, total_n, total_inner,
-    weight_n, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    weight_n, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -27,19 +27,22 @@ def add_rms_norm_kernel(
     out += row_start(row, inner, out_outer, out_inner, MULTIPLE)
     total += row_start(row, inner, total_outer, total_inner, MULTIPLE)
     squares = tl.zeros([ROWS, BLOCK], WIDE)
-    for start in range(0, n, BLOCK):
+    tile = squares
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
         tile = tl.load(x + here * x_n, mask, other=0).to(WIDE)
         tile += tl.load(residual + here * residual_n, mask, other=0).to(WIDE)
         rounded = tile.to(total.dtype.element_ty)
         tl.store(total + here * total_n, rounded, mask)
-        squares += rounded.to(WIDE) * rounded.to(WIDE)
+        tile = rounded.to(WIDE)
+        squares += tile * tile
     scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
-    for start in range(0, n, BLOCK):
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
-        tile = tl.load(total + here * total_n, mask, other=0).to(WIDE)  # by the thread that stored it
+        if not WHOLE:
+            tile = tl.load(total + here * total_n, mask, other=0).to(WIDE)  # by the thread that stored it
         weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
         tl.store(out + here * out_n, (tile * scale * weights).to(out.dtype.element_ty), mask)
 
@@ -48,9 +51,9 @@ def add_rms_norm_kernel(
 def rows(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
-    """Sums are written, and their squares added up in each lane; then they are read again, from cache."""
+    """Sums are written, and held where a program can hold a row; longer ones are read again, from cache."""
     rows, others = rows_with(x, out, residual, total)
-    tile = tile_of(x, rows, 2)
-    constants = (eps, wide_type(x.dtype), tile.rows, tile.block)
+    tile = held_tile(x, rows, 2)
+    constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
     return bound("triton/add_rms_norm/rows", x, add_rms_norm_kernel, tile.programs, args, tile.warps, tensors=5)

@@ -1,50 +1,73 @@
-"""A program takes several rows, block by block: in each lane the least element so far, and its place."""
+"""A program takes several rows, block by block: in each thread the least element so far, and the block it is in."""
 
 import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.minimum import identity
+from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.row_tiles import tile_of
+from kernelzoo.kernels.triton.min.lowest import lower, lowest
+from kernelzoo.kernels.triton.packs import in_packs
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
 @triton.jit
-def lesser(a, i, b, j):
-    """The lesser of two elements, and its place: a NaN is less than all others, and of equal ones the first is."""
-    equal = (a == b) | ((a != a) & (b != b))
-    less = (a < b) | ((a != a) & (b == b)) | (equal & (i < j))
-    return tl.where(less, a, b), tl.where(less, i, j)
+def row_argmin(
+    x, x_start, x_n, begin, end, in_rows, IDENTITY: tl.constexpr, WIDE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """(least element, its place) of rows from begin to end: NaN is less than all others, and the first of equals wins.
+
+    A loop finds the first block of each row that has its least element; that block is read again for the place.
+    """
+    cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    least = tl.full([ROWS, LANES], IDENTITY, WIDE)
+    blocks = tl.zeros([ROWS, LANES], tl.int32)
+    block = tl.cast(0, tl.int32)
+    for start in range(begin, end, BLOCK):
+        here = start + cols
+        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=IDENTITY).to(WIDE)
+        new = tl.reduce(tl.reduce(in_packs(tile, LANES, VECTOR), 3, lower), 1, lower)
+        blocks = tl.where((least <= new) | (least != least), blocks, block)
+        least = lower(least, new)
+        block += 1
+    row_least = lowest(least, 1)[:, None]
+    has = (least == row_least) | ((least != least) & (row_least != row_least))
+    first = tl.min(tl.where(has, blocks, 0x7FFFFFFF), 1, keep_dims=True).to(tl.int64)
+    first = begin + first * BLOCK
+    cols = tl.arange(0, LANES * VECTOR)[None, :]
+    found = tl.full([ROWS, LANES * VECTOR], BLOCK, tl.int32)
+    for turn in range(0, BLOCK, LANES * VECTOR):
+        here = first + (turn + cols)
+        known = in_rows & (here < end)
+        tile = tl.load(x + (x_start + here * x_n), known, other=IDENTITY).to(WIDE)
+        equal = (tile == row_least) | ((tile != tile) & (row_least != row_least))
+        found = tl.minimum(found, tl.where(known & equal, turn + cols, BLOCK))
+    return row_least, first + tl.min(found, 1, keep_dims=True)
 
 
 @triton.jit
 def argmin_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    MULTIPLE: tl.constexpr, IDENTITY: tl.constexpr, WIDE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    lane = tl.arange(0, BLOCK).to(tl.int64)[None, :]
-    # Lanes past the end read the last element again: it is the same, at the same place.
-    places = tl.minimum(lane, n - 1) + tl.zeros([ROWS, BLOCK], tl.int64)
-    least = tl.load(x + (x_start + places * x_n), row < rows, other=0).to(WIDE)
-    for start in range(BLOCK, n, BLOCK):
-        here = tl.minimum(start + lane, n - 1) + tl.zeros([ROWS, BLOCK], tl.int64)
-        tile = tl.load(x + (x_start + here * x_n), row < rows, other=0).to(WIDE)
-        least, places = lesser(least, places, tile, here)
-    least, place = tl.reduce((least, places), 1, lesser, keep_dims=True)
+    _, place = row_argmin(x, x_start, x_n, 0, n, row < rows, IDENTITY, WIDE, ROWS, BLOCK, LANES, VECTOR)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), place, row < rows)
 
 
 @register("triton", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """In each lane the least element so far and its place; lanes meet after the loop."""
+    """In each thread the least element so far and its block; the place is looked for in one block, after the loop."""
     rows = rows_of(x, out)
-    tile = tile_of(x, rows, 2)
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), tile.rows, tile.block)
+    tile = pack_tile(x, rows)
+    args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile.constants)
     return bound("triton/argmin/rows", x, argmin_kernel, tile.programs, args, tile.warps)

@@ -5,9 +5,9 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.triton.cross_entropy.rows import row_state
+from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.row_tiles import tile_of
+from kernelzoo.kernels.triton.packs import row_state
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -18,7 +18,8 @@ from kernelzoo.registry import register
 def backward_kernel(
     x, labels, grad, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
     labels_outer, labels_inner, grad_outer, grad_inner, ignore_index,
-    LOWEST: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    LOWEST: tl.constexpr, WIDE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -28,7 +29,7 @@ def backward_kernel(
     label = tl.load(labels + row_start(row, inner, labels_outer, labels_inner, 1), row < rows, other=0)
     factor = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), row < rows, other=0).to(WIDE)
     factor = tl.where((label >= 0) & (label < n), factor, float("nan"))
-    top, total = row_state(x, x_start, x_n, n, row < rows, LOWEST, WIDE, ROWS, BLOCK)
+    top, total = row_state(x, x_start, x_n, 0, n, row < rows, LOWEST, float("inf"), WIDE, ROWS, BLOCK, LANES, VECTOR)
     inverse = 1 / total
     for start in range(0, n, BLOCK):
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
@@ -43,8 +44,8 @@ def backward_kernel(
 def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
     """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
     rows, (label, factor) = rows_with(x, out, labels, grad)
-    tile = tile_of(x, rows, 2)
+    tile = pack_tile(x, rows)
     strides = (label.outer, label.inner, factor.outer, factor.inner)
-    constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), tile.rows, tile.block)
+    constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), *tile.constants)
     args = (x, labels, grad, out, *row_arguments(rows), *strides, ignore_index, *constants)
     return bound("triton/cross_entropy_backward/rows", x, backward_kernel, tile.programs, args, tile.warps, tensors=4)

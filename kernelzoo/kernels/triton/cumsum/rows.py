@@ -13,6 +13,21 @@ from kernelzoo.registry import register
 
 
 @triton.jit
+def row_cumsum(x, x_n, out, out_n, begin, end, in_rows, total, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    """Write the running sums of rows from begin to end, block by block. total: of what is before."""
+    cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    next = tl.load(x + (begin + cols) * x_n, in_rows & (begin + cols < end), other=0)
+    for start in range(begin, end, BLOCK):
+        here = start + cols
+        tile = next.to(WIDE)
+        # The next block comes while this one is added up.
+        next = tl.load(x + (here + BLOCK) * x_n, in_rows & (here + BLOCK < end), other=0)
+        sums = total + tl.cumsum(tile, 1)
+        tl.store(out + here * out_n, sums.to(out.dtype.element_ty), in_rows & (here < end))
+        total += tl.sum(tile, 1, keep_dims=True)
+
+
+@triton.jit
 def cumsum_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
@@ -20,17 +35,9 @@ def cumsum_kernel(
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
-    cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
-    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    total = tl.zeros([ROWS, 1], WIDE)
-    for start in range(0, n, BLOCK):
-        here = start + cols
-        mask = (row < rows) & (here < n)
-        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
-        sums = total + tl.cumsum(tile, 1)
-        tl.store(out + (out_start + here * out_n), sums.to(out.dtype.element_ty), mask)
-        total += tl.sum(tile, 1, keep_dims=True)
+    x += row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out += row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    row_cumsum(x, x_n, out, out_n, 0, n, row < rows, tl.zeros([ROWS, 1], WIDE), WIDE, BLOCK)
 
 
 @register("triton", "cumsum", "rows")

@@ -1,4 +1,4 @@
-"""A program takes the means of several rows, block by block, reads them again for their variances, and to write."""
+"""A program holds a row, or several, and norms it; longer ones it reads for means, for variances, and to write."""
 
 import torch
 import triton
@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.row_tiles import tile_of
+from kernelzoo.kernels.triton.row_tiles import held_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -24,7 +24,8 @@ def row_mean(x, x_start, x_n, n, in_rows, WIDE: tl.constexpr, ROWS: tl.constexpr
 @triton.jit
 def layer_norm_kernel(
     x, weight, bias, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
-    weight_n, bias_n, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    weight_n, bias_n, EPS: tl.constexpr,
+    WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -32,18 +33,26 @@ def layer_norm_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    mean = row_mean(x, x_start, x_n, n, row < rows, WIDE, ROWS, BLOCK)
     squares = tl.zeros([ROWS, BLOCK], WIDE)
-    for start in range(0, n, BLOCK):
+    if WHOLE:
+        tile = tl.load(x + (x_start + cols * x_n), (row < rows) & (cols < n), other=0).to(WIDE)
+        mean = tl.sum(tile, 1, keep_dims=True) / n
+    else:
+        tile = squares
+        mean = row_mean(x, x_start, x_n, n, row < rows, WIDE, ROWS, BLOCK)
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
-        away = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE) - mean
-        squares += tl.where(mask, away * away, 0)
+        if not WHOLE:
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+        squares += tl.where(mask, (tile - mean) * (tile - mean), 0)
     scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
-    for start in range(0, n, BLOCK):
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
-        away = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE) - mean
+        if not WHOLE:
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+        away = tile - mean
         weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
         biases = tl.load(bias + here * bias_n, here < n, other=0).to(WIDE)
         tl.store(out + (out_start + here * out_n), (away * scale * weights + biases).to(out.dtype.element_ty), mask)
@@ -51,9 +60,9 @@ def layer_norm_kernel(
 
 @register("triton", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean first, then squared distances from it; then a row is read again, from cache, and written."""
+    """The mean first, then squared distances from it. A row that no program holds is read again for each."""
     rows = rows_of(x, out)
-    tile = tile_of(x, rows)
-    constants = (eps, wide_type(x.dtype), tile.rows, tile.block)
+    tile = held_tile(x, rows)
+    constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
     return bound("triton/layer_norm/rows", x, layer_norm_kernel, tile.programs, args, tile.warps, tensors=4)

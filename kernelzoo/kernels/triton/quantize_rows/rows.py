@@ -1,4 +1,4 @@
-"""A program takes the absolute maxima of several rows, block by block, and reads them again to scale."""
+"""A program takes the absolute maximum of a row, or of several, and scales it; longer ones it reads again."""
 
 import torch
 import triton
@@ -7,7 +7,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.kernels.shared.jit import bound, row_arguments
 from kernelzoo.kernels.triton.device_functions import await_last_launch, float8_bits, row_start
-from kernelzoo.kernels.triton.row_tiles import tile_of
+from kernelzoo.kernels.triton.row_tiles import held_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -16,7 +16,8 @@ from kernelzoo.registry import register
 @triton.jit
 def quantize_kernel(
     x, values, scale, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
-    scale_outer, scale_inner, TOP: tl.constexpr, LEAST: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    scale_outer, scale_inner, TOP: tl.constexpr, LEAST: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -24,8 +25,9 @@ def quantize_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    most = tl.zeros([ROWS, BLOCK], tl.int32)
-    for start in range(0, n, BLOCK):
+    tile = tl.zeros([ROWS, BLOCK], tl.float32)
+    most = tile.to(tl.int32)
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         tile = tl.load(x + (x_start + here * x_n), (row < rows) & (here < n), other=0).to(tl.float32)
         # Magnitudes compare as their bits without the sign, where NaN is the largest.
@@ -34,19 +36,20 @@ def quantize_kernel(
     by = tl.where(top < LEAST, 1, tl.div_rn(top, TOP))
     tl.store(scale + row_start(row, inner, scale_outer, scale_inner, 1), by, row < rows)
     inverse = tl.div_rn(1.0, by)  # exact of a power of two, so that ties stay ties
-    for start in range(0, n, BLOCK):
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
-        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(tl.float32)
+        if not WHOLE:
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(tl.float32)
         tl.store(values + (out_start + here * out_n), float8_bits(tile * inverse), mask)
 
 
 @register("triton", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """Maxima are kept in each lane; then a row is read again, from cache, and scaled."""
+    """A row that a program holds is read once. A longer one is read again, from cache, to scale it."""
     values = values.view(torch.uint8)
     rows, (scales,) = rows_with(x, values, scale)
-    tile = tile_of(x, rows)
-    constants = (TOP, LEAST, tile.rows, tile.block)
+    tile = held_tile(x, rows)
+    constants = (TOP, LEAST, tile.rows, tile.block, tile.block >= rows.n)
     args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, *constants)
     return bound("triton/quantize_rows/rows", x, quantize_kernel, tile.programs, args, tile.warps, tensors=3)

@@ -1,4 +1,4 @@
-"""A program adds up the squares of several rows, block by block, and reads them again to write."""
+"""A program holds a row, or several, and norms it; of longer ones it adds up squares, and reads them again."""
 
 import torch
 import triton
@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.row_tiles import tile_of
+from kernelzoo.kernels.triton.row_tiles import held_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -15,7 +15,7 @@ from kernelzoo.registry import register
 @triton.jit
 def rms_norm_kernel(
     x, weight, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
-    weight_n, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    weight_n, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -24,24 +24,26 @@ def rms_norm_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     squares = tl.zeros([ROWS, BLOCK], WIDE)
-    for start in range(0, n, BLOCK):
+    tile = squares
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         tile = tl.load(x + (x_start + here * x_n), (row < rows) & (here < n), other=0).to(WIDE)
         squares += tile * tile
     scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
-    for start in range(0, n, BLOCK):
+    for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
-        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+        if not WHOLE:
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
         weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
         tl.store(out + (out_start + here * out_n), (tile * scale * weights).to(out.dtype.element_ty), mask)
 
 
 @register("triton", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """Squares are added up in each lane; then a row is read again, from cache, and written."""
+    """A row that a program holds is read once. A longer one is read again, from cache, to write."""
     rows = rows_of(x, out)
-    tile = tile_of(x, rows)
-    constants = (eps, wide_type(x.dtype), tile.rows, tile.block)
+    tile = held_tile(x, rows)
+    constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, weight, out, *row_arguments(rows), weight.stride(0), *constants)
     return bound("triton/rms_norm/rows", x, rms_norm_kernel, tile.programs, args, tile.warps, tensors=3)

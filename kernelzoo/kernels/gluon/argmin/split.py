@@ -1,0 +1,60 @@
+"""Several programs to each row: a launch that leaves the least element of each part, and one that finds the first."""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon.argmin.rows import first_least, row_argmin
+from kernelzoo.kernels.gluon.long_rows import load_parts, merged_place, part_of
+from kernelzoo.kernels.gluon.packs import pack_constants, pack_rows
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.minimum import identity
+from kernelzoo.kernels.shared.pack_tiles import plan_of
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@gluon.jit
+def parts_kernel(
+    x, out, least, places, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: gl.constexpr, parts, span, IDENTITY: gl.constexpr,
+    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
+    LAYOUT: gl.constexpr,
+):  # fmt: skip
+    dev.await_last_launch()
+    tile, part, begin, end = part_of(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
+    group, place, there = pack_rows(tile, rows, inner, ROWS, LAYOUT)
+    x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
+    part_least, found = row_argmin(
+        x_rows, x_n, begin, end, there[:, None, None], IDENTITY, WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT
+    )
+    left = (group * inner + place) * parts + part
+    gl.store(least + left, part_least, there)
+    gl.store(places + left, found, there)
+
+
+@gluon.jit
+def first_kernel(
+    x, out, least, places, parts, inner, out_outer, out_inner, IDENTITY: gl.constexpr, PARTS: gl.constexpr
+):  # fmt: skip
+    dev.await_last_launch()
+    NONE: gl.constexpr = 0x7FFFFFFFFFFFFFFF
+    part_places = load_parts(places, parts, NONE, PARTS)
+    _, place = first_least(load_parts(least, parts, IDENTITY, PARTS), part_places, NONE)
+    gl.store(out + merged_place(inner, out_outer, out_inner), place)
+
+
+@register("gluon", "argmin", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Each part as a program of ``rows`` takes a row; the first of the parts that have the least element has it."""
+    rows = rows_of(x, out)
+    plan, id, none = plan_of(x, rows), "gluon/argmin/split", identity(x.dtype)
+    least = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(x.dtype))
+    left = (x, out, least, x.new_empty(least.shape, dtype=torch.int64))
+    kinds = (plan.parts, plan.span, none, wide_type(x.dtype))
+    args = (*left, *row_arguments(rows), *kinds, *pack_constants(rows, plan.tile))
+    first = bound(id, x, parts_kernel, plan.programs, args, plan.tile.warps)
+    args = (*left, plan.parts, rows.inner, rows.out_outer, rows.out_inner, none, plan.lanes)
+    return sequence(first, bound(id, x, first_kernel, rows.total, args, 1))

@@ -1,0 +1,42 @@
+"""Several programs to each row: a launch that leaves (max, sum) states of parts, and one that merges them to a loss."""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon.cross_entropy.rows import loss_of
+from kernelzoo.kernels.gluon.logsumexp.split import leave_states, row_of_states
+from kernelzoo.kernels.gluon.long_rows import merged_place
+from kernelzoo.kernels.gluon.tiles import lowest
+from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
+from kernelzoo.kernels.shared.pack_tiles import plan_of
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+
+@gluon.jit
+def merge_kernel(
+    x, labels, loss, states, rows, n, parts, inner, x_outer, x_n, x_inner, labels_outer, labels_inner,
+    out_outer, out_inner, ignore_index, LOWEST: gl.constexpr, WIDE: gl.constexpr, PARTS: gl.constexpr,
+):  # fmt: skip
+    dev.await_last_launch()
+    top, total = row_of_states(states, rows, parts, LOWEST, PARTS)
+    label = gl.load(labels + merged_place(inner, labels_outer, labels_inner))
+    x += merged_place(inner, x_outer, x_inner)
+    result = loss_of(x, x_n, n, label, label == label, top, total, ignore_index, WIDE)
+    gl.store(loss + merged_place(inner, out_outer, out_inner), result.to(loss.dtype.element_ty))
+
+
+@register("gluon", "cross_entropy", "split")
+def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
+    """Each part as a program of ``rows`` takes a row; a program to a row merges the states."""
+    rows, (label,) = rows_with(x, loss, labels)
+    plan, id = plan_of(x, rows), "gluon/cross_entropy/split"
+    states, first = leave_states(id, x, loss, rows, plan, float("inf"))
+    place = (rows.total, rows.n, plan.parts, rows.inner, rows.x_outer, rows.x_n, rows.x_inner)
+    strides = (label.outer, label.inner, rows.out_outer, rows.out_inner, ignore_index)
+    constants = (lowest(wide_dtype(x.dtype)), wide_type(x.dtype), plan.lanes)
+    args = (x, labels, loss, states, *place, *strides, *constants)
+    return sequence(first, bound(id, x, merge_kernel, rows.total, args, 1, tensors=3))

@@ -1,0 +1,72 @@
+"""Several programs to each row: a launch that leaves (max, sum) states of parts, and one that merges them."""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon.long_rows import load_parts, merged_place, part_of
+from kernelzoo.kernels.gluon.packs import merged, pack_constants, pack_rows, row_state
+from kernelzoo.kernels.gluon.tiles import lowest
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import Rows, rows_of
+from kernelzoo.registry import register
+
+
+@gluon.jit
+def states_kernel(
+    x, out, states, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: gl.constexpr, parts, span, LOWEST: gl.constexpr, HIGHEST: gl.constexpr,
+    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
+    LAYOUT: gl.constexpr,
+):  # fmt: skip
+    dev.await_last_launch()
+    tile, part, begin, end = part_of(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
+    group, place, there = pack_rows(tile, rows, inner, ROWS, LAYOUT)
+    x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
+    top, total = row_state(
+        x_rows, x_n, begin, end, there[:, None, None], LOWEST, HIGHEST, WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT
+    )
+    left = states + (group * inner + place) * parts + part
+    gl.store(left, top, there)
+    gl.store(left + gl.cast(rows, gl.int64) * parts, total, there)
+
+
+@gluon.jit
+def row_of_states(states, rows, parts, LOWEST: gl.constexpr, PARTS: gl.constexpr):
+    """(max, sum) of a program's row from those of its parts."""
+    tops = load_parts(states, parts, LOWEST, PARTS)
+    return merged(tops, load_parts(states + gl.cast(rows, gl.int64) * parts, parts, 0, PARTS))
+
+
+@gluon.jit
+def merge_kernel(
+    x, out, states, rows, parts, inner, out_outer, out_inner, LOWEST: gl.constexpr, PARTS: gl.constexpr
+):  # fmt: skip
+    dev.await_last_launch()
+    top, total = row_of_states(states, rows, parts, LOWEST, PARTS)
+    result = (top + gl.log(total)).to(out.dtype.element_ty)
+    gl.store(out + merged_place(inner, out_outer, out_inner), result)
+
+
+def leave_states(
+    id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan, highest: float
+) -> tuple[torch.Tensor, Launch]:
+    """(states of the parts of rows, all maxima before all sums; the launch that leaves them there)."""
+    states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
+    kinds = (plan.parts, plan.span, lowest(states.dtype), highest, wide_type(x.dtype))
+    args = (x, out, states, *row_arguments(rows), *kinds, *pack_constants(rows, plan.tile))
+    return states, bound(id, x, states_kernel, plan.programs, args, plan.tile.warps)
+
+
+@register("gluon", "logsumexp", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Each part as a program of ``rows`` takes a row; a program to a row merges the states."""
+    rows = rows_of(x, out)
+    plan, least = plan_of(x, rows), lowest(wide_dtype(x.dtype))
+    states, first = leave_states("gluon/logsumexp/split", x, out, rows, plan, -least)
+    place = (rows.total, plan.parts, rows.inner, rows.out_outer, rows.out_inner)
+    args = (x, out, states, *place, least, plan.lanes)
+    return sequence(first, bound("gluon/logsumexp/split", x, merge_kernel, rows.total, args, 1))

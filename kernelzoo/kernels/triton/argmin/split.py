@@ -1,0 +1,58 @@
+"""Several programs to each row: a launch that leaves the least element of each part, and one that finds the first."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.minimum import identity
+from kernelzoo.kernels.shared.pack_tiles import plan_of
+from kernelzoo.kernels.triton.argmin.rows import row_argmin
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, part_of
+from kernelzoo.kernels.triton.min.lowest import lowest
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@triton.jit
+def parts_kernel(
+    x, out, least, places, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span, IDENTITY: tl.constexpr, WIDE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    row, begin, end, left = part_of(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    part_least, place = row_argmin(x, x_start, x_n, begin, end, row < rows, IDENTITY, WIDE, ROWS, BLOCK, LANES, VECTOR)
+    tl.store(least + left, part_least, row < rows)
+    tl.store(places + left, place, row < rows)
+
+
+@triton.jit
+def first_kernel(
+    x, out, least, places, parts, inner, out_outer, out_inner, IDENTITY: tl.constexpr, PARTS: tl.constexpr
+):  # fmt: skip
+    await_last_launch()
+    row = merging_row()
+    part_least = load_parts(least, row, parts, IDENTITY, PARTS)
+    place = load_parts(places, row, parts, 0x7FFFFFFFFFFFFFFF, PARTS)
+    row_least = lowest(part_least, 1)[:, None]
+    has = (part_least == row_least) | ((part_least != part_least) & (row_least != row_least))
+    place = tl.min(tl.where(has, place, 0x7FFFFFFFFFFFFFFF), 1, keep_dims=True)
+    tl.store(out + row_start(row, inner, out_outer, out_inner, 1), place)
+
+
+@register("triton", "argmin", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Each part as a program of ``rows`` takes a row; the first of the parts that have the least element has it."""
+    rows = rows_of(x, out)
+    plan, id, none = plan_of(x, rows), "triton/argmin/split", identity(x.dtype)
+    least = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(x.dtype))
+    left = (x, out, least, x.new_empty(least.shape, dtype=torch.int64))
+    kinds = (plan.parts, plan.span, none, wide_type(x.dtype))
+    args = (*left, *row_arguments(rows), *kinds, *plan.tile.constants)
+    first = bound(id, x, parts_kernel, plan.programs, args, plan.tile.warps)
+    args = (*left, plan.parts, rows.inner, rows.out_outer, rows.out_inner, none, plan.lanes)
+    return sequence(first, bound(id, x, first_kernel, rows.total, args, 1))

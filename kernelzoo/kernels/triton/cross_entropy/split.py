@@ -1,0 +1,42 @@
+"""Several programs to each row: a launch that leaves (max, sum) states of parts, and one that merges them to a loss."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
+from kernelzoo.kernels.shared.pack_tiles import plan_of
+from kernelzoo.kernels.triton.cross_entropy.rows import loss_of
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.logsumexp.split import leave_states, row_of_states
+from kernelzoo.kernels.triton.long_rows import merging_row
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_with
+from kernelzoo.registry import register
+
+
+@triton.jit
+def merge_kernel(
+    x, labels, loss, states, rows, n, parts, inner, x_outer, x_n, x_inner, labels_outer, labels_inner,
+    out_outer, out_inner, ignore_index, LOWEST: tl.constexpr, WIDE: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    row = merging_row()
+    top, total = row_of_states(states, row, rows, parts, LOWEST, PARTS)
+    label = tl.load(labels + row_start(row, inner, labels_outer, labels_inner, 1))
+    x += row_start(row, inner, x_outer, x_inner, 1)
+    result = loss_of(x, x_n, n, label, True, top, total, ignore_index, WIDE)
+    tl.store(loss + row_start(row, inner, out_outer, out_inner, 1), result.to(loss.dtype.element_ty))
+
+
+@register("triton", "cross_entropy", "split")
+def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
+    """Each part as a program of ``rows`` takes a row; a program to a row merges the states."""
+    rows, (label,) = rows_with(x, loss, labels)
+    plan, id = plan_of(x, rows), "triton/cross_entropy/split"
+    states, first = leave_states(id, x, loss, rows, plan, float("inf"))
+    place = (rows.total, rows.n, plan.parts, rows.inner, rows.x_outer, rows.x_n, rows.x_inner)
+    strides = (label.outer, label.inner, rows.out_outer, rows.out_inner, ignore_index)
+    constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), plan.lanes)
+    args = (x, labels, loss, states, *place, *strides, *constants)
+    return sequence(first, bound(id, x, merge_kernel, rows.total, args, 1, tensors=3))

@@ -1,0 +1,45 @@
+"""Several programs to each row: a launch that leaves the sum of each part, and one that goes on from those before."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.pack_tiles import SCANNED, plan_of
+from kernelzoo.kernels.triton.cumsum.rows import row_cumsum
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.long_rows import part_of
+from kernelzoo.kernels.triton.sum.split import leave_sums
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@triton.jit
+def cumsum_kernel(
+    x, out, sums, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span, WIDE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    row, begin, end, _ = part_of(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    x += row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    out += row_start(row, inner, out_outer, out_inner, MULTIPLE)
+    part = tl.arange(0, PARTS)[None, :]
+    before = (row < rows) & (part < tl.program_id(0) % parts)
+    total = tl.sum(tl.load(sums + (row * parts + part), before, other=0), 1, keep_dims=True)
+    row_cumsum(x, x_n, out, out_n, begin, end, row < rows, total, WIDE, BLOCK)
+
+
+@register("triton", "cumsum", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Sums of parts are added up in a tree; from there on a part is taken as a program of ``rows`` takes a row."""
+    x = x.view(torch.uint8) if x.dtype == torch.bool else x
+    rows = rows_of(x, out)
+    plan, id = plan_of(x, rows), "triton/cumsum/split"
+    sums, first = leave_sums(id, x, out, rows, plan)
+    block = min(plan.tile.block, SCANNED // plan.tile.rows)
+    constants = (wide_type(sums.dtype), plan.tile.rows, block, plan.lanes)
+    warps = device_of(x).warps(plan.tile.rows * block // 16)
+    args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, *constants)
+    return sequence(first, bound(id, x, cumsum_kernel, plan.programs, args, warps))

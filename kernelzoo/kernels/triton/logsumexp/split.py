@@ -1,0 +1,68 @@
+"""Several programs to each row: a launch that leaves (max, sum) states of parts, and one that merges them."""
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
+from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, part_of
+from kernelzoo.kernels.triton.packs import merged, row_state
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import Rows, rows_of
+from kernelzoo.registry import register
+
+
+@triton.jit
+def states_kernel(
+    x, out, states, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span, LOWEST: tl.constexpr, HIGHEST: tl.constexpr, WIDE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    await_last_launch()
+    row, begin, end, place = part_of(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+    top, total = row_state(x, x_start, x_n, begin, end, row < rows, LOWEST, HIGHEST, WIDE, ROWS, BLOCK, LANES, VECTOR)
+    tl.store(states + place, top, row < rows)
+    tl.store(states + tl.cast(rows, tl.int64) * parts + place, total, row < rows)
+
+
+@triton.jit
+def row_of_states(states, row, rows, parts, LOWEST: tl.constexpr, PARTS: tl.constexpr):
+    """(max, sum) of rows from those of their parts."""
+    tops = load_parts(states, row, parts, LOWEST, PARTS)
+    return merged(tops, load_parts(states + tl.cast(rows, tl.int64) * parts, row, parts, 0, PARTS))
+
+
+@triton.jit
+def merge_kernel(
+    x, out, states, rows, parts, inner, out_outer, out_inner, LOWEST: tl.constexpr, PARTS: tl.constexpr
+):  # fmt: skip
+    await_last_launch()
+    row = merging_row()
+    top, total = row_of_states(states, row, rows, parts, LOWEST, PARTS)
+    result = (top + tl.log(total)).to(out.dtype.element_ty)
+    tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result)
+
+
+def leave_states(
+    id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan, highest: float
+) -> tuple[torch.Tensor, Launch]:
+    """(states of the parts of rows, all maxima before all sums; the launch that leaves them there)."""
+    lowest = torch.finfo(wide_dtype(x.dtype)).min
+    states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
+    kinds = (plan.parts, plan.span, lowest, highest, wide_type(x.dtype))
+    args = (x, out, states, *row_arguments(rows), *kinds, *plan.tile.constants)
+    return states, bound(id, x, states_kernel, plan.programs, args, plan.tile.warps)
+
+
+@register("triton", "logsumexp", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Each part as a program of ``rows`` takes a row; a program to a row merges the states."""
+    rows = rows_of(x, out)
+    plan, lowest = plan_of(x, rows), torch.finfo(wide_dtype(x.dtype)).min
+    states, first = leave_states("triton/logsumexp/split", x, out, rows, plan, -lowest)
+    place = (rows.total, plan.parts, rows.inner, rows.out_outer, rows.out_inner)
+    args = (x, out, states, *place, lowest, plan.lanes)
+    return sequence(first, bound("triton/logsumexp/split", x, merge_kernel, rows.total, args, 1))
