@@ -192,18 +192,19 @@ def void(_: object) -> None:
 
 
 def sequence(*launches: Launch | None) -> Launch:
-    """One launch after the other, without the Nones. Kernels with workspaces, of the first one's tensors or some of
-    them, become one such launch."""
+    """One launch after the other, without the Nones. Kernels with workspaces, of one's tensors or some of them, become
+    one such launch."""
     steps = [launch for launch in launches if launch is not None]
     if len(steps) == 1:
         return steps[0]
     placed = [step for step in steps if isinstance(step, WorkspaceLaunch)]
     if steps and len(placed) == len(steps):
-        place = {id(tensor): i for i, tensor in enumerate(placed[0].tensors)}
+        tensors = max((step.tensors for step in placed), key=len)
+        place = {id(tensor): i for i, tensor in enumerate(tensors)}
         if all(id(tensor) in place for step in placed for tensor in step.tensors):
             workspace = {id(tensor): tensor for step in placed for tensor in step.workspace}
             at = locked_sequence(*(_on_some(step, place) for step in placed))
-            return WorkspaceLaunch(at, *placed[0].tensors, workspace=tuple(workspace.values()))
+            return WorkspaceLaunch(at, *tensors, workspace=tuple(workspace.values()))
 
     def launch() -> None:
         for step in steps:

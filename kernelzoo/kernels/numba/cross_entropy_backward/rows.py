@@ -9,7 +9,7 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, machine
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lanes_tiling
+from kernelzoo.kernels.numba.lanes import packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
 from kernelzoo.kernels.numba.row import row_coords, thread_mapping
@@ -43,8 +43,8 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
         if 0 <= label < n:
             slope = load(grad, outer * grad_outer + place * grad_inner)
         source, target = outer * x_outer + place * x_inner, outer * out_outer + place * out_inner
-        top, total = state(x, source, x_step, lane, lanes, n, maxima, sums)
-        inverse = ONE / total + (top - top)  # NaN of an infinite maximum
+        top, total = state(x, source, x_step, lane, lanes, 0, n, maxima, sums)
+        inverse = ONE / total + (total - total)  # NaN of an infinite maximum
         for i in range(lane, n, lanes):
             share = exponential(load(x, source + i * x_step) - top) * inverse
             result = slope * (share - ONE if i == label else share)
@@ -59,4 +59,4 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
 def rows(v: View, device: Device, _: None, ignore_index: int) -> BindView:
     """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
     kernel = partial(backward_kernel, ignore_index=ignore_index)
-    return over_rows("numba/cross_entropy_backward/rows", kernel, lanes_tiling(v), v, device)
+    return over_rows("numba/cross_entropy_backward/rows", kernel, packs_tiling(v), v, device)
