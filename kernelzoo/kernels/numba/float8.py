@@ -38,7 +38,8 @@ def float8_pair() -> Any:
 @cache
 def to_float8(size: int, hardware: bool) -> Any:
     """``convert(values, bits)``: numbers as those bits; by the instruction of sm_89 and later, for two, or without."""
-    SIZE, pair = size, float8_pair() if hardware else None
+    pair: Any = float8_pair() if hardware else None
+    SIZE = size
 
     @cuda.jit(device=True, inline="always")
     def by_pairs(values, bits):

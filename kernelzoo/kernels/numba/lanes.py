@@ -116,7 +116,8 @@ def place_of(tiling: Tiling) -> Any:
 @cache
 def tree_sum(size: int) -> Any:
     """``add_up(values, k)``: the sum of ``values[k : k + size]``, a power of two, in a tree."""
-    half, HALF = tree_sum(size // 2) if size > 1 else None, size // 2
+    half: Any = tree_sum(size // 2) if size > 1 else None
+    HALF = size // 2
 
     @cuda.jit(device=True, inline="always")
     def one(values, k):
