@@ -19,11 +19,14 @@ for package in ("numba.cuda", "cuda.core", "cuda.bindings"):
 
 from kernelzoo import registry
 from kernelzoo.device import ARCHITECTURES
+from kernelzoo.errors import KernelZooError
+from kernelzoo.inspect import Request, ask
 from kernelzoo.kernels.numba import min as minima
 from kernelzoo.kernels.numba import min_backward, softmax, softmax_backward
 from kernelzoo.kernels.numba.source import Source, inspected, to_ptx
 from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns, view
 from kernelzoo.kernels.shared import cubin
+from kernelzoo.operations import MAPPED
 
 registry.import_kernels("numba", "kernelzoo.kernels.numba")  # every form is then a name of its operation's package
 
@@ -299,3 +302,16 @@ def test_clusters_send_64_bits() -> None:
     made = inspected(softmax_kernels(look(SHAPES["cluster"], "float64", "softmax"))["cluster"], (9, 0))
     assert count(r"st\.async\S*::bytes\.v2\.b64 \[", made.ptx) == 1
     assert made.registers > 0
+
+
+OTHERS = [i for i in registry.implementations("numba") if i.variant in ("rows", "split") and "backward" not in i.op]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_other_operations_read_whole_vectors_and_spill_nothing(dtype: str) -> None:
+    asked = [Request("numba", i.op, i.variant, (16, 32768), dtype, -1, "sm_90") for i in OTHERS if i.op not in MAPPED]
+    assert {request.variant for request in asked} == {"rows", "split"}
+    for request, kernels in zip(asked, ask(asked), strict=True):
+        assert not isinstance(kernels, KernelZooError), (request, kernels)
+        assert {kernel.local_bytes for kernel in kernels} == {0}, request.id
+        assert count(r"ld\.global\.\S*v4\.", kernels[0].ptx) >= 1, request.id

@@ -18,6 +18,7 @@ if not host_compiler.compiler():
 
 CHOSEN = {
     **{i.id: ("special-values-300", "dim0") for i in kernelzoo.implementations("numba") if i.variant == "rows"},
+    **{i.id: ("special-values-300", "2x4097") for i in kernelzoo.implementations("numba") if i.variant == "split"},
     "numba/softmax/fused": ("3x17", "37x129", "2x4097", "special-values-300", "rows-stepped"),
     "numba/min/rows": ("3x17", "37x129", "special-values-300"),
     "numba/softmax/split_grid": ("2x4097",),
@@ -44,3 +45,29 @@ def test_a_row_that_a_cluster_has_is_right(dtype: torch.dtype) -> None:
     backend = kernelzoo.get("numba")
     made = backend.softmax(x, variant="split_cluster")
     kernelzoo.operations.OPERATIONS["softmax"].assert_close((made,), (x,))
+
+
+SPLIT = ("sum", "argmin", "logsumexp", "cross_entropy", "cumsum")
+LONG = {"vectors": ((3, 20480), -1), "ragged": ((2, 18433), -1), "across": ((17003, 3), 0)}
+
+
+@pytest.mark.parametrize(("shape", "dim"), LONG.values(), ids=LONG)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("op", SPLIT)
+def test_a_long_row_that_blocks_share_is_right(op: str, dtype: str, shape: tuple[int, ...], dim: int) -> None:
+    """Each block has its part of it; ``auto`` takes the same form, to the bit."""
+    operation = kernelzoo.operations.OPERATIONS[op]
+    inputs = operation.sample(shape, dtype, dim, generator=torch.Generator().manual_seed(0))
+    call = getattr(kernelzoo.get("numba"), op)
+    found = call(*inputs, dim=dim, variant="split")
+    operation.assert_close((found,), inputs, dim)
+    assert torch.equal(call(*inputs, dim=dim), found)
+
+
+@pytest.mark.parametrize("n", [64, 20480], ids=["held", "read again"])
+@pytest.mark.parametrize("op", ["rms_norm", "layer_norm", "add_rms_norm", "quantize_rows"])
+def test_rows_are_held_or_read_again(op: str, n: int) -> None:
+    operation = kernelzoo.operations.OPERATIONS[op]
+    inputs = operation.sample((2, n), "bfloat16", -1, generator=torch.Generator().manual_seed(0))
+    found = getattr(kernelzoo.get("numba"), op)(*inputs)
+    operation.assert_close(found if isinstance(found, tuple) else (found,), inputs)

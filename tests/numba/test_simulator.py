@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings(
 INF, NAN = float("inf"), float("nan")
 SOFTMAX = list(kernelzoo.implementations("numba", "softmax"))
 MIN = list(kernelzoo.implementations("numba", "min"))
-PLAIN = [i for i in kernelzoo.implementations("numba") if i.variant == "rows" and i not in MIN]
+PLAIN = [i for i in kernelzoo.implementations("numba") if i.variant in ("rows", "split") and i not in SOFTMAX + MIN]
 registry.language("numba")
 CHOOSERS = [i for i in SOFTMAX + MIN if i.chooses]  # which only hand on to the others
 # Of clusters, or of more shared memory than the simulator has: tested one by one, with ``one_block``.

@@ -1,13 +1,15 @@
-"""Kernels that take rows element by element: how many lanes go along a row, and how they keep a long sum exact."""
+"""Plain kernels: how many lanes go along a row, how they read and write it, and how they keep a long sum exact."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from numba import cuda
+from numba.cuda import types
 
-from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.dtypes import number
-from kernelzoo.kernels.numba.row import block_reduce
+from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, machine, opaque
+from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number, word_type
+from kernelzoo.kernels.numba.row import access, block_reduce, thread_mapping
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv, power_of_two
 
@@ -23,6 +25,122 @@ def lanes_tiling(v: View) -> Tiling:
         return Tiling(min(THREADS // rows, max(WARP // rows, power_of_two(v.n))), rows, 1, 1, across=True)
     lanes = min(THREADS, power_of_two(cdiv(v.n, FEW)))
     return Tiling(lanes, 1 if lanes > WARP else 4 * WARP // lanes, 1, 1)
+
+
+def packs_tiling(v: View, lanes: int = THREADS, size: int = 32, tiles: int = 4) -> Tiling:
+    """As ``lanes_tiling``, of lanes that read whole vectors where all rows have such; fewer for rows that are short.
+
+    Each has up to ``tiles`` vectors and ``size`` elements at a time; of elements one by one, twice as many.
+    """
+    if v.across:
+        tiling = lanes_tiling(v)
+        return replace(tiling, tiles=min(size, 8, power_of_two(cdiv(v.n, tiling.lanes))))
+    most = min(tiles, size // v.pack) if v.pack > 1 else min(2 * tiles, size)
+    tiles = min(most, power_of_two(cdiv(v.n // v.pack, 8)))
+    needed = power_of_two(cdiv(v.n, v.pack * tiles))
+    if needed > WARP:
+        return Tiling(lanes, 1, tiles, v.pack, flexible=True)
+    return Tiling(needed, 4 * WARP // needed, tiles, v.pack)
+
+
+def held_tiling(v: View) -> Tiling:
+    """Registers hold a row of up to 16384 elements along memory, 8192 of float64.
+
+    An SM runs two blocks of packed halves at least, so that one reads while another writes.
+    """
+    size = 32 if v.n > 16 * 512 and v.itemsize < 8 else 16
+    tiling = packs_tiling(v, 512, size, size)
+    held = tiling.lanes * tiling.size >= v.n
+    return replace(tiling, held=held, blocks=2 if is_packed(v.dtype, tiling.vec) else 1)
+
+
+@cache
+def own_row(tiling: Tiling) -> Any:
+    """``find(rows, n)``: this thread's lane, how many its row has, the row, and its elements: none where it isn't."""
+    mapping, ROWS = thread_mapping(tiling), tiling.rows
+
+    @cuda.jit(device=True, inline="always")
+    def find(rows, n):
+        lane, lanes, group = mapping()
+        r = types.int64(cuda.blockIdx.x) * ROWS + group
+        return lane, lanes, r, n if r < rows else types.int64(0)
+
+    return find
+
+
+@cache
+def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any, Any, Any]:
+    """``load``, ``value``, ``store``, of a lane's elements of a row.
+
+    ``load(pointer, base, step, lane, lanes, start, n, words)`` reads those of the tile that begins at ``start``, as
+    they lie in memory, and zeros from n on. ``value(words, j)`` is one as a number. ``store(pointer, base, step, lane,
+    lanes, start, n, values)`` writes numbers. ``shared``: what is read is all rows', and stays in caches.
+    """
+    _, load_tile, store_tile, _, _ = access(dtype, tiling, number(dtype, 0), keep_in_l2=shared)
+    WORD, WORDS, PACKED = word_type(dtype, tiling.vec), tiling.words(dtype), is_packed(dtype, tiling.vec)
+    low, high, pack, _, _ = machine.packed_functions(dtype)
+
+    @cuda.jit(device=True, inline="always")
+    def load(pointer, base, step, lane, lanes, start, n, words):
+        load_tile(pointer, base, step, lane, lanes, start, n, words, 0)
+
+    @cuda.jit(device=True, inline="always")
+    def value(words, j):
+        if not PACKED:
+            return words[j]
+        word = opaque(words[j // 2])
+        return low(word) if j % 2 == 0 else high(word)
+
+    @cuda.jit(device=True, inline="always")
+    def store(pointer, base, step, lane, lanes, start, n, values):
+        words = cuda.local.array(WORDS, WORD)
+        for j in range(WORDS):
+            words[j] = pack(values[2 * j], values[2 * j + 1]) if PACKED else values[j]
+        store_tile(pointer, base, step, lane, lanes, start, n, words, 0)
+
+    return load, value, store
+
+
+@cache
+def place_of(tiling: Tiling) -> Any:
+    """``place(lane, lanes, start, j)``: where in its row a lane's j-th element of the tile from ``start`` on is."""
+    VEC = tiling.vec
+
+    @cuda.jit(device=True, inline="always")
+    def place(lane, lanes, start, j):
+        return start + (j // VEC * lanes + lane) * VEC + j % VEC
+
+    return place
+
+
+@cache
+def tree_sum(size: int) -> Any:
+    """``add_up(values, k)``: the sum of ``values[k : k + size]``, a power of two, in a tree."""
+    half: Any = tree_sum(size // 2) if size > 1 else None
+    HALF = size // 2
+
+    @cuda.jit(device=True, inline="always")
+    def one(values, k):
+        return values[k]
+
+    @cuda.jit(device=True, inline="always")
+    def two(values, k):
+        return half(values, k) + half(values, k + HALF)
+
+    return two if size > 1 else one
+
+
+@cache
+def rounding(dtype: str) -> Any:
+    """``round_off(v)``: a number as the dtype stores it, in the type that it is computed in."""
+    low, _, pack, _, _ = machine.packed_functions(dtype)
+    HALF = is_packed(dtype, 2)
+
+    @cuda.jit(device=True, inline="always")
+    def round_off(v):
+        return low(pack(v, v)) if HALF else v
+
+    return round_off
 
 
 @cuda.jit(device=True, inline="always")
@@ -51,3 +169,69 @@ def lane_sum(dtype: str, tiling: Tiling) -> Any:
         return block_sum(whole(total, lost), scratch)
 
     return sum_over_lanes
+
+
+@cache
+def tile_sum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
+    """``add_tile(total, lost, words)``: a running sum with what a lane has read at once, a tree of it."""
+    kind, SIZE, add_up = WIDE[out_dtype], tiling.size, tree_sum(tiling.size)
+    _, value, _ = row_values(dtype, tiling)
+
+    @cuda.jit(device=True, inline="always")
+    def add_tile(total, lost, words):
+        values = cuda.local.array(SIZE, kind)
+        for j in range(SIZE):
+            values[j] = value(words, j)
+        return add_exactly(total, lost, add_up(values, 0))
+
+    return add_tile
+
+
+@cache
+def tile_squares(dtype: str, tiling: Tiling) -> Any:
+    """``add_squares(total, lost, values)``: a running sum with a tree of squares."""
+    kind, SIZE, add_up = WIDE[dtype], tiling.size, tree_sum(tiling.size)
+
+    @cuda.jit(device=True, inline="always")
+    def add_squares(total, lost, values):
+        squares = cuda.local.array(SIZE, kind)
+        for j in range(SIZE):
+            squares[j] = values[j] * values[j]
+        return add_exactly(total, lost, add_up(squares, 0))
+
+    return add_squares
+
+
+@cache
+def lane_scan(dtype: str, tiling: Tiling) -> Any:
+    """``scan(lane, lanes, r, own, sums)``: of a number in each lane, the sum over a row's lanes before, and over all.
+
+    A butterfly within a warp, and warps in order. ``sums`` is shared memory of ``tiling.scratch`` elements.
+    """
+    ZERO, ROWS, APART = number(dtype, 0), tiling.rows, tiling.rows if tiling.across else 1
+    NEAR = min(tiling.lanes, WARP // APART)  # lanes of a row that share a warp
+    LEVELS, SEVERAL = NEAR.bit_length() - 1, tiling.lanes > NEAR
+
+    @cuda.jit(device=True, inline="always")
+    def scan(lane, lanes, r, own, sums):
+        before, total = ZERO, own
+        for level in range(LEVELS):
+            other = cuda.shfl_xor_sync(EVERY_LANE, total, APART << level)
+            if lane & (1 << level):
+                before = other + before
+            total += other
+        if SEVERAL:
+            group, warp, start = r % ROWS, lane // NEAR, ZERO
+            cuda.syncthreads()  # others may still read those of an earlier scan
+            if lane % NEAR == 0:
+                sums[warp * ROWS + group] = total
+            cuda.syncthreads()
+            total = ZERO
+            for other_warp in range(lanes // NEAR):
+                if other_warp == warp:
+                    start = total
+                total += sums[other_warp * ROWS + group]
+            before += start
+        return before, total
+
+    return scan

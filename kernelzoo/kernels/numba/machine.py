@@ -9,7 +9,7 @@ each of its operations is a call into a C++ shim, compiled with NVRTC and linked
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
 from inspect import signature
 from typing import Any
 
@@ -187,12 +187,13 @@ def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tup
             return
         with builder.if_then(inside):
             elements = values if packed else [_narrow(builder, value, dtype) for value in values]
-            together = elements[0]
-            if words > 1:
-                together = ir.Constant(vector, ir.Undefined)
-                for j, element in enumerate(elements):
-                    together = builder.insert_element(together, element, I32(j))
-            builder.store(together, _at(builder, pointer, i, vector), align=align)
+            if per_word > 1 and not packed:
+                moved = [builder.shl(builder.zext(e, word), word(j % per_word * bits)) for j, e in enumerate(elements)]
+                elements = [reduce(builder.or_, moved[j : j + per_word]) for j in range(0, width, per_word)]
+            together = ir.Constant(ir.VectorType(elements[0].type, words), ir.Undefined)
+            for j, element in enumerate(elements):
+                together = builder.insert_element(together, element, I32(j))
+            builder.store(builder.bitcast(together, vector), _at(builder, pointer, i, vector), align=align)
 
     def typed(p: Any, i: Any, row: Any, k: Any, inside: Any) -> Any:
         return types.void(p, types.int64, row, types.int64, types.boolean)

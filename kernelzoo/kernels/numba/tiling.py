@@ -26,6 +26,8 @@ class View(Rows):
     """Elements that can be moved at once along a row, a power of two."""
     edges: bool
     """Whether some row begins or ends off a boundary of ``vec`` elements."""
+    pack: int = 1
+    """Elements that lie side by side in one aligned vector, all along every row of every tensor, a power of two."""
     companions: tuple[Strides, ...] = ()  # of the tensors between x and out
 
     @property
@@ -63,7 +65,22 @@ def view(x: torch.Tensor, out: torch.Tensor, *companions: torch.Tensor) -> View:
         while apart % vec:
             vec //= 2
         edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
-    return View(**rows.fields, vec=vec, edges=edges, companions=strides)
+    along = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim != 2]
+    pack = _pack(rows, out.element_size(), along)
+    return View(**rows.fields, vec=vec, edges=edges, pack=pack, companions=strides)
+
+
+def _pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:
+    """``View.pack``, of x, of out if it has rows, and of others with rows."""
+    if rows.n == 1 or not rows.contiguous or any(other.n != 1 for other in along):
+        return 1
+    starts = [rows.x_outer, rows.x_inner, rows.x_phase]
+    if rows.out_n:
+        starts += [rows.out_outer, rows.out_inner, rows.out_phase]
+    for other in along:
+        starts += [other.outer, other.inner, other.phase]
+    size = max(rows.itemsize, out_bytes if rows.out_n else 1)
+    return math.gcd(VECTOR_BYTES // size, rows.n, *starts)
 
 
 def columns_of(rows: Rows) -> Columns | None:
@@ -99,6 +116,8 @@ class Tiling:
     across: bool = False  # neighbouring threads belong to neighbouring rows
     stack: int = 1  # rows that a thread takes one above the other, their loads all in flight at once
     flexible: bool = False  # each launch says how many threads take the row, ``lanes`` being the most
+    held: bool = False  # a row is no longer than what its lanes read at once
+    blocks: int = 1  # that an SM runs at once, at least
 
     @property
     def threads(self) -> int:

@@ -1,47 +1,71 @@
-"""Lanes go along a row, and each keeps the least element so far and its place."""
+"""Lanes go along a row, and each keeps the least element so far, and in which tile it was."""
 
 from functools import cache
+from typing import Any
 
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.lanes import lanes_tiling
+from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.lanes import own_row, packs_tiling, place_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.min.row_tiles import thread_reduce
+from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
+@cuda.jit(device=True, inline="always")
+def same(a, b):
+    """Whether two are as low as each other; a NaN, which is not equal to itself, is as low as another."""
+    return a == b or (a != a and b != b)
+
+
 @cache
-def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
-    kind, HIGHEST, NOWHERE = WIDE[dtype], highest(dtype), highest("int64")
-    load, _ = machine.element_functions(dtype)
-    _, store = machine.element_functions("int64")
+def row_argmin(dtype: str, tiling: Tiling) -> Any:
+    """``first_least(x, source, step, lane, lanes, start, n, values, places)``: the place of a row's least element."""
+    HIGHEST, NOWHERE = highest(dtype), highest("int64")
+    (load, _), (_, load_tile, _, _, _) = machine.element_functions(dtype), access(dtype, tiling, HIGHEST)
+    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     _, block_first, _ = block_reduce(tiling, NOWHERE)
-    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
+    thread_min, place_in = thread_reduce(dtype, tiling), place_of(tiling)
+
+    @cuda.jit(device=True, inline="always")
+    def first_least(x, source, step, lane, lanes, start, n, values, places):
+        words = cuda.local.array(WORDS, WORD)
+        least, tile, place = HIGHEST, types.int64(start), NOWHERE
+        for first in range(start, n, lanes * SIZE):
+            load_tile(x, source, step, lane, lanes, first, n, words, 0)
+            v = thread_min(words, 0, HIGHEST)
+            if v < least or (v != v and least == least):  # of the first tile that has it
+                least, tile = v, first
+        lowest = block_min(least, values)
+        if same(least, lowest):
+            for j in range(SIZE):
+                i = place_in(lane, lanes, tile, j)
+                if i < n and same(load(x, source + i * step), lowest):
+                    place = min(place, i)
+        return block_first(place, places)
+
+    return first_least
+
+
+@cache
+def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
+    kind, (_, store) = WIDE[dtype], machine.element_functions("int64")
+    first_least, find = row_argmin(dtype, tiling), own_row(tiling)
+    SCRATCH = tiling.scratch
 
     def argmin(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
         values = cuda.shared.array(SCRATCH, kind)
         places = cuda.shared.array(SCRATCH, types.int64)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        if r >= rows:
-            n = types.int64(0)
+        lane, lanes, r, length = find(rows, n)
         source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        least, place = HIGHEST, NOWHERE
-        for i in range(lane, n, lanes):
-            v = load(x, source + i * x_step)
-            # A NaN, which is not equal to itself, is less than all others.
-            if place == NOWHERE or v < least or (v != v and least == least):
-                least, place = v, i
-        lowest = block_min(least, values)
-        found = least == lowest or (least != least and lowest != lowest)
-        place = block_first(place if found else NOWHERE, places)
+        place = first_least(x, source, x_step, lane, lanes, 0, length, values, places)
         if lane == 0 and r < rows:
             store(out, target, place)
 
@@ -51,5 +75,5 @@ def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "argmin", "rows")
 @planned()
 def rows(v: View, device: Device, _: None) -> BindView:
-    """In each lane the least element so far and its place; lanes meet after the loop."""
-    return over_rows("numba/argmin/rows", argmin_kernel, lanes_tiling(v), v, device)
+    """In each lane the least of what it reads at once, and which tile that was; the place is looked up at the end."""
+    return over_rows("numba/argmin/rows", argmin_kernel, packs_tiling(v), v, device)

@@ -8,11 +8,11 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lanes_tiling
+from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.lanes import own_row, packs_tiling, place_of, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
-from kernelzoo.kernels.numba.row import row_coords, thread_mapping
+from kernelzoo.kernels.numba.row import row_coords
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -21,10 +21,10 @@ from kernelzoo.registry import register
 @cache
 def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
     kind, ZERO, ONE, NAN = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, np.nan)
-    state, mapping, IGNORED = row_state(dtype, tiling), thread_mapping(tiling), ignore_index
-    load, store = machine.element_functions(dtype)
-    load_label, _ = machine.element_functions("int64")
-    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    state, find, place_in, IGNORED = row_state(dtype, tiling), own_row(tiling), place_of(tiling), ignore_index
+    (load_slope, _), (load_label, _) = machine.element_functions(dtype), machine.element_functions("int64")
+    load, value, store = row_values(dtype, tiling)
+    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
 
     def backward(
         x, labels, grad, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
@@ -32,23 +32,25 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
     ):  # fmt: skip
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
+        words = cuda.local.array(WORDS, WORD)
+        values = cuda.local.array(SIZE, kind)
+        lane, lanes, r, length = find(rows, n)
         outer, place = row_coords(r, inner)
         label, slope = types.int64(-1), NAN
-        if r >= rows:
-            n = types.int64(0)
-        else:
+        if r < rows:
             label = load_label(labels, outer * labels_outer + place * labels_inner)
         if 0 <= label < n:
-            slope = load(grad, outer * grad_outer + place * grad_inner)
+            slope = load_slope(grad, outer * grad_outer + place * grad_inner)
         source, target = outer * x_outer + place * x_inner, outer * out_outer + place * out_inner
-        top, total = state(x, source, x_step, lane, lanes, n, maxima, sums)
-        inverse = ONE / total + (top - top)  # NaN of an infinite maximum
-        for i in range(lane, n, lanes):
-            share = exponential(load(x, source + i * x_step) - top) * inverse
-            result = slope * (share - ONE if i == label else share)
-            store(out, target + i * out_step, ZERO if label == IGNORED else result)
+        top, total = state(x, source, x_step, lane, lanes, 0, length, maxima, sums)
+        inverse = ONE / total + (total - total)  # NaN of an infinite maximum
+        for start in range(0, length, lanes * SIZE):
+            load(x, source, x_step, lane, lanes, start, length, words)
+            for j in range(SIZE):
+                share = exponential(value(words, j) - top) * inverse
+                result = slope * (share - ONE if place_in(lane, lanes, start, j) == label else share)
+                values[j] = ZERO if label == IGNORED else result
+            store(out, target, out_step, lane, lanes, start, length, values)
 
     pointees = (dtype, "int64", dtype, dtype)
     return Source(backward, pointees, tiling.threads, (dtype, tiling, ignore_index), inputs=3)
@@ -59,4 +61,4 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
 def rows(v: View, device: Device, _: None, ignore_index: int) -> BindView:
     """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
     kernel = partial(backward_kernel, ignore_index=ignore_index)
-    return over_rows("numba/cross_entropy_backward/rows", kernel, lanes_tiling(v), v, device)
+    return over_rows("numba/cross_entropy_backward/rows", kernel, packs_tiling(v), v, device)

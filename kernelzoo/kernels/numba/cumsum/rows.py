@@ -1,60 +1,72 @@
-"""Lanes take neighbouring elements of a row, and add them up in a tree."""
+"""Lanes take neighbouring elements of a row: each adds up its own, and those of lanes before it."""
 
 from functools import cache, partial
+from typing import Any
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lanes_tiling
+from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.lanes import lane_scan, own_row, packs_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
+BLOCKS = 4
+"""On an SM at least: while the lanes of one meet, another reads and a third writes."""
+
+
+@cache
+def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
+    """``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``: sums of a
+    row's elements from ``start`` to n, and of ``before``. All threads of a block come here, for the same ``end``."""
+    kind, (load, value, _), (_, _, store) = WIDE[out_dtype], row_values(dtype, tiling), row_values(out_dtype, tiling)
+    WORD, WORDS, SIZE, scan = (
+        word_type(dtype, tiling.vec),
+        tiling.words(dtype),
+        tiling.size,
+        lane_scan(out_dtype, tiling),
+    )
+
+    @cuda.jit(device=True, inline="always")
+    def scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums):
+        words = cuda.local.array(WORDS, WORD)
+        values = cuda.local.array(SIZE, kind)
+        load(x, source, x_step, lane, lanes, start, n, words)
+        for first in range(start, end, lanes * SIZE):
+            values[0] = value(words, 0)
+            for j in range(1, SIZE):
+                values[j] = values[j - 1] + kind(value(words, j))
+            load(x, source, x_step, lane, lanes, first + lanes * SIZE, n, words)  # the next tile, before lanes meet
+            earlier, total = scan(lane, lanes, r, values[SIZE - 1], sums)
+            earlier += before
+            for j in range(SIZE):
+                values[j] += earlier
+            store(out, target, out_step, lane, lanes, first, n, values)
+            before += total
+
+    return scan_row
+
 
 @cache
 def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, ZERO, mapping = WIDE[out_dtype], number(out_dtype, 0), thread_mapping(tiling)
-    load, _ = machine.element_functions(dtype)
-    _, store = machine.element_functions(out_dtype)
-    ROWS, THREADS, LEVELS = tiling.rows, tiling.threads, tiling.lanes.bit_length() - 1
-    APART = tiling.rows if tiling.across else 1
+    kind, ZERO, SCRATCH = WIDE[out_dtype], number(out_dtype, 0), tiling.scratch
+    scan_row, find = row_cumsum(dtype, tiling, out_dtype), own_row(tiling)
 
     def cumsum(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
-        sums = cuda.shared.array(THREADS, kind)
-        lane, lanes, group = mapping()
-        t = types.int64(cuda.threadIdx.x)
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        length = n if r < rows else types.int64(0)
+        sums = cuda.shared.array(SCRATCH, kind)
+        lane, lanes, r, length = find(rows, n)
         source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        before = ZERO
-        for start in range(0, n, lanes):  # as often in all threads, which meet
-            i, own = start + lane, ZERO
-            if i < length:
-                own = kind(load(x, source + i * x_step))
-            for level in range(LEVELS):  # after Hillis and Steele, 1986
-                cuda.syncthreads()
-                sums[t] = own
-                cuda.syncthreads()
-                reach = 1 << level
-                if lane >= reach:
-                    own += sums[t - reach * APART]
-            cuda.syncthreads()
-            sums[t] = own
-            cuda.syncthreads()
-            if i < length:
-                store(out, target + i * out_step, before + own)
-            before += sums[t + (lanes - 1 - lane) * APART]
+        scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, 0, n, length, ZERO, sums)
 
-    return Source(cumsum, (dtype, out_dtype), tiling.threads, (dtype, tiling, out_dtype))
+    return Source(cumsum, (dtype, out_dtype), tiling.threads, (dtype, tiling, out_dtype), BLOCKS)
 
 
 @register("numba", "cumsum", "rows")
 @planned()
 def rows(v: View, device: Device, _: None) -> BindView:
-    """Blocks of a row one after the other: a tree within each, and the sums of those before it in order."""
-    return over_rows("numba/cumsum/rows", partial(cumsum_kernel, out_dtype=v.out_dtype), lanes_tiling(v), v, device)
+    """Tiles of a row one after the other: each lane's elements in order, lanes in a tree, warps and tiles in order."""
+    kernel, tiling = partial(cumsum_kernel, out_dtype=v.out_dtype), packs_tiling(v, size=v.pack, tiles=1)
+    return over_rows("numba/cumsum/rows", kernel, tiling, v, device)

@@ -1,17 +1,15 @@
-"""Lanes go along a row: its mean, its variance, and what is written, a pass each."""
+"""Lanes go along a row: its mean, its variance, and what is written, a pass each, over registers if they hold it."""
 
 import math
 from functools import cache, partial
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import add_exactly, lane_sum, lanes_tiling
+from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.lanes import held_tiling, lane_sum, own_row, place_of, row_values, tile_squares, tile_sum
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -20,36 +18,53 @@ from kernelzoo.registry import register
 @cache
 def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, ONE, EPS = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, eps)
-    load, store = machine.element_functions(dtype)
-    sum_over_lanes, mapping = lane_sum(dtype, tiling), thread_mapping(tiling)
-    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    (load, value, store), (load_shared, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
+    add_tile, add_squares = tile_sum(dtype, tiling, dtype), tile_squares(dtype, tiling)
+    sum_over_lanes, find, place = lane_sum(dtype, tiling), own_row(tiling), place_of(tiling)
+    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
 
     def layer_norm(
         x, weight, bias, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
         weight_outer, weight_step, weight_inner, bias_outer, bias_step, bias_inner,
     ):  # fmt: skip
+        words = cuda.local.array(WORDS, WORD)
+        weights = cuda.local.array(WORDS, WORD)
+        biases = cuda.local.array(WORDS, WORD)
+        values = cuda.local.array(SIZE, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        length = n if r < rows else types.int64(0)
+        lane, lanes, r, length = find(rows, n)
         source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        end, step = (1, 1) if HELD else (length, lanes * SIZE)  # a row that is held is one tile
         total, lost, squares, lost_too = ZERO, ZERO, ZERO, ZERO
-        for i in range(lane, length, lanes):
-            total, lost = add_exactly(total, lost, load(x, source + i * x_step))
+        for start in range(0, end, step):
+            load(x, source, x_step, lane, lanes, start, length, words)
+            load_shared(weight, 0, weight_step, lane, lanes, start, length, weights)
+            load_shared(bias, 0, bias_step, lane, lanes, start, length, biases)
+            total, lost = add_tile(total, lost, words)
         mean = sum_over_lanes(total, lost, scratch) / kind(n)
-        for i in range(lane, length, lanes):
-            away = load(x, source + i * x_step) - mean
-            squares, lost_too = add_exactly(squares, lost_too, away * away)
+        for start in range(0, end, step):
+            if not HELD:
+                load(x, source, x_step, lane, lanes, start, length, words)
+            for j in range(SIZE):
+                values[j] = value(words, j) - mean if place(lane, lanes, start, j) < length else ZERO
+            squares, lost_too = add_squares(squares, lost_too, values)
         scale = ONE / kind(math.sqrt(sum_over_lanes(squares, lost_too, scratch) / kind(n) + EPS))
-        for i in range(lane, length, lanes):
-            v = (load(x, source + i * x_step) - mean) * scale * load(weight, i * weight_step)
-            store(out, target + i * out_step, v + load(bias, i * bias_step))
+        for start in range(0, end, step):
+            if not HELD:
+                load(x, source, x_step, lane, lanes, start, length, words)
+            if not EARLY:
+                load_shared(weight, 0, weight_step, lane, lanes, start, length, weights)
+                load_shared(bias, 0, bias_step, lane, lanes, start, length, biases)
+            for j in range(SIZE):
+                values[j] = (value(words, j) - mean) * scale * value(weights, j) + value(biases, j)
+            store(out, target, out_step, lane, lanes, start, length, values)
 
-    return Source(layer_norm, (dtype,) * 4, tiling.threads, (dtype, tiling, eps), inputs=3)
+    return Source(layer_norm, (dtype,) * 4, tiling.threads, (dtype, tiling, eps), tiling.blocks, inputs=3)
 
 
 @register("numba", "layer_norm", "rows")
 @planned()
 def rows(v: View, device: Device, _: None, eps: float) -> BindView:
-    """The mean, then squared distances from it; then a row is read again, from cache, and written."""
-    return over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), lanes_tiling(v), v, device)
+    """The mean, then squared distances from it: of a row in registers, or of a longer one read again from cache."""
+    return over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), held_tiling(v), v, device)

@@ -3,15 +3,14 @@
 from functools import cache, partial
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import logarithm, machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.lanes import lanes_tiling
+from kernelzoo.kernels.numba.lanes import own_row, packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
-from kernelzoo.kernels.numba.row import row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -19,19 +18,16 @@ from kernelzoo.registry import register
 
 @cache
 def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, state, mapping = WIDE[dtype], row_state(dtype, tiling), thread_mapping(tiling)
+    kind, state, find = WIDE[dtype], row_state(dtype, tiling), own_row(tiling)
     _, store = machine.element_functions(out_dtype)
-    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    SCRATCH = tiling.scratch
 
     def logsumexp(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        if r >= rows:
-            n = types.int64(0)
+        lane, lanes, r, length = find(rows, n)
         source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        top, total = state(x, source, x_step, lane, lanes, n, maxima, sums)
+        top, total = state(x, source, x_step, lane, lanes, 0, length, maxima, sums)
         if lane == 0 and r < rows:
             store(out, target, top + logarithm(total))
 
@@ -43,4 +39,4 @@ def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 def rows(v: View, device: Device, _: None) -> BindView:
     """One pass that keeps a running (max, sum) state in each lane; lanes meet after the loop."""
     kernel = partial(logsumexp_kernel, out_dtype=v.out_dtype)
-    return over_rows("numba/logsumexp/rows", kernel, lanes_tiling(v), v, device)
+    return over_rows("numba/logsumexp/rows", kernel, packs_tiling(v), v, device)

@@ -6,39 +6,40 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import exponential, machine, maximum
-from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.device_functions import exponential, maximum, minimum
+from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
-from kernelzoo.kernels.numba.row import block_reduce
+from kernelzoo.kernels.numba.row import access, block_reduce
+from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.tiling import Tiling
 
 
 @cache
 def row_state(dtype: str, tiling: Tiling) -> Any:
-    """``state(x, start, step, lane, lanes, n, maxima, sums)``: a row's (maximum, sum of exp(x - maximum)).
+    """``state(x, source, step, lane, lanes, start, n, maxima, sums)``: (maximum, sum of exp(x - maximum)) of a row
+    from ``start`` to n.
 
-    The maximum starts at the lowest finite number, so that no difference is of two -inf: a row of -inf alone has the
-    sum 0. A NaN is in the sum; beside +inf each other +inf counts as 1.
+    The maximum is one of finite numbers, so that no difference is of two infinities: a row of -inf alone has the sum
+    0, one with +inf the sum inf. A NaN is in the sum.
     """
-    ZERO, ONE, LOWEST = number(dtype, 0), number(dtype, 1), number(dtype, float(np.finfo(str(WIDE[dtype])).min))
-    load, _ = machine.element_functions(dtype)
+    TOP = float(np.finfo(str(WIDE[dtype])).max)
+    ZERO, HIGHEST, LOWEST = (number(dtype, value) for value in (0, TOP, -TOP))
+    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    _, load_tile, _, _, _ = access(dtype, tiling, number(dtype, -np.inf))
+    _, thread_max, thread_sum, _, _ = arithmetic(dtype, tiling.vec, WORDS)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
 
     @cuda.jit(device=True, inline="always")
-    def above(v, m):
-        return ZERO if v == m else v - m  # of the same infinity
-
-    @cuda.jit(device=True, inline="always")
-    def state(x, start, step, lane, lanes, n, maxima, sums):
+    def state(x, source, step, lane, lanes, start, n, maxima, sums):
+        words = cuda.local.array(WORDS, WORD)
         m, total, lost = LOWEST, ZERO, ZERO
-        for i in range(lane, n, lanes):
-            v = load(x, start + i * step)
-            rise = above(v, m)
-            other = exponential(-abs(rise))  # of exp(m - new m) and exp(v - new m); one of them is 1
-            scale, term = (other, ONE) if rise > ZERO else (ONE, other)
-            total, lost = add_exactly(total * scale, lost * scale, term)
-            m = maximum(m, v)
+        for first in range(start, n, lanes * SIZE):
+            load_tile(x, source, step, lane, lanes, first, n, words, 0)
+            more = minimum(maximum(m, thread_max(words, 0)), HIGHEST)
+            scale = exponential(m - more)
+            total, lost = add_exactly(total * scale, lost * scale, thread_sum(words, 0, more))
+            m = more
         top = block_max(m, maxima)
-        return top, block_sum(whole(total, lost) * exponential(above(m, top)), sums)
+        return top, block_sum(whole(total, lost) * exponential(m - top), sums)
 
     return state

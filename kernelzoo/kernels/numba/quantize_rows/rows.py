@@ -1,72 +1,69 @@
-"""Lanes go along a row: they find its absolute maximum, and read it again to write."""
+"""Lanes go along a row: they find its absolute maximum, and write it from registers, or read it again."""
 
-import math
-from functools import cache
+from functools import cache, partial
 
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lanes_tiling
+from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.float8 import to_float8
+from kernelzoo.kernels.numba.lanes import held_tiling, own_row, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_coords, thread_mapping
+from kernelzoo.kernels.numba.row import block_reduce, row_coords
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.registry import register
 
-FLOAT, (ZERO, ONE, WHOLE) = WIDE["float32"], (number("float32", value) for value in (0, 1, 2**23))
-LARGEST, SMALLEST, NORMAL = (number("float32", value) for value in (TOP, LEAST, 2**-6))
-
-
-@cuda.jit(device=True, inline="always")
-def to_float8(v):
-    """The bits of the nearest float8_e4m3fn, to even between two, of a number below 464 in size or a NaN."""
-    if v != v:
-        return types.int32(0x7F)
-    _, exponent = math.frexp(v)
-    if abs(v) < NORMAL:  # all of those have the unit of the next larger ones
-        exponent = -5
-    units = FLOAT(math.ldexp(abs(v), 4 - exponent)) + WHOLE - WHOLE  # which rounds to a whole number, 16 at most
-    bits = types.int32(8 * (exponent + 5)) + types.int32(units)
-    return bits + types.int32(0x80) if v < ZERO else bits
+FLOAT, (ZERO, ONE, LARGEST, SMALLEST) = WIDE["float32"], (number("float32", value) for value in (0, 1, TOP, LEAST))
 
 
 @cache
-def quantize_kernel(dtype: str, tiling: Tiling) -> Source:
-    load, _ = machine.element_functions(dtype)
-    _, store = machine.element_functions("float32")
-    _, store_bits = machine.element_functions("uint8")
-    _, block_min, _ = block_reduce(tiling, ZERO)
-    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
+def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
+    (load, value, _), (_, _, store_bits) = row_values(dtype, tiling), row_values("uint8", tiling)
+    (_, store), convert = machine.element_functions("float32"), to_float8(tiling.size, hardware)
+    (_, block_min, _), find = block_reduce(tiling, ZERO), own_row(tiling)
+    WORD, WORDS, SIZE, HELD = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.held
+    SCRATCH, pointees, constants = tiling.scratch, (dtype, "uint8", "float32"), (dtype, tiling, hardware)
 
     def quantize(
         x, values, scale, rows, inner, n, x_outer, x_step, x_inner, scale_outer, scale_step, scale_inner, phase,
         values_outer, values_step, values_inner,
     ):  # fmt: skip
+        words = cuda.local.array(WORDS, WORD)
+        scaled = cuda.local.array(SIZE, FLOAT)
+        bits = cuda.local.array(SIZE, types.int32)
         scratch = cuda.shared.array(SCRATCH, FLOAT)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        length = n if r < rows else types.int64(0)
+        lane, lanes, r, length = find(rows, n)
         outer, place = row_coords(r, inner)
         source, target = outer * x_outer + place * x_inner, outer * values_outer + place * values_inner
+        end, step = (1, 1) if HELD else (length, lanes * SIZE)  # a row that is held is one tile
         lowest = ZERO  # of negated sizes: a minimum, which keeps a NaN
-        for i in range(lane, length, lanes):
-            lowest = minimum(lowest, -abs(load(x, source + i * x_step)))
+        for start in range(0, end, step):
+            load(x, source, x_step, lane, lanes, start, length, words)
+            for j in range(SIZE):
+                lowest = minimum(lowest, -abs(value(words, j)))
         top = -block_min(lowest, scratch)
         by = ONE if top < SMALLEST else top / LARGEST
-        for i in range(lane, length, lanes):
-            store_bits(values, target + i * values_step, to_float8(load(x, source + i * x_step) / by))
+        inverse = ONE / by  # exact of a power of two, so that ties stay ties
+        for start in range(0, end, step):
+            if not HELD:
+                load(x, source, x_step, lane, lanes, start, length, words)
+            for j in range(SIZE):
+                scaled[j] = value(words, j) * inverse
+            convert(scaled, bits)
+            store_bits(values, target, values_step, lane, lanes, start, length, bits)
         if lane == 0 and r < rows:
             store(scale, outer * scale_outer + place * scale_inner, by)
 
-    return Source(quantize, (dtype, "uint8", "float32"), tiling.threads, (dtype, tiling), inputs=2)
+    return Source(quantize, pointees, tiling.threads, constants, tiling.blocks, inputs=2)
 
 
 @register("numba", "quantize_rows", "rows")
 @planned()
 def rows(v: View, device: Device, _: None) -> BindView:
-    """The absolute maximum in each lane; then a row is read again, from cache, and written in 8 bits."""
-    return over_rows("numba/quantize_rows/rows", quantize_kernel, lanes_tiling(v), v, device)
+    """The absolute maximum in each lane; then a row is written in 8 bits: from registers, or if long, read again."""
+    kernel = partial(quantize_kernel, hardware=device.capability >= 89)
+    return over_rows("numba/quantize_rows/rows", kernel, held_tiling(v), v, device)

@@ -1,40 +1,52 @@
 """Lanes go along a row, and each keeps a sum and what it rounded off."""
 
 from functools import cache, partial
+from typing import Any
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import add_exactly, lane_sum, lanes_tiling
+from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.lanes import lane_sum, own_row, packs_tiling, row_values, tile_sum
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
 @cache
+def row_sum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
+    """``add_row(x, source, step, lane, lanes, start, n, scratch)``: the sum of a row's elements from ``start`` to n."""
+    ZERO, SIZE = number(out_dtype, 0), tiling.size
+    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    (load, _, _), add_tile = row_values(dtype, tiling), tile_sum(dtype, tiling, out_dtype)
+    sum_over_lanes = lane_sum(out_dtype, tiling)
+
+    @cuda.jit(device=True, inline="always")
+    def add_row(x, source, step, lane, lanes, start, n, scratch):
+        words = cuda.local.array(WORDS, WORD)
+        total, lost = ZERO, ZERO
+        for first in range(start, n, lanes * SIZE):
+            load(x, source, step, lane, lanes, first, n, words)
+            total, lost = add_tile(total, lost, words)
+        return sum_over_lanes(total, lost, scratch)
+
+    return add_row
+
+
+@cache
 def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, ZERO = WIDE[out_dtype], number(out_dtype, 0)
-    load, _ = machine.element_functions(dtype)
-    _, store = machine.element_functions(out_dtype)
-    sum_over_lanes, mapping = lane_sum(out_dtype, tiling), thread_mapping(tiling)
-    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    kind, (_, store) = WIDE[out_dtype], machine.element_functions(out_dtype)
+    add_row, find = row_sum(dtype, tiling, out_dtype), own_row(tiling)
+    SCRATCH = tiling.scratch
 
     def sum_rows(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        if r >= rows:
-            n = types.int64(0)
+        lane, lanes, r, length = find(rows, n)
         source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        total, lost = ZERO, ZERO
-        for i in range(lane, n, lanes):
-            total, lost = add_exactly(total, lost, kind(load(x, source + i * x_step)))
-        total = sum_over_lanes(total, lost, scratch)
+        total = add_row(x, source, x_step, lane, lanes, 0, length, scratch)
         if lane == 0 and r < rows:
             store(out, target, total)
 
@@ -44,5 +56,5 @@ def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @register("numba", "sum", "rows")
 @planned()
 def rows(v: View, device: Device, _: None) -> BindView:
-    """A sum in each lane with what it rounded off; lanes meet in a tree after the loop."""
-    return over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), lanes_tiling(v), v, device)
+    """A tree over what a lane reads at once, and a sum of those with what it rounded off; lanes meet in a tree."""
+    return over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), packs_tiling(v), v, device)

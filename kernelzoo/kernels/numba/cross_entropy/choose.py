@@ -1,0 +1,13 @@
+"""Which form of the cross entropy takes a problem."""
+
+import torch
+
+from kernelzoo.kernels.numba.launch import settled
+from kernelzoo.kernels.numba.parts import rows_or_split
+from kernelzoo.registry import chooser
+
+
+@chooser("numba", "cross_entropy", "auto")
+def auto(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> str:
+    """A block to a row, or several where rows are long, and too few to fill the device."""
+    return settled(rows_or_split, None, x, labels, loss)

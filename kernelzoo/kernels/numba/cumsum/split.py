@@ -1,0 +1,46 @@
+"""Several blocks to a row: each leaves the sum of its part, and a second launch begins with those of parts before."""
+
+from dataclasses import replace
+from functools import cache
+
+from numba import cuda
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.numba.cumsum.rows import BLOCKS, row_cumsum
+from kernelzoo.kernels.numba.dtypes import WIDE
+from kernelzoo.kernels.numba.launch import BindView, planned
+from kernelzoo.kernels.numba.parts import cut, in_parts, own_part
+from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.sum.rows import row_sum
+from kernelzoo.kernels.numba.sum.split import parts_kernel
+from kernelzoo.kernels.numba.tiling import Tiling, View
+from kernelzoo.registry import register
+
+
+@cache
+def scan_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
+    kind, scan_row, find = WIDE[out_dtype], row_cumsum(dtype, tiling, out_dtype), own_part(tiling)
+    add_row, SCRATCH = row_sum(str(kind), replace(tiling, vec=1), out_dtype), tiling.scratch
+
+    def scan_parts(
+        x, sums, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
+        parts, span,
+    ):  # fmt: skip
+        scratch = cuda.shared.array(SCRATCH, kind)
+        lane, lanes, r, part, start, end = find(rows, n, parts, span)
+        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        before = add_row(sums, r * parts, 1, lane, lanes, 0, part if r < rows else 0, scratch)
+        last = min(start + span, n)
+        scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, last, end, before, scratch)
+
+    return Source(scan_parts, (dtype, str(kind), out_dtype), tiling.threads, (dtype, tiling, out_dtype), BLOCKS)
+
+
+@register("numba", "cumsum", "split")
+@planned()
+def split(v: View, device: Device, _: None) -> BindView:
+    """Several blocks to a row, each with a part; the sums of those before it come through memory, of a first launch."""
+    parts = cut(v, device, size=v.pack, tiles=1)
+    first, second = (kernel(v.dtype, parts.tiling, v.out_dtype) for kernel in (parts_kernel, scan_kernel))
+    return in_parts("numba/cumsum/split", parts, first, second, v, device, again=True)

@@ -1,0 +1,85 @@
+"""Several blocks to a row: a first launch leaves a number of each part, and a second takes a row's numbers together."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.device import Device
+from kernelzoo.kernels.numba.device_functions import WARP
+from kernelzoo.kernels.numba.lanes import packs_tiling
+from kernelzoo.kernels.numba.launch import BindView, prepare, within_grid
+from kernelzoo.kernels.numba.row import thread_mapping
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import Tiling, View
+from kernelzoo.kernels.shared.long_rows import parts_of, takes_split
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import cdiv
+
+LINE = 128
+"""Elements: parts begin on a line of the cache whatever the dtype."""
+
+TOGETHER = Tiling(WARP, 4, 4, 1)
+"""A warp to the numbers of a row."""
+
+
+class Cut(NamedTuple):
+    """How rows are cut into parts."""
+
+    tiling: Tiling
+    """Of a part, by a block."""
+    parts: int
+    span: int
+    """Elements of a part; the last has what is left."""
+
+
+def cut(v: View, device: Device, **how: int) -> Cut:
+    """As many parts as fill the device. ``how`` is for ``packs_tiling``."""
+    span = cdiv(max(1, v.n), parts_of(v, device) * LINE) * LINE
+    return Cut(packs_tiling(replace(v, n=span), **how), cdiv(max(1, v.n), span), span)
+
+
+@cache
+def own_part(tiling: Tiling) -> Any:
+    """``find(rows, n, parts, span)``: this thread's lane, how many its row has, the row, the part, where that begins
+    and ends: before it begins, where the row isn't there."""
+    mapping, ROWS = thread_mapping(tiling), tiling.rows
+
+    @cuda.jit(device=True, inline="always")
+    def find(rows, n, parts, span):
+        lane, lanes, group = mapping()
+        block = types.int64(cuda.blockIdx.x)
+        r, part = block // parts * ROWS + group, block % parts
+        start = part * span
+        return lane, lanes, r, part, start, min(start + span, n) if r < rows else types.int64(0)
+
+    return find
+
+
+def in_parts(
+    id: str, cut: Cut, first: Source, second: Source, v: View, device: Device, *, again: bool = False
+) -> BindView:
+    """A call of two kernels, one after the other. Both take the inputs, the first one x alone; numbers, one to each
+    part; and out. The first has a block to each part, the second ``TOGETHER``, or with ``again`` as many blocks."""
+    blocks = within_grid(id, cdiv(v.total, cut.tiling.rows) * cut.parts)
+    threads = cut.tiling.lanes_for(cut.span) * cut.tiling.rows
+    leave = prepare(first, device).call(blocks, *replace(v, companions=()).offsets, *cut[1:], threads=threads)
+    if not again:
+        blocks, threads = cdiv(v.total, TOGETHER.rows), TOGETHER.threads
+    meet = prepare(second, device).call(blocks, *v.offsets, *cut[1:], threads=threads)
+    kind = getattr(torch, str(first.pointees[1]))
+
+    def bind(*tensors: torch.Tensor) -> Launch:
+        *inputs, out = tensors
+        numbers = torch.empty(v.total * cut.parts, dtype=kind, device=out.device)
+        return sequence(leave(inputs[0], numbers, out), meet(*inputs, numbers, out))
+
+    return bind
+
+
+def rows_or_split(v: View, device: Device, _: None) -> str:
+    """The form for any problem, where there are those two."""
+    return "split" if takes_split(v, device) else "rows"
