@@ -83,10 +83,12 @@ def load_masked(x, place, padding, AXIS, SHAPE):
     return ct.where(row_mask(x, place[AXIS], AXIS, SHAPE), tile, padding)
 
 
-def block_ranges(x, strip, begin, end, AXIS, SHAPE):
+def block_ranges(x, group, strip, begin, end, AXIS, SHAPE):
     """The blocks [begin, end) of a tile's rows as two ranges: (whether blocks are whole, begin, end). A loop over each
     has no branch to the kind of a block, which the compiler would unroll in far more registers."""
-    inside = strip < x.shape[3 - AXIS] // SHAPE[3 - AXIS]  # and a tile in blocks is of one group
+    inside = strip < x.shape[3 - AXIS] // SHAPE[3 - AXIS]
+    if SHAPE[0] > 1:
+        inside = inside & (group < x.shape[0] // SHAPE[0])
     # Blocks are counted in 32 bits, whatever sizes are.
     whole = max(begin, min(end, ct.astype(x.shape[AXIS] // SHAPE[AXIS], ct.int32) if inside else 0))
     return (True, begin, whole), (False, whole, end)
@@ -104,10 +106,10 @@ def row_shape(SHAPE, AXIS):
     return (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
 
 
-def weights_of(weight, block, AXIS, SHAPE):
+def weights_of(weight, block, AXIS, SHAPE, WHOLE=False):
     """A block of what there is one of to each element of a row, as it is computed, 0 past the end."""
-    shape = (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1)
-    return load_tile(weight, block_index(0, 0, block, AXIS), 0.0, AXIS, shape)
+    place, shape = block_index(0, 0, block, AXIS), (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1)
+    return load_whole(weight, place, shape) if WHOLE else load_tile(weight, place, 0.0, AXIS, shape)
 
 
 def of_rows(x, group, strip, AXIS, SHAPE):
@@ -145,6 +147,18 @@ def whole(total, lost):
 def row_mean(total, lost, x, AXIS):
     """The mean of each of a tile's rows, of sums in lanes and what they rounded off."""
     return ct.sum(whole(total, lost), AXIS, keepdims=True) / x.shape[AXIS]
+
+
+def distances(tile, mean, x, place, AXIS, SHAPE):
+    """How far elements of a tile are from their rows' means, 0 past the end."""
+    if is_whole(x, place, SHAPE):
+        return tile - mean
+    return ct.where(row_mask(x, place[AXIS], AXIS, SHAPE), tile - mean, 0.0)
+
+
+def inverse_root(mean, EPS):
+    """1 / sqrt(mean + eps); EPS: the bits of eps in float64."""
+    return 1 / ct.sqrt(mean + constant(EPS, mean.dtype))
 
 
 # --- Rows that begin anywhere in vectors, PACK elements each ---------------------------------------------------------

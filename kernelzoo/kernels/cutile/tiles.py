@@ -21,6 +21,9 @@ LINE_BYTES, SECTOR_BYTES = 128, 32
 HELD_BYTES = 131072
 """As computed, of the largest tile that a program holds: 128 registers of each of 256 threads."""
 
+ROW_BYTES = 32768
+"""As computed, of the longest row that a program holds beside its weights: with longer ones few programs fit."""
+
 STRIP_BYTES = 65536
 """Of the largest strip of columns, whose threads meet in shared memory."""
 
@@ -32,6 +35,10 @@ LEAST_PART = 4096
 
 MOST_PARTS = 512
 """Programs to a tile, at the most: each, or the last, reads what all of them have left."""
+
+
+FIT = 4
+"""Programs of long rows on a multiprocessor: the 64 registers that this leaves a thread are enough."""
 
 
 class Tile(NamedTuple):
@@ -174,6 +181,17 @@ def plain(rows: Rows, device: Device, inputs: int = 1) -> Tile:
     if rows.across or many < 2:
         return block(rows, BLOCK_BYTES // power_of_two(inputs), inputs)
     return along(rows, many, cols, inputs)
+
+
+def held_or_block(id: str, device: Device, rows: Rows, inputs: int) -> tuple[bool, Tile, int | None]:
+    """(held, tile, occupancy): whether a program holds whole rows beside their weights, and the tile of these, or a
+    block of a longer row. inputs: see ``held``."""
+    if rows.n > min(longest(rows, inputs), ROW_BYTES // wide_bytes(rows)):
+        tile = block(rows, BLOCK_BYTES, inputs)
+        return False, tile, tile.occupancy(rows, FIT // 2)  # weights take registers too
+    tile = held(id, device, rows, inputs)
+    threads = 768 if tile.block * wide_bytes(rows) < ROW_BYTES else 512  # of 80 and 128 registers
+    return True, tile, tile.occupancy(rows, threads // (32 * tile.warps))
 
 
 def over_rows(rows: Rows) -> Tile:

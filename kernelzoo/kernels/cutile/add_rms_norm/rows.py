@@ -1,4 +1,4 @@
-"""A program adds several rows, or a block at a time, to others, and their squares up, and reads the sums to write."""
+"""A program adds rows, or one by blocks, to others, and their squares up; of a long one it reads the sums to write."""
 
 import cuda.tile as ct
 import torch
@@ -13,36 +13,51 @@ from kernelzoo.registry import register
 
 @ct.kernel
 def add_rms_norm_kernel(
-    x, residual, weight, out, total, EPS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+    x, residual, weight, out, total, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
+    AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
+    """HELD: the tile has whole rows, which are read once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    squares = ct.zeros(SHAPE, dev.acc_dtype(x))
-    lost = ct.zeros(SHAPE, dev.acc_dtype(x))
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        place = dev.block_index(group, strip, i, AXIS)
+    if HELD:
+        place = dev.block_index(group, strip, 0, AXIS)
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE) + dev.load_tile(residual, place, 0.0, AXIS, SHAPE)
         rounded = ct.astype(tile, total.dtype)
         ct.store(total, place, rounded, allow_tma=False)
-        tile = ct.astype(rounded, squares.dtype)
-        squares, lost = dev.add_exactly(squares, lost, tile * tile)
-    mean = dev.row_mean(squares, lost, x, AXIS)
-    scale = 1 / ct.sqrt(mean + dev.constant(EPS, mean.dtype))
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        place = dev.block_index(group, strip, i, AXIS)
-        result = dev.load_tile(total, place, 0.0, AXIS, SHAPE) * scale * dev.weights_of(weight, i, AXIS, SHAPE)
+        tile = ct.astype(rounded, tile.dtype)
+        scale = dev.inverse_root(ct.sum(tile * tile, AXIS, keepdims=True) / x.shape[AXIS], EPS)
+        result = tile * scale * dev.weights_of(weight, 0, AXIS, SHAPE)
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
+    else:
+        squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
+        lost = squares
+        ranges = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+        for WHOLE, first, last in ct.static_iter(ranges):
+            for i in range(first, last):
+                place = dev.block_index(group, strip, i, AXIS)
+                beside = dev.load_block(residual, place, 0.0, AXIS, SHAPE, WHOLE)
+                rounded = ct.astype(dev.load_block(x, place, 0.0, AXIS, SHAPE, WHOLE) + beside, total.dtype)
+                ct.store(total, place, rounded, check_bounds=not WHOLE, allow_tma=False)
+                tile = ct.astype(rounded, squares.dtype)
+                squares, lost = dev.add_exactly(squares, lost, dev.lane_sums(tile * tile, AXIS, FOLD))
+        scale = dev.inverse_root(dev.row_mean(squares, lost, x, AXIS), EPS)
+        for WHOLE, first, last in ct.static_iter(ranges):
+            for i in range(first, last):
+                place = dev.block_index(group, strip, i, AXIS)
+                result = dev.load_block(total, place, 0.0, AXIS, SHAPE, WHOLE) * scale
+                result = result * dev.weights_of(weight, i, AXIS, SHAPE, WHOLE)
+                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
 
 
 @register("cutile", "add_rms_norm", "rows")
 def rows(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
-    """Sums are written, and their squares added up in each lane; then they are read again, from cache."""
+    """Rows that fit are held on chip; of a longer one the sums are read again, from cache, to be written."""
     id, tensors = "cutile/add_rms_norm/rows", (x, residual, weight, out, total)
     rows, others = rows_with(x, out, residual, total)
-    tile = tiles.plain(rows, device_of(x), 2)
+    held, tile, fit = tiles.held_or_block(id, device_of(x), rows, 2)
     source, beside, sums, target = tiles.make_views(rows, tile, (x, residual, total, out), others)
-    views = (source, beside, tiles.of_elements(tile, weight), target, sums)
-    constants = (tiles.bits(eps), tile.axis, tile.shape)
-    return bound(id, add_rms_norm_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)
+    views = source, beside, tiles.of_elements(tile, weight), target, sums
+    constants, count = (tiles.bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
+    return bound(id, add_rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -1,4 +1,4 @@
-"""A program takes the means of several rows, or of one in blocks, reads them for their variances, and to write."""
+"""A program takes the means of several rows, or of one in blocks, then the variances, and writes."""
 
 import cuda.tile as ct
 import torch
@@ -11,44 +11,59 @@ from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
-def mean_of(x, group, strip, AXIS, SHAPE):
-    """The mean of each of a tile's rows."""
-    total = ct.zeros(SHAPE, dev.acc_dtype(x))
-    lost = ct.zeros(SHAPE, dev.acc_dtype(x))
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        tile = dev.load_tile(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE)
-        total, lost = dev.add_exactly(total, lost, tile)
+def mean_of(x, group, strip, ranges, FOLD, AXIS, SHAPE):
+    """The mean of each of a tile's rows, by ranges of blocks."""
+    total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
+    lost = total
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE, WHOLE)
+            total, lost = dev.add_exactly(total, lost, dev.lane_sums(tile, AXIS, FOLD))
     return dev.row_mean(total, lost, x, AXIS)
 
 
 @ct.kernel
 def layer_norm_kernel(
-    x, weight, bias, out, EPS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+    x, weight, bias, out, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
+    AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
+    """HELD: the tile has whole rows, which are read once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    mean = mean_of(x, group, strip, AXIS, SHAPE)
-    squares = ct.zeros(SHAPE, dev.acc_dtype(x))
-    lost = ct.zeros(SHAPE, dev.acc_dtype(x))
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        # Past a row's end there is its mean, which is no distance away.
-        away = dev.load_tile(x, dev.block_index(group, strip, i, AXIS), mean, AXIS, SHAPE) - mean
-        squares, lost = dev.add_exactly(squares, lost, away * away)
-    variance = dev.row_mean(squares, lost, x, AXIS)
-    scale = 1 / ct.sqrt(variance + dev.constant(EPS, mean.dtype))
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        place = dev.block_index(group, strip, i, AXIS)
-        normal = (dev.load_tile(x, place, mean, AXIS, SHAPE) - mean) * scale
-        result = normal * dev.weights_of(weight, i, AXIS, SHAPE) + dev.weights_of(bias, i, AXIS, SHAPE)
+    if HELD:
+        place = dev.block_index(group, strip, 0, AXIS)
+        tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
+        mean = ct.sum(tile, AXIS, keepdims=True) / x.shape[AXIS]
+        away = dev.distances(tile, mean, x, place, AXIS, SHAPE)
+        scale = dev.inverse_root(ct.sum(away * away, AXIS, keepdims=True) / x.shape[AXIS], EPS)
+        result = away * scale * dev.weights_of(weight, 0, AXIS, SHAPE) + dev.weights_of(bias, 0, AXIS, SHAPE)
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
+    else:
+        ranges = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+        mean = mean_of(x, group, strip, ranges, FOLD, AXIS, SHAPE)
+        squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
+        lost = squares
+        for WHOLE, first, last in ct.static_iter(ranges):
+            for i in range(first, last):
+                # Past a row's end there is its mean, which is no distance away.
+                away = dev.load_block(x, dev.block_index(group, strip, i, AXIS), mean, AXIS, SHAPE, WHOLE) - mean
+                squares, lost = dev.add_exactly(squares, lost, dev.lane_sums(away * away, AXIS, FOLD))
+        scale = dev.inverse_root(dev.row_mean(squares, lost, x, AXIS), EPS)
+        for WHOLE, first, last in ct.static_iter(ranges):
+            for i in range(first, last):
+                place = dev.block_index(group, strip, i, AXIS)
+                result = (dev.load_block(x, place, mean, AXIS, SHAPE, WHOLE) - mean) * scale
+                result = result * dev.weights_of(weight, i, AXIS, SHAPE, WHOLE)
+                result = result + dev.weights_of(bias, i, AXIS, SHAPE, WHOLE)
+                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
 
 
 @register("cutile", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean first, then squared distances from it; then a row is read again, from cache, and written."""
+    """The mean first, then distances from it. Rows that fit are held on chip; a longer one is read again."""
     id, tensors, rows = "cutile/layer_norm/rows", (x, weight, bias, out), rows_of(x, out)
-    tile = tiles.plain(rows, device_of(x), 2)
+    held, tile, fit = tiles.held_or_block(id, device_of(x), rows, 2)
     source, target = tiles.make_views(rows, tile, (x, out))
-    views = (source, *(tiles.of_elements(tile, one) for one in (weight, bias)), target)
-    constants = (tiles.bits(eps), tile.axis, tile.shape)
-    return bound(id, layer_norm_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)
+    views = source, *(tiles.of_elements(tile, one) for one in (weight, bias)), target
+    constants, count = (tiles.bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
+    return bound(id, layer_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -14,11 +14,13 @@ from kernelzoo.registry import register
 
 @ct.kernel
 def rows_kernel(
-    x, weight, grad, dx, means, scales, EPS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+    x, weight, grad, dx, means, scales, EPS: ct.Constant[int], FOLD: ct.Constant[int],
+    AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    mean = mean_of(x, group, strip, AXIS, SHAPE)
+    ranges = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+    mean = mean_of(x, group, strip, ranges, FOLD, AXIS, SHAPE)
     zeros = ct.zeros(SHAPE, dev.acc_dtype(x))
     squares, products, total = zeros, zeros, zeros
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
@@ -72,6 +74,6 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     if rows.total == 0:
         return second
     held = (source, tiles.of_elements(tile, weight), pulled, target, *of_rows)
-    kinds = (tiles.bits(eps), tile.axis, tile.shape)
+    kinds = (tiles.bits(eps), tile.fold(rows), tile.axis, tile.shape)
     first = bound(id, rows_kernel, tensors, held, (), kinds, tile.count(rows), tile.warps)
     return sequence(first, second)

@@ -7,7 +7,6 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
 from kernelzoo.kernels.cutile.min_backward.device_functions import load_rows, shares_of
-from kernelzoo.kernels.cutile.softmax.online import FIT
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -20,7 +19,7 @@ def online_kernel(x, y, grad, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int
     least = load_rows(y, group, strip, AXIS, SHAPE)
     # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
     counts = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.int32)
-    stretches = dev.block_ranges(x, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+    stretches = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
@@ -45,5 +44,5 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     views, id = tiles.make_views(rows, tile, tensors, others), "cutile/min_backward/online"
     constants = (tile.fold(rows), tile.axis, tile.shape)
-    occupancy = tile.occupancy(rows, FIT)
+    occupancy = tile.occupancy(rows, tiles.FIT)
     return bound(id, online_kernel, tensors, views, (), constants, tile.count(rows), tile.warps, occupancy=occupancy)

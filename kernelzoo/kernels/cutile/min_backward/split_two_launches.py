@@ -9,7 +9,6 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.min_backward.device_functions import load_rows, shares_of
-from kernelzoo.kernels.cutile.softmax.online import FIT
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -27,7 +26,7 @@ def partials_kernel(
     # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
     running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.int32)
     end = min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
-    stretches = dev.block_ranges(x, strip, part * span, end, AXIS, SHAPE)
+    stretches = dev.block_ranges(x, group, strip, part * span, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
@@ -54,7 +53,7 @@ def write_kernel(
     least = load_rows(y, group, strip, AXIS, SHAPE)
     each, rest = shares_of(load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     end = min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
-    stretches = dev.block_ranges(x, strip, part * span, end, AXIS, SHAPE)
+    stretches = dev.block_ranges(x, group, strip, part * span, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # The index is the loop's own: see online of softmax.
@@ -73,6 +72,6 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     views = tiles.make_views(rows, tile, tensors, others)
     counts = tiles.workspace(rows, tile, plan, x, torch.int64)
     constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts
-    of_all = partial(bound, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, FIT))
+    of_all = partial(bound, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, tiles.FIT))
     leave = of_all(partials_kernel, tensors, (*views[:2], counts), plan, (tile.fold(rows), *constants))
     return sequence(leave, of_all(write_kernel, tensors, (*views, counts), plan, (plan.merged, *constants)))

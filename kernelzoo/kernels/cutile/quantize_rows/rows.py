@@ -1,4 +1,4 @@
-"""A program takes the absolute maxima of several rows, or of one in blocks, and reads them again to divide."""
+"""A program takes the absolute maxima of several rows, or of one in blocks, and divides."""
 
 import cuda.tile as ct
 import torch
@@ -23,31 +23,50 @@ def float8_bits(value):
     return ct.astype(ct.where(value == value, eight, 0x7F) | ((bits >> 24) & 0x80), ct.uint8)
 
 
+def magnitudes(tile):
+    """What compares as absolute values do, with NaN as the largest: bits without the sign."""
+    return ct.bitcast(tile, ct.int32) & 0x7FFFFFFF
+
+
+def scale_of(most):
+    """A row's scale, by its largest magnitude."""
+    top = ct.bitcast(most, ct.float32)
+    return ct.where(top < LEAST, 1.0, top / TOP)
+
+
 @ct.kernel
-def quantize_kernel(x, values, scale, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+def quantize_kernel(x, values, scale, HELD: ct.Constant[bool], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    """HELD: the tile has whole rows, which are read once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    most = ct.zeros(SHAPE, ct.int32)
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        tile = dev.load_tile(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE)
-        # Magnitudes compare as their bits without the sign, where NaN is the largest.
-        most = ct.maximum(most, ct.bitcast(tile, ct.int32) & 0x7FFFFFFF)
-    top = ct.bitcast(ct.max(most, AXIS, keepdims=True), ct.float32)
-    by = ct.where(top < LEAST, 1.0, top / TOP)
-    ct.store(scale, (group, strip), ct.reshape(by, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        place = dev.block_index(group, strip, i, AXIS)
+    if HELD:
+        place = dev.block_index(group, strip, 0, AXIS)
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
-        ct.store(values, place, float8_bits(tile / by), allow_tma=False)
+        by = scale_of(ct.max(magnitudes(tile), AXIS, keepdims=True))
+        ct.store(values, place, float8_bits(tile * (1.0 / by)), allow_tma=False)
+    else:
+        most = ct.zeros(SHAPE, ct.int32)
+        ranges = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+        for WHOLE, first, last in ct.static_iter(ranges):
+            for i in range(first, last):
+                tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE, WHOLE)
+                most = ct.maximum(most, magnitudes(tile))
+        by = scale_of(ct.max(most, AXIS, keepdims=True))
+        for WHOLE, first, last in ct.static_iter(ranges):
+            for i in range(first, last):
+                place = dev.block_index(group, strip, i, AXIS)
+                tile = dev.load_block(x, place, 0.0, AXIS, SHAPE, WHOLE)
+                ct.store(values, place, float8_bits(tile * (1.0 / by)), check_bounds=not WHOLE, allow_tma=False)
+    ct.store(scale, (group, strip), ct.reshape(by, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
 @register("cutile", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """Maxima are kept in each lane; then a row is read again, from cache, and divided."""
+    """Rows that fit are held on chip; a longer one is read again, from cache, and divided."""
     values = values.view(torch.uint8)
     id, tensors = "cutile/quantize_rows/rows", (x, values, scale)
     rows, others = rows_with(x, values, scale)
-    tile = tiles.plain(rows, device_of(x), 2)
+    held, tile, fit = tiles.held_or_block(id, device_of(x), rows, 2)
     source, scales, target = tiles.make_views(rows, tile, (x, scale, values), others)
-    views, constants = (source, target, scales), (tile.axis, tile.shape)
-    return bound(id, quantize_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)
+    views, constants = (source, target, scales), (held, tile.axis, tile.shape)
+    return bound(id, quantize_kernel, tensors, views, (), constants, tile.count(rows), tile.warps, occupancy=fit)

@@ -1,4 +1,4 @@
-"""A program adds up the squares of several rows, or of a block at a time, and reads them again to write."""
+"""A program adds up the squares of rows that it holds, or of a longer one by blocks, which it reads again to write."""
 
 import cuda.tile as ct
 import torch
@@ -13,28 +13,41 @@ from kernelzoo.registry import register
 
 @ct.kernel
 def rms_norm_kernel(
-    x, weight, out, EPS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+    x, weight, out, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
+    AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
+    """HELD: the tile has whole rows, which are read once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    squares = ct.zeros(SHAPE, dev.acc_dtype(x))
-    lost = ct.zeros(SHAPE, dev.acc_dtype(x))
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        tile = dev.load_tile(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE)
-        squares, lost = dev.add_exactly(squares, lost, tile * tile)
-    mean = dev.row_mean(squares, lost, x, AXIS)
-    scale = 1 / ct.sqrt(mean + dev.constant(EPS, mean.dtype))
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        place = dev.block_index(group, strip, i, AXIS)
-        result = dev.load_tile(x, place, 0.0, AXIS, SHAPE) * scale * dev.weights_of(weight, i, AXIS, SHAPE)
+    if HELD:
+        place = dev.block_index(group, strip, 0, AXIS)
+        tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
+        scale = dev.inverse_root(ct.sum(tile * tile, AXIS, keepdims=True) / x.shape[AXIS], EPS)
+        result = tile * scale * dev.weights_of(weight, 0, AXIS, SHAPE)
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
+    else:
+        squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
+        lost = squares
+        ranges = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+        for WHOLE, first, last in ct.static_iter(ranges):
+            for i in range(first, last):
+                tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE, WHOLE)
+                squares, lost = dev.add_exactly(squares, lost, dev.lane_sums(tile * tile, AXIS, FOLD))
+        scale = dev.inverse_root(dev.row_mean(squares, lost, x, AXIS), EPS)
+        for WHOLE, first, last in ct.static_iter(ranges):
+            for i in range(first, last):
+                place = dev.block_index(group, strip, i, AXIS)
+                result = dev.load_block(x, place, 0.0, AXIS, SHAPE, WHOLE) * scale
+                result = result * dev.weights_of(weight, i, AXIS, SHAPE, WHOLE)
+                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
 
 
 @register("cutile", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """Squares are added up in each lane; then a row is read again, from cache, and written."""
+    """Rows that fit are held on chip; a longer one is read again, from cache, to be written."""
     id, rows = "cutile/rms_norm/rows", rows_of(x, out)
-    tile = tiles.plain(rows, device_of(x), 2)
+    held, tile, fit = tiles.held_or_block(id, device_of(x), rows, 2)
     source, target = tiles.make_views(rows, tile, (x, out))
-    views, constants = (source, tiles.of_elements(tile, weight), target), (tiles.bits(eps), tile.axis, tile.shape)
-    return bound(id, rms_norm_kernel, (x, weight, out), views, (), constants, tile.count(rows), tile.warps)
+    views = source, tiles.of_elements(tile, weight), target
+    constants, count = (tiles.bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
+    return bound(id, rms_norm_kernel, (x, weight, out), views, (), constants, count, tile.warps, occupancy=fit)

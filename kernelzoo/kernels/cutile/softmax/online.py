@@ -14,9 +14,6 @@ from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
-FIT = 4
-"""Programs on a multiprocessor: the 64 registers that this leaves a thread are enough."""
-
 
 @ct.kernel
 def online_kernel(
@@ -32,7 +29,7 @@ def online_kernel(
     # Every lane keeps a pair of its own, and lanes meet once, after the loop.
     top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
-    stretches = dev.block_ranges(inside, strip, 0, ct.num_tiles(inside, AXIS, SHAPE), AXIS, SHAPE)
+    stretches = dev.block_ranges(inside, first_group, strip, 0, ct.num_tiles(inside, AXIS, SHAPE), AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
@@ -65,5 +62,5 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     pack, tile = tiles.ragged(rows, tile, x)
     views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), (pack, tile.fold(rows), tile.axis, tile.shape)
-    occupancy, count = tile.occupancy(rows, FIT, pack > 0), tile.count(rows)
+    occupancy, count = tile.occupancy(rows, tiles.FIT, pack > 0), tile.count(rows)
     return bound(id, online_kernel, (x, out), views, (rows.n,), constants, count, tile.warps, occupancy=occupancy)

@@ -9,7 +9,6 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.softmax.device_functions import exponential, inverse_of, lowest, online_update
-from kernelzoo.kernels.cutile.softmax.online import FIT
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -28,7 +27,7 @@ def partials_kernel(
     top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
     end = min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
-    stretches = dev.block_ranges(inside, strip, part * span, end, AXIS, SHAPE)
+    stretches = dev.block_ranges(inside, first_group, strip, part * span, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
@@ -70,7 +69,7 @@ def write_kernel(
         0 if PACK else group,
     )
     end = min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
-    stretches = dev.block_ranges(inside, strip, part * span, end, AXIS, SHAPE)
+    stretches = dev.block_ranges(inside, first_group, strip, part * span, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # The index is the loop's own: see online.
@@ -93,7 +92,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     source, target = tiles.make_views(rows, tile, (x, out), pack=pack)
     pairs = [tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
     numbers, constants, programs = (rows.n, *plan), (tile.axis, tile.shape), tile.count(rows) * plan.parts
-    of_all = partial(bound, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, FIT, pack > 0))
+    of_all = partial(bound, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, tiles.FIT, pack > 0))
     leave = of_all(partials_kernel, (x, out), (source, *pairs), numbers, (pack, tile.fold(rows), *constants))
     write = of_all(write_kernel, (x, out), (source, target, *pairs), numbers, (plan.merged, pack, *constants))
     return sequence(leave, write)

@@ -19,7 +19,7 @@ def online_kernel(grad, y, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], 
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), grad, AXIS, SHAPE)
     running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(grad))
-    stretches = dev.block_ranges(grad, strip, 0, ct.num_tiles(grad, AXIS, SHAPE), AXIS, SHAPE)
+    stretches = dev.block_ranges(grad, group, strip, 0, ct.num_tiles(grad, AXIS, SHAPE), AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.

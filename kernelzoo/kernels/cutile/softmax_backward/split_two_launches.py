@@ -24,7 +24,7 @@ def partials_kernel(
     part = ct.bid(0) % parts
     running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(grad))
     end = min(part * span + span, ct.num_tiles(grad, AXIS, SHAPE))
-    stretches = dev.block_ranges(grad, strip, part * span, end, AXIS, SHAPE)
+    stretches = dev.block_ranges(grad, group, strip, part * span, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
@@ -50,7 +50,7 @@ def write_kernel(
     )
     total = ct.sum(every, AXIS, keepdims=True)
     end = min(part * span + span, ct.num_tiles(grad, AXIS, SHAPE))
-    stretches = dev.block_ranges(grad, strip, part * span, end, AXIS, SHAPE)
+    stretches = dev.block_ranges(grad, group, strip, part * span, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(stretches):
         for i in range(first, last):
             # The index is the loop's own: see online of softmax.
