@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS
-from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declared import Input, Output, Sample, Scalar
 from kernelzoo.operations.declaring import operation
 
 if TYPE_CHECKING:
@@ -54,3 +54,14 @@ class cross_entropy:
         mean_depth = (weights * depth).sum(1) / total
         allowed = 16 + 4 * mean_depth + math.sqrt(n) / 2 + 2 * total.log() + 2 * ref.abs()
         return (allowed * unit).masked_fill(labels == ignore_index, 0)
+
+    @staticmethod
+    def samples() -> tuple[Sample, ...]:
+        return (Sample("float32-alike-40000", (2, 40000), alike),)
+
+
+def alike() -> torch.Tensor:
+    """Rows of one number each, so large that a logarithm added to it is lost."""
+    import torch
+
+    return torch.tensor([[1e30], [-1e6]]).expand(2, 40000).contiguous()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import exponential, maximum, minimum
+from kernelzoo.kernels.numba.device_functions import exponential, machine, maximum, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.row import access, block_reduce
@@ -41,5 +41,29 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
             m = more
         top = block_max(m, maxima)
         return top, block_sum(whole(total, lost) * exponential(m - top), sums)
+
+    return state
+
+
+@cache
+def merged_state(kind: str, tiling: Tiling) -> Any:
+    """``state(numbers, start, beside, lane, lanes, n, maxima, sums)``: the state of n parts of a row.
+
+    Their maxima lie in ``numbers`` from ``start`` on, their sums ``beside`` further.
+    """
+    LOWEST, ZERO = number(kind, -float(np.finfo(kind).max)), number(kind, 0)
+    load, _ = machine.element_functions(kind)
+    block_max, _, block_sum = block_reduce(tiling, LOWEST)
+
+    @cuda.jit(device=True, inline="always")
+    def state(numbers, start, beside, lane, lanes, n, maxima, sums):
+        m, total = LOWEST, ZERO
+        for i in range(start + lane, start + n, lanes):
+            top = load(numbers, i)
+            more = maximum(m, top)
+            total = total * exponential(m - more) + load(numbers, beside + i) * exponential(top - more)
+            m = more
+        top = block_max(m, maxima)
+        return top, block_sum(total * exponential(m - top), sums)
 
     return state
