@@ -122,10 +122,9 @@ class Runner:
         self._lanes[id] = Lane(launches, made, returns=bool(results))
         return {"first_call": first, "submit": submit, "form": form, "returns": self._lanes[id].returns}
 
-    def launch(self, id: str, numbers: Sequence[int], other_stream: bool = False) -> None:
+    def launch(self, id: str, numbers: Sequence[int]) -> None:
         """Launch on these sets in this order, and wait."""
-        with self._stream(other_stream):
-            self._run([self._lanes[id].launches[number] for number in numbers])
+        self._run([self._lanes[id].launches[number] for number in numbers])
 
     def queued(self, id: str, source: int, other_stream: bool = False) -> None:
         """Copy a set's inputs to set 0, launch there, copy the outputs back: all behind work that still runs.

@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
@@ -26,9 +26,6 @@ _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
 
 _LEGAL = ("/torch/_inductor/compile_worker/", "from multiprocessing.resource_tracker import main")
 """In the command line of torch's compiler, and of the process that counts what Python's multiprocessing shares."""
-
-LEFT = "changes the process"
-"""The kind of finding for a runner that leaves processes behind."""
 
 
 class RaisedError(Pickled, Exception):
@@ -50,7 +47,7 @@ class Apart(WorkerProcess):
         """Whether it is known which processes are the runner's own."""
         self.declared: list[str] = []
         """The names of the operations that its files declare."""
-        self._took = 0.0
+        self.took = 0.0
         """Seconds of the last request, by this process's clock."""
         self._stopped: list[int] = []
         self.broken = False
@@ -128,7 +125,7 @@ class Apart(WorkerProcess):
         try:
             started = perf_counter()
             done = super()._answer(request, progress, patience)
-            self._took = perf_counter() - started
+            self.took = perf_counter() - started
             return done
         except DiedError:
             self.broken = True
@@ -163,11 +160,12 @@ class Apart(WorkerProcess):
             left += new
         return found
 
-    def left(self) -> list[str]:
-        """The names of processes that it started and that still run, except those of compilers."""
-        if self._process is None:
-            return []
-        return [name for process in sorted(self._strays()) if (name := _name(process))]
+    def _check_alone(self) -> None:
+        """Raise ContractError if anything that it started still runs, except compilers; all is ended then."""
+        if left := [name for process in sorted(self._strays()) if (name := _name(process))]:
+            for process in self._strays():
+                _send(process, signal.SIGKILL)
+            raise ContractError(f"left child processes behind: {', '.join(left)}", "changes the process")
 
     def ask(self, call: str, **arguments: Any) -> Any:
         """Call a method of the runner. Raises RaisedError, ContractError or DiedError."""
@@ -183,54 +181,13 @@ class Apart(WorkerProcess):
             case {"raised": "refused" | "failed" as outcome, "words": str() as words}:
                 raise RaisedError(outcome, words)
             case {"value": value}:
+                if call == "turn":
+                    self._check_alone()
                 return value
         raise DiedError(self._in_hand, f"something else answered for {call}: {str(done)[:80]}")
 
     def open(self, problem: Problem, memory: Sets, timed: str) -> None:
         self.ask("open", problem=asdict(problem), memory=memory.handle, timed=timed)
-
-    def release(self) -> None:
-        self.ask("release")
-
-    def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]:
-        found = self.ask("bind", id=id, table=None if table is None else dict(table))
-        return _facts(id, found)
-
-    def launch(self, id: str, numbers: Sequence[int], other_stream: bool = False) -> None:
-        self.ask("launch", id=id, numbers=list(numbers), other_stream=other_stream)
-
-    def queued(self, id: str, source: int, other_stream: bool = False) -> None:
-        self.ask("queued", id=id, source=source, other_stream=other_stream)
-
-    def chain(self, id: str, links: int) -> None:
-        self.ask("chain", id=id, links=links)
-
-    def overwrite(self, id: str) -> None:
-        self.ask("overwrite", id=id)
-
-    def alone(self, id: str, number: int) -> None:
-        self.ask("alone", id=id, number=number)
-
-    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None:
-        self.ask("arrange", id=id, order=list(order), link=list(link), delivered=delivered)
-
-    def turn(self, id: str, times: int = 1) -> tuple[float, float]:
-        seconds, took = float(self.ask("turn", id=id, times=times)), self._took
-        if left := self.left():
-            for process in self._strays():
-                _send(process, signal.SIGKILL)
-            raise ContractError(f"left child processes behind: {', '.join(left)}", LEFT)
-        return seconds, took
-
-    def empty(self) -> float:
-        self.ask("empty")
-        return self._took
-
-    def more(self, id: str, seconds: float) -> None:
-        self.ask("more", id=id, seconds=seconds)
-
-    def end(self, id: str) -> float:
-        return float(self.ask("end", id=id))
 
 
 _own: set[int] = set()
@@ -241,13 +198,6 @@ def adopt_orphans() -> None:
     """Become the parent of processes whose own has ended, so that they can be found."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-
-
-def _facts(id: str, found: Any) -> dict[str, Any]:
-    match found:
-        case {"first_call": float() | None, "submit": float() | None, "form": str(), "returns": bool()}:
-            return dict(found)
-    raise DiedError(id, f"something else answered for bind: {str(found)[:80]}")
 
 
 def _send(process: int, number: signal.Signals) -> None:

@@ -60,7 +60,7 @@ class Doubts:
         allowed = self.empty + _SLACK[self.data.device.type] + _SUBMITTED * entrant.count
         least, unexplained = math.inf, math.inf
         for _ in range(_TRIES):  # a busy host is late, and never early
-            seconds, took = entrant.seat.turn(entrant.id, times)
+            seconds, took = entrant.turn(times)
             least, unexplained = min(least, seconds), min(unexplained, took - seconds * times * (1 + _EXPLAINED))
             if unexplained <= allowed:
                 break
@@ -87,10 +87,10 @@ class Doubts:
         )
         copy, least = min(copied(1) for _ in range(3)) / len(order), math.inf
         for _ in range(_TRIES):
-            entrant.seat.arrange(entrant.id, order, delivered=True)
+            entrant.ask("arrange", order=order, delivered=True)
             self.data.gate.mutation.write(order)
             self.data.settle(has_copy(self.sets))
-            least = min(least, entrant.seat.turn(entrant.id)[0] / len(order))
+            least = min(least, entrant.turn()[0] / len(order))
             self.data.gate.mutation.check(order)
             if least - median <= 1.5 * copy + _DELIVERED[self.data.device.type]:
                 return ""

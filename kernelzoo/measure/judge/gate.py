@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo.check.bits import bits
 from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.check.special import special_rows
 from kernelzoo.errors import ContractError, DeviceLostError, UndecidableError, retold
+from kernelzoo.measure.judge.entrant import Entrant
 from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.measure.judge.mutation import Mutation
 from kernelzoo.measure.worker_process import DiedError
@@ -21,23 +22,6 @@ from kernelzoo.operations.declared import ROW
 
 if TYPE_CHECKING:
     import torch
-
-
-class Lane(Protocol):
-    """One implementation in a runner."""
-
-    def bind(self) -> dict[str, Any]:
-        """Bind to every set, and launch once on the first; see :meth:`kernelzoo.measure.runner.Runner.bind`."""
-
-    def launch(self, numbers: Sequence[int], other_stream: bool = False) -> None: ...
-
-    def queued(self, source: int, other_stream: bool = False) -> None: ...
-
-    def chain(self, links: int) -> None: ...
-
-    def overwrite(self) -> None: ...
-
-    def alone(self, number: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -69,7 +53,7 @@ class Gate:
         self._undecided = list[str]()
         """Why the operation's bounds decide nothing for this problem, or "", once it is asked."""
 
-    def admit(self, lane: Lane, *, special: bool = True) -> Admitted:
+    def admit(self, lane: Entrant, *, special: bool = True) -> Admitted:
         """Check a lane: all sets, special values, single elements, streams, chained launches, memory beside.
 
         Without ``special`` only ordinary values are used, for an implementation whose user waived the special ones.
@@ -90,7 +74,7 @@ class Gate:
             batch_invariant = self._check_alone(lane)
             self._check_elements(lane, special, same_bits)
             if self.sets.device.type == "cuda":
-                self._check_queued(lane, self.problem.inputs(self.mutation.generator), {}, other_stream=True)
+                self._check_queued(lane, self.problem.inputs(self.mutation.generator), {}, elsewhere=True)
             self._check_chain(lane, same_bits)
             self.mutation.check_guards()
         return Admitted(facts, same_bits, batch_invariant)
@@ -186,11 +170,11 @@ class Gate:
 
     # --- Checks -----------------------------------------------------------------------------------------------------
 
-    def _check_queued(self, lane: Lane, inputs: Tensors, rules: dict[int, str], *, other_stream: bool = False) -> None:
+    def _check_queued(self, lane: Entrant, inputs: Tensors, rules: dict[int, str], *, elsewhere: bool = False) -> None:
         """Fresh inputs in the same memory, read in stream order."""
         self.mutation.write([0, 1], {1: inputs})
-        lane.queued(1, other_stream)
-        where = "under another current stream" if other_stream else "right at first, wrong on fresh data"
+        lane.ask("queued", source=1, other_stream=elsewhere)
+        where = "under another current stream" if elsewhere else "right at first, wrong on fresh data"
         args = self.problem.arguments(inputs)
         expected = self.operation.expect(args)
         try:
@@ -216,7 +200,7 @@ class Gate:
             return False
         return True
 
-    def _check_again(self, lane: Lane) -> bool:
+    def _check_again(self, lane: Entrant) -> bool:
         """Launch twice on the same inputs. Both results must be right; returns whether their bits are the same."""
         self.mutation.write([0])
         found = []
@@ -227,7 +211,7 @@ class Gate:
             found.append(tuple(out.clone() for out in self.sets[0][1]))
         return _same(*found)
 
-    def _check_alone(self, lane: Lane) -> bool | None:
+    def _check_alone(self, lane: Entrant) -> bool | None:
         """Whether the first row alone gives the same bits; None where rows are not along the last axis, or one."""
         shape = self.sets.inputs[0].shape
         last = self.operation.separable and len(shape) > 1 and self.problem.dim % len(shape) == len(shape) - 1
@@ -238,14 +222,14 @@ class Gate:
         lane.launch([1])
         self.mutation.fill(0, self.sets[1][0])
         try:
-            lane.alone(0)
+            lane.ask("alone", number=0)
         except (ContractError, DeviceLostError, DiedError):
             raise
         except Exception:  # it may take no single row
             return None
         return _same(self.sets.first_row(0)[2], self.sets.first_row(1)[2])
 
-    def _check_elements(self, lane: Lane, special: bool, same_bits: bool) -> None:
+    def _check_elements(self, lane: Entrant, special: bool, same_bits: bool) -> None:
         """Change single elements. Their rows must change, and no other: not a bit, if the same inputs give the same."""
         self.mutation.write([0])
         inputs, outs = self.sets[0]
@@ -309,14 +293,14 @@ class Gate:
             return x.view(-1)[self.seed % x.numel()].item()
         return x.dtype != torch.bool and torch.iinfo(x.dtype).min
 
-    def _check_chain(self, lane: Lane, same_bits: bool) -> None:
+    def _check_chain(self, lane: Entrant, same_bits: bool) -> None:
         """Launches that follow each other at once: into one output, and each into the input of the next.
 
         Results of results may be harder than what is asked of a kernel: a softmax's are nearly equal. So a result that
         is wrong there must be what the kernel gives of the same input alone.
         """
         self.mutation.write([0, 1])
-        lane.overwrite()
+        lane.ask("overwrite")
         try:
             self.mutation.check([1], whole=(1,))
         except AssertionError as error:
@@ -325,7 +309,7 @@ class Gate:
         if not links:
             return
         self.mutation.write(list(range(links)))
-        lane.chain(links)
+        lane.ask("chain", links=links)
         for number in range(links):
             inputs = self.sets[number][0]
             outs = (self.sets.linked(number), *self.sets[number][1][1:])
@@ -347,6 +331,3 @@ def _same(a: Tensors, b: Tensors) -> bool:
     import torch
 
     return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))
-
-
-Progress = Callable[[str, str], None]

@@ -92,7 +92,7 @@ def race(
         finally:
             for seat in seats:
                 with suppress(DiedError, RaisedError):
-                    seat.release()
+                    seat.ask("release")
             data.close()
     return made.results
 
@@ -182,7 +182,7 @@ class _Race:
         if self.lanes and self.timed != "call" and has_copy(self.sets):
             implementation = next(iter(self.lanes.values())).implementation
             self.copy = Entrant(implementation, self.seats[0], name=COPY)
-            self.seats[0].bind(COPY)
+            self.copy.bind()
             self.size(self.copy)
         if self.lanes:
             for entrant in self.lanes.values():
@@ -208,7 +208,7 @@ class _Race:
     def timed_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
         """Seconds of a launch, by a turn over new data that is checked. Raises ContractError for a wrong result."""
         order, link = entrant.order(self.sets, kept=self.data.is_gpu, linked=self.timed != "call")
-        entrant.seat.arrange(entrant.id, order, link)
+        entrant.ask("arrange", order=order, link=link)
         mutation = self.data.gate.mutation
         marked = random.choice(order)
         mutation.write(order, None if special is None else {marked: special})
@@ -218,7 +218,7 @@ class _Race:
             linked = order[place]
             mutation.link(linked, source, elements)
         self.data.settle(has_copy(self.sets))
-        seconds, took = entrant.seat.turn(entrant.id)
+        seconds, took = entrant.turn()
         if not 0 < seconds <= took:
             raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
         if entrant.name != COPY:
@@ -234,7 +234,8 @@ class _Race:
     def unused(self, seat: Seat) -> float:
         """Seconds of a turn without launches, as the judge sees it."""
         self.data.settle(False)
-        return seat.empty()
+        seat.ask("empty")
+        return seat.took
 
     def round(self) -> dict[str, float]:
         """A sample of each lane, in random order. A lane that is wrong or raises leaves the race."""
