@@ -54,11 +54,7 @@ class Guard(WorkerProcess):
         """Copy and read bandwidth and the launch floor, in bytes per second and seconds; None on the host. Measured
         once."""
         if self._ceilings is None:
-            try:
-                self._ceilings = self._ask({"do": "ceilings"}, quiet, at_least=IMPORTING)["ceilings"]
-            except DiedError as error:
-                self._restart()
-                raise GuardError(f"the ceilings could not be measured: {error.reason}") from None
+            self._ceilings = self._answered({"do": "ceilings"})["ceilings"]
         return self._ceilings
 
     def race(
@@ -99,7 +95,7 @@ class Guard(WorkerProcess):
                             record.cross_checked(twice[id], seconds)
                 return self._signed(done["entries"], lost + done["failed"])
             except DiedError as error:
-                self._restart()
+                self.restart()
                 # Nobody was running: it died between them. None can be blamed, and none has a result.
                 blamed = [error.id] if error.id in left else left
                 lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
@@ -127,11 +123,11 @@ class Guard(WorkerProcess):
         return found
 
     def _answered(self, request: Json) -> Json:
-        """The reply to a request that runs no kernel. Raises GuardError if the process dies."""
+        """The reply to a request that runs no kernel of a user. Raises GuardError if the process dies."""
         try:
             return self._ask(request, quiet, at_least=IMPORTING)
         except DiedError as error:
-            self._restart()
+            self.restart()
             raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
@@ -172,8 +168,8 @@ class Guard(WorkerProcess):
             return self._ask({**request, "cases": list(cases), "dtypes": list(dtypes)}, progress)
         except DiedError as error:
             case = error.id.partition(" ")[2]
-            known = self._told.get("input", {}) if case else {}
-            self._restart()
+            known = self.told.get("input", {}) if case else {}
+            self.restart()
             kind = "hangs" if error.reason.startswith("hung") else "crashes"
             reason = f"{error.reason}; its other cases were not checked"
             return Found(findings=[Finding(id, case, kind, reason, **known)]).document()
@@ -184,7 +180,7 @@ class Guard(WorkerProcess):
         try:
             return self._ask({"do": "largest", "id": id}, quiet, at_least=IMPORTING)
         except DiedError as error:
-            self._restart()
+            self.restart()
             return {"unavailable": f"importing its backend: {error.reason}", "elements": 0, "emulator": ""}
 
     def fuzz(self, id: str, cases: Sequence[str]) -> Json:
@@ -207,7 +203,7 @@ class Guard(WorkerProcess):
             try:
                 found = self._ask(request, told) if start < stop else {}
             except DiedError as error:
-                self._restart()
+                self.restart()
                 waiting, number = (start + place for place in at)
                 # No progress was reported for the previous cases, so they run again.
                 if waiting == number:
@@ -245,7 +241,7 @@ class Guard(WorkerProcess):
             try:
                 return [*self._ask({**request, "ids": left}, quiet)["rows"], *lost]
             except DiedError as error:
-                self._restart()
+                self.restart()
                 blamed = [error.id] if error.id in left else left
                 lost += [{"id": id, "op": op, "dtype": dtype, "failed": error.reason} for id in blamed]
                 left = [id for id in left if id not in blamed]

@@ -109,7 +109,7 @@ class WorkerProcess:
         self._pending = bytearray()
         self._said: _Tail | None = None
         self._number, self._in_hand = 0, ""
-        self._told: Json = {}
+        self.told: Json = {}
         """The data of the last progress message."""
         self.about = self._start()
 
@@ -174,7 +174,8 @@ class WorkerProcess:
             return None
         return {"index": self._gpu.index if self._gpu else int(done["device"].partition(":")[2] or 0), "uuid": uuid}
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
+        """Replace the process."""
         self._stop()
         self._start()
 
@@ -232,7 +233,7 @@ class WorkerProcess:
                 case {"lost": str() as reason, "number": self._number}:
                     raise DiedError(self._in_hand, reason)
                 case {"stage": str() as stage, "id": str() as id, "number": self._number, **more}:
-                    self._in_hand, self._told = id, {str(key): value for key, value in more.items()}
+                    self._in_hand, self.told = id, {str(key): value for key, value in more.items()}
                     progress(stage, id)
                 case _:
                     raise DiedError(self._in_hand, f"something else wrote to the answer pipe: {line[:80]!r}")

@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
@@ -20,7 +21,7 @@ from typing import Any
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import About, DiedError, Json, Progress, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import About, DiedError, Json, WorkerProcess, quiet
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
 
@@ -57,25 +58,21 @@ class Apart(WorkerProcess):
     @classmethod
     def together(cls, device: str, given: Sequence[Sequence[str]], patience: float) -> list[Apart]:
         """Runners with these modules, started at once. Raises what one of them raises."""
-        barrier, found = threading.Barrier(len(given)), dict[int, Apart | BaseException]()
+        barrier = threading.Barrier(len(given))
 
-        def start(number: int, modules: Sequence[str]) -> None:
+        def start(modules: Sequence[str]) -> Apart:
             try:
-                found[number] = cls(device, modules, patience, barrier)
-            except BaseException as error:
+                return cls(device, modules, patience, barrier)
+            except BaseException:
                 barrier.abort()
-                found[number] = error
+                raise
 
-        threads = [threading.Thread(target=start, args=one) for one in enumerate(given)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        made = [found[number] for number in range(len(given))]
-        errors = [one for one in made if isinstance(one, BaseException)]
+        with ThreadPoolExecutor(len(given)) as threads:
+            started = [threads.submit(start, modules) for modules in given]
+        errors = [error for one in started if (error := one.exception())]
         for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
             raise error
-        runners = [one for one in made if isinstance(one, Apart)]
+        runners = [one.result() for one in started]
         for runner in runners:
             runner._together = None
             runner._halt()
@@ -86,7 +83,7 @@ class Apart(WorkerProcess):
         self.declared = [str(one.get("name", "")) for one in said]
 
     def _start(self) -> About:
-        self._known = False
+        self._known = self.broken = False
         return super()._start()
 
     def _born(self) -> None:
@@ -98,20 +95,6 @@ class Apart(WorkerProcess):
         if self._together is not None:
             self._together.wait()
         self._known = True
-
-    @property
-    def told(self) -> Json:
-        """The data of the last progress message."""
-        return self._told
-
-    def restart(self) -> None:
-        """Replace the process."""
-        self.broken = False
-        self._restart()
-
-    def passed(self, request: Json, progress: Progress) -> Json:
-        """The answer to a request that needs no judge. Raises DiedError and GuardError."""
-        return self._ask(request, progress)
 
     @property
     def processes(self) -> Sequence[int | str]:

@@ -33,7 +33,7 @@ class Data:
         self.problem, self.device, self.cache, self.shared = problem, device, cache, shared
         self.is_gpu = device.type == "cuda"
         self.cached = torch.cuda.get_device_properties(device).L2_cache_size if self.is_gpu else HOST_BYTES // 4
-        self.sets: Sets | None = None
+        self.sets: Sets
         self.gate: Gate
         self._scratch: torch.Tensor | None = None
         keeps = self.is_gpu and torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
@@ -79,5 +79,5 @@ class Data:
             torch.cuda.synchronize(self.device)
 
     def close(self) -> None:
-        if self.sets is not None:
+        if hasattr(self, "sets"):
             self.sets.close()

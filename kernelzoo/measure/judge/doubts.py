@@ -12,7 +12,6 @@ from kernelzoo.measure.calls import clock_for
 from kernelzoo.measure.ceilings import Ceilings, beyond_memory, has_copy
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.entrant import Entrant
-from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.measurement import Measurement
 
 Timed = Literal["device", "call"]
@@ -42,11 +41,6 @@ class Doubts:
     timed: Timed
     empty: float
     """Seconds of a turn without launches, by the judge's clock."""
-
-    @property
-    def sets(self) -> Sets:
-        assert self.data.sets is not None
-        return self.data.sets
 
     def false_time(self, entrant: Entrant, median: float) -> str:
         """Why the judge's clock contradicts the samples; or "".
@@ -81,7 +75,7 @@ class Doubts:
         """
         if not entrant.returns or self.timed == "call":
             return ""
-        order = random.sample(range(self.sets.count), entrant.count)
+        order = random.sample(range(self.data.sets.count), entrant.count)
         copied = clock_for(self.data.device, self.timed, self.data.problem.op).arrange(
             [partial(self._copy_outs, a, b) for a, b in zip(order, order[-1:] + order[:-1], strict=True)]
         )
@@ -89,7 +83,7 @@ class Doubts:
         for _ in range(_TRIES):
             entrant.ask("arrange", order=order, delivered=True)
             self.data.gate.mutation.write(order)
-            self.data.settle(has_copy(self.sets))
+            self.data.settle(has_copy(self.data.sets))
             least = min(least, entrant.turn()[0] / len(order))
             self.data.gate.mutation.check(order)
             if least - median <= 1.5 * copy + _DELIVERED[self.data.device.type]:
@@ -100,7 +94,7 @@ class Doubts:
         )
 
     def _copy_outs(self, source: int, to: int) -> None:
-        for a, b in zip(self.sets[source][1], self.sets[to][1], strict=True):
+        for a, b in zip(self.data.sets[source][1], self.data.sets[to][1], strict=True):
             b.copy_(a)
 
     def impossible(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
@@ -113,5 +107,5 @@ class Doubts:
                     f" can move the bytes ({measurement.limit * 1e6:.2f} us): a measurement error"
                 )
         elif self.data.cache == "cold" and self.timed != "call" and not self.data.is_gpu:
-            return beyond_memory(measurement.bytes, measurement.median, self.sets.count * measurement.bytes)
+            return beyond_memory(measurement.bytes, measurement.median, self.data.sets.count * measurement.bytes)
         return ""

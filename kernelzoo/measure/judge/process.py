@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import sys
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partialmethod
 from pathlib import Path
 from typing import IO, Any
 
@@ -52,14 +53,11 @@ class Judge(Answering):
         self._beside = {1 + files.index(path) for path in meanings if path in files}
         given = [[path for path in meanings if path not in files]]  # kernelzoo's own runs no file of kernels
         given += [[path for path in modules if path in meanings or path == own] for own in files]
-        starting = threading.Thread(target=self._start, args=(device, given, patience))
-        starting.start()
+        starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience)
         self._device = opened(device)
         for path in meanings:
             definitions.load_reported(path)
-        starting.join()
-        if self._error is not None:
-            raise self._error
+        self._runners = starting.result()
         for number, path in enumerate(files, 1):  # what it declares by way of other files
             if set(self._runners[number].declared) - set(operations.OPERATIONS):
                 definitions.load_reported(path)
@@ -75,14 +73,6 @@ class Judge(Answering):
                 if id not in own:
                     self._owner.setdefault(id, number)
         return {**found, "implementations": list(said.values())}
-
-    _error: Exception | None = None
-
-    def _start(self, device: str, given: Sequence[Sequence[str]], patience: float) -> None:
-        try:
-            self._runners = Apart.together(device, given, patience)
-        except Exception as error:
-            self._error = error
 
     def _seat(self, id: str) -> Apart:
         return self._runners[self._owner.get(id.partition("@")[0], 0)]
@@ -165,20 +155,15 @@ class Judge(Answering):
 
     # --- Requests that need no judge --------------------------------------------------------------------------------
 
-    def on_tables(self, **request: Any) -> dict[str, Any]:
-        return self._passed(self._runners[0], "tables", request)
+    def _of_one(self, do: str, **request: Any) -> dict[str, Any]:
+        """The answer of the runner that has the implementation, if the request names one."""
+        return self._passed(self._seat(request.get("id", "")), do, request)
 
-    def on_plans(self, **request: Any) -> dict[str, Any]:
-        return self._passed(self._seat(request["id"]), "plans", request)
-
-    def on_verify(self, **request: Any) -> dict[str, Any]:
-        return self._passed(self._seat(request["id"]), "verify", request)
-
-    def on_fuzz(self, **request: Any) -> dict[str, Any]:
-        return self._passed(self._seat(request["id"]), "fuzz", request)
-
-    def on_largest(self, **request: Any) -> dict[str, Any]:
-        return self._passed(self._seat(request["id"]), "largest", request)
+    on_tables = partialmethod(_of_one, "tables")
+    on_plans = partialmethod(_of_one, "plans")
+    on_verify = partialmethod(_of_one, "verify")
+    on_fuzz = partialmethod(_of_one, "fuzz")
+    on_largest = partialmethod(_of_one, "largest")
 
     def on_accuracy(self, ids: list[str], **request: Any) -> dict[str, Any]:
         rows = []
@@ -194,7 +179,7 @@ class Judge(Answering):
             self._tell(stage, id, **runner.told)
 
         try:
-            return runner.passed({"do": do, **request}, tell)
+            return runner._ask({"do": do, **request}, tell)
         except DiedError as error:
             runner.restart()
             self.in_hand = True
