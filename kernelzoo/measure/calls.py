@@ -75,8 +75,6 @@ class CallClock(Clock):
 
     name = "call"
     turn = 2e-3
-    most = 120
-    """Most calls of a turn: of up to eight kernels each, fewer than the 1024 that a stream queues."""
 
     def __init__(self, base: Clock, device: torch.device, op: str) -> None:
         self.base, self._device = base, device

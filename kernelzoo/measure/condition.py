@@ -174,17 +174,13 @@ def unwatched(device: torch.device) -> str:
 
 def _open(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | str:
     if device.type == "cuda":
-        return _open_gpu(device)
+        found = nvml_of(device)
+        return found if isinstance(found, str) else _Gpu(*found)
     if device.type == "cpu":
         if _waits(processes):
             return _Host(processes)
         return f"this system does not count how long threads wait ({_TASKS.format('self')}/*/schedstat)"
     return f"a device of type {device.type!r} can't be watched"
-
-
-def _open_gpu(device: torch.device) -> Watch | str:
-    found = nvml_of(device)
-    return found if isinstance(found, str) else _Gpu(*found)
 
 
 def nvml_of(device: torch.device) -> tuple[Any, Any] | str:

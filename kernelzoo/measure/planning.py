@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -149,15 +150,8 @@ def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
     shapes += [(shape, 0) for shape in (*even, *odd)]
     middle = ((64, 1024, 96), (16, 4099, 333), (32, 512, 512), (8, 2000, 1024), (4, 1500, 777), (64, 300, 1000))
     shapes += [(shape, 1) for shape in middle]
-    sized = [(shape, dim) for shape, dim in shapes if 2**19 <= _elements(shape) <= _LARGEST]
+    sized = [(shape, dim) for shape, dim in shapes if 2**19 <= math.prod(shape) <= _LARGEST]
     return [Problem(op, shape, dtype, dim) for shape, dim in sized for dtype in dtypes]
-
-
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -155,16 +155,16 @@ class Worker(Answering):
         torch.set_num_threads(1)  # several such processes share the processor
         # All implementations of a request are of one backend, or torch's function: one device for all.
         places = {id: self._place(id) for id in ids}
-        device = next((place for place in places.values() if not isinstance(place, str)), None)
         rows = [
             accuracy.Tally(id, op, dtype, unavailable=place).row()
             for id, place in places.items()
             if isinstance(place, str)
         ]
-        able = [id for id, place in places.items() if not isinstance(place, str)]
-        if device is not None:
+        able = {id: place for id, place in places.items() if not isinstance(place, str)}
+        if able:
+            device = next(iter(able.values()))
             rows += accuracy.measure(
-                op, dtype, able, values, seed, device, progress=lambda id: self._tell("accuracy", id)
+                op, dtype, list(able), values, seed, device, progress=lambda id: self._tell("accuracy", id)
             )
         return {"rows": rows}
 

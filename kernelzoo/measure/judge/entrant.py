@@ -106,17 +106,3 @@ class Here(Runner):
         found = getattr(self, call)(**arguments)
         self.took = perf_counter() - started
         return found
-
-
-@dataclass
-class Queued:
-    """Turns of a lane back to back, for the meter of energy."""
-
-    entrant: Entrant
-    seconds: float
-
-    def more(self) -> None:
-        self.entrant.ask("more", seconds=self.seconds)
-
-    def end(self) -> float:
-        return float(self.entrant.ask("end"))

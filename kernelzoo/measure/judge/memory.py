@@ -6,6 +6,7 @@ write out of bounds shows.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import pickle
@@ -42,10 +43,7 @@ class Field:
 
     @property
     def elements(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return math.prod(self.shape)
 
 
 class Sets:

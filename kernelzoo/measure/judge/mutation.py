@@ -268,9 +268,9 @@ class Mutation:
             length = x.shape[self.problem.dim]
             rest = x.movedim(self.problem.dim, -1)
             kept = rest.shape[:-1]
-            return rest[tuple(_unravelled(at, kept))].reshape(len(picked), length)
+            return rest[torch.unravel_index(at, kept)].reshape(len(picked), length)
         if names == ("outer", "inner"):
-            return x[tuple(_unravelled(at, x.shape))].reshape(len(picked))
+            return x[torch.unravel_index(at, x.shape)].reshape(len(picked))
         return x
 
 
@@ -279,15 +279,6 @@ def _raw(x: torch.Tensor) -> torch.Tensor:
     import torch
 
     return x.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
-
-
-def _unravelled(at: torch.Tensor, shape: Sequence[int]) -> list[torch.Tensor]:
-    """The index along each axis of elements given by their number."""
-    found = []
-    for size in reversed(shape):
-        found.append(at % size)
-        at = at // size
-    return found[::-1]
 
 
 def _poison_of(dtype: torch.dtype, python: random.Random) -> float | int:

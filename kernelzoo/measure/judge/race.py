@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from kernelzoo import registry
@@ -20,7 +21,7 @@ from kernelzoo.measure.condition import watch
 from kernelzoo.measure.judge.apart import RaisedError
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.doubts import Doubts, Timed
-from kernelzoo.measure.judge.entrant import Entrant, Here, Queued, Seat
+from kernelzoo.measure.judge.entrant import Entrant, Here, Seat
 from kernelzoo.measure.judge.memory import Tensors
 from kernelzoo.measure.measurement import Cache, Measurement
 from kernelzoo.measure.problems import Problem
@@ -283,8 +284,8 @@ class _Race:
             self.progress("energy" if meter else "check", id)
             with self.its_own_row(id, _LAUNCHED):
                 if meter:
-                    work = Queued(entrant, measurement.median * entrant.count)
-                    measurement.energy = energies.of(work, entrant.count, meter)
+                    more = partial(entrant.ask, "more", seconds=measurement.median * entrant.count)
+                    measurement.energy = energies.of(more, partial(entrant.ask, "end"), entrant.count, meter)
                     self.progress("check", id)
                 self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special())
                 self.data.gate.mutation.check_guards()
