@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kernelzoo import children, inspect, operations, registry, tables
@@ -188,7 +187,7 @@ class Described:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._process.kill()
         self._process.communicate()
         self._log.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kernelzoo.errors import KernelZooError
@@ -146,28 +146,20 @@ class Tuner:
         if rounds < least:
             raise TuningError(f"{rounds} rounds can't tell {tests} changes apart from chance; at least {least} can")
 
-    def surveys(self) -> list[Site | None]:
-        """Where each knob has an effect with the others as shipped; None if nowhere in the pool."""
-        left, found = list(self.knobs), dict[str, Site]()
+    def surveys(self, knobs: Sequence[Knob], values: Values) -> list[Site | None]:
+        """Where each knob has an effect with the others at these values; None if nowhere in the pool."""
+        left, found = list(knobs), dict[str, Site]()
         for id in self.ids:
             if left:  # at once, since planning may take a process
-                tables = [{knob.name: value} for knob in left for value in knob.among]
+                tables = [{**values, knob.name: value} for knob in left for value in knob.among]
                 plans = [iter(of_tables) for of_tables in self.bench.plans(id, self.pool, tables)]
                 for knob in left:
                     of_values = [[next(plan) for _ in knob.among] for plan in plans]
-                    if (site := _site(id, knob, knob.shipped, self.pool, of_values)) is not None:
+                    now = values.get(knob.name, knob.shipped)
+                    if (site := _site(id, knob, now, self.pool, of_values)) is not None:
                         found[knob.name] = site
                 left = [knob for knob in left if knob.name not in found]
-        return [found.get(knob.name) for knob in self.knobs]
-
-    def survey(self, knob: Knob, values: Values) -> Site | None:
-        """Where a knob has an effect with the others as they are; None if nowhere in the pool."""
-        now = values.get(knob.name, knob.shipped)
-        for id in self.ids:
-            plans = self.bench.plans(id, self.pool, [{**values, knob.name: value} for value in knob.among])
-            if (site := _site(id, knob, now, self.pool, plans)) is not None:
-                return site
-        return None
+        return [found.get(knob.name) for knob in knobs]
 
     def run(self) -> Outcome:
         """Tune the knobs, verify the result, and report what is better than shipped."""
@@ -192,23 +184,17 @@ class Tuner:
         return outcome
 
     def _turn(self, knob: Knob, current: Values, outcome: Outcome, turn: int) -> None:
-        site = self.survey(knob, current)
+        (site,) = self.surveys([knob], current)
         if site is None:
             if not turn:
                 outcome.unmeasured[knob.name] = "it changes no plan of the problems here"
             return
         now = current.get(knob.name, knob.shipped)
         races, lost = self._races(knob, now, site, current, outcome)
-        trials = []
-        for value in knob.among:
-            if value == now:
-                continue
-            trials.append(self._judge(knob, value, now, site, races, lost))
+        trials = [self._judge(knob, value, now, site, races, lost) for value in knob.among if value != now]
         better = [trial for trial in trials if trial.verdict == Verdict.FASTER and not trial.reason and trial.ratio]
         best = min(better, key=lambda trial: trial.ratio.mid if trial.ratio else math.inf, default=None)
-        for trial in trials:
-            taken = trial is best
-            outcome.trials.append(Trial(**{**vars(trial), "taken": taken}) if taken else trial)
+        outcome.trials += [replace(trial, taken=trial is best) for trial in trials]
         if best is not None:
             current[knob.name] = best.value
             if best.value == knob.shipped:

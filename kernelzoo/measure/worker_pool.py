@@ -11,8 +11,9 @@ import statistics
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass
-from types import TracebackType
+from functools import partial
 from typing import Any, Protocol, Self, TypeVar, cast
 
 from kernelzoo.errors import KernelZooError
@@ -63,10 +64,10 @@ class WorkerPool:
 
     def __init__(self, starts: Sequence[Callable[[], Worker]]) -> None:
         self._over, self._changed = False, threading.Condition()
-        outcomes = dict(_at_once([lambda start=start: _outcome(start) for start in starts]))  # type: ignore[misc]
-        found = [outcomes[place] for place in range(len(starts))]
-        self.workers: list[Worker] = [one for one in found if not isinstance(one, BaseException)]
-        for error in (one for one in found if isinstance(one, BaseException)):
+        begun = [_begun(start) for start in starts]
+        errors = [error for one in begun if (error := one.exception())]
+        self.workers: list[Worker] = [one.result() for one in begun if not one.exception()]
+        for error in errors:
             self.close()
             raise error
         seen = set[tuple[str, str]]()
@@ -81,7 +82,7 @@ class WorkerPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     @property
@@ -103,8 +104,10 @@ class WorkerPool:
 
     def each(self, do: Callable[[Worker], R]) -> list[R]:
         """The results of all workers, run at the same time, in their order. Raises what one of them raises."""
-        found = dict(_at_once([lambda worker=worker: do(worker) for worker in self.workers]))  # type: ignore[misc]
-        return [found[place] for place in sorted(found)]
+        begun = [_begun(partial(do, worker)) for worker in self.workers]
+        for one in as_completed(begun):
+            one.result()
+        return [one.result() for one in begun]
 
     def hand_out(self, tasks: Sequence[T], do: Callable[[Worker, T], R]) -> Iterator[tuple[Worker, T, R]]:
         """Have each task done by one worker, and yield each result as it comes, in this thread.
@@ -211,27 +214,15 @@ def compared(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Ch
     ]
 
 
-def _outcome(start: Callable[[], Worker]) -> Worker | BaseException:
-    try:
-        return start()
-    except BaseException as error:
-        return error
+def _begun(do: Callable[[], R]) -> Future[R]:
+    """The outcome of a call in a thread for which this process does not wait at its end."""
+    future = Future[R]()
 
-
-def _at_once(calls: Sequence[Callable[[], R]]) -> Iterator[tuple[int, R]]:
-    """The index and result of each call as they come, from daemon threads. Raises what one raises."""
-    said = queue.SimpleQueue[tuple[int, Any, BaseException | None]]()
-
-    def run(place: int) -> None:
+    def run() -> None:
         try:
-            said.put((place, calls[place](), None))
+            future.set_result(do())
         except BaseException as error:
-            said.put((place, None, error))
+            future.set_exception(error)
 
-    for place in range(len(calls)):
-        threading.Thread(target=run, args=(place,), daemon=True).start()
-    for _ in calls:
-        place, found, error = said.get()
-        if error is not None:
-            raise error
-        yield place, found
+    threading.Thread(target=run, daemon=True).start()
+    return future
