@@ -28,11 +28,11 @@ Turn = Callable[[int], float]
 """Runs a turn so often in a row; returns the mean seconds of one."""
 
 
-Link = tuple[int, Callable[[], None]]
+Link = tuple[int, Callable[[], object]]
 """A place in a turn, and what changes an input right before the launch there."""
 
 
-def linked(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], None]]:
+def linked(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], object]]:
     """The launches of a turn, with its link among them."""
     place, change = link or (0, None)
     return [*launches[:place], *([change] if change else []), *launches[place:]]

@@ -16,12 +16,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from kernelzoo import children, definitions, tables, user_cache
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
+from kernelzoo.measure.environment import device_name
 from kernelzoo.measure.problems import Problem
 
 Shape = tuple[int, ...]
@@ -87,15 +89,13 @@ def first_calls(
     """Measure implementations, each class of problems in two new processes. A backend that can't run here gets one
     row."""
     unavailable = set[str]()
-    for id in ids:
-        for dtype in dtypes:
-            for name in CLASSES:
-                if id.partition("/")[0] in unavailable:
-                    continue
-                found = first_call(id, name, dtype, device, modules, patience=patience)
-                if found.outcome == "refused" and found.load_ms is None:
-                    unavailable.add(id.partition("/")[0])
-                yield found
+    for id, dtype, name in product(ids, dtypes, CLASSES):
+        backend = id.partition("/")[0]
+        if backend not in unavailable:
+            found = first_call(id, name, dtype, device, modules, patience=patience)
+            if found.outcome == "refused" and found.load_ms is None:
+                unavailable.add(backend)
+            yield found
 
 
 def first_call(
@@ -154,7 +154,7 @@ def _measured(request: Json) -> Json:
     import torch
 
     device = torch.device(request["device"])
-    found: Json = {"outcome": "measured", "device": _named(device)}
+    found: Json = {"outcome": "measured", "device": device_name(str(device))}
     for module in request["modules"]:
         definitions.load_file(module)
     backend_name, op, variant = request["id"].split("/")
@@ -200,12 +200,6 @@ def _timed(run: Any, device: Any) -> tuple[Any, float]:
 
 def _files(folder: str) -> int:
     return sum(path.is_file() for path in Path(folder).rglob("*"))
-
-
-def _named(device: Any) -> str:
-    from kernelzoo.measure.environment import device_name
-
-    return device_name(str(device))
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from kernelzoo.errors import ContractError, KernelZooError, LaunchError
 from kernelzoo.launch import undelivered
 from kernelzoo.measure.calls import call_on, clock_for
 from kernelzoo.measure.ceilings import copies
-from kernelzoo.measure.clocks import Turn
+from kernelzoo.measure.clocks import Link, Turn
 from kernelzoo.measure.energy import Replays
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
@@ -134,7 +134,7 @@ class Runner:
         (inputs, outs), (given, results) = self._sets[0], self._sets[source]
         launch = self._lanes[id].launches[0]
         self._wait()
-        with self._stream(other_stream):
+        with self._other_stream() if other_stream else nullcontext():
             self._spin()
             for x, value in zip(inputs, given, strict=True):
                 x.copy_(value)
@@ -190,9 +190,9 @@ class Runner:
         """Where launches leave what delivers their results; a launch that is none of that kind delivers at once."""
         return undelivered(count) if lane.waits else nullcontext(deque())
 
-    def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> tuple[int, Launch]:
+    def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> Link:
         (given, *_), (x, *_) = (self._sets[number][0] for number in (source, order[place]))
-        return place, partial(torch_copy, x.view(-1)[:elements], given.view(-1)[:elements])
+        return place, partial(x.view(-1)[:elements].copy_, given.view(-1)[:elements])
 
     def turn(self, id: str, times: int = 1) -> float:
         """Run the turn that was arranged, so often in a row; returns the seconds of one."""
@@ -256,9 +256,7 @@ class Runner:
                 f"a launch writes into out and returns None; this one returned {type(result)}", "wrong kind of result"
             )
 
-    def _stream(self, other: bool) -> AbstractContextManager[Any]:
-        if not other or self.device.type != "cuda":
-            return nullcontext()
+    def _other_stream(self) -> AbstractContextManager[Any]:
         import torch
 
         stream: Any = torch.cuda.Stream  # torch has no type for it
@@ -275,10 +273,6 @@ class Runner:
             import torch
 
             torch.cuda.synchronize(self.device)
-
-
-def torch_copy(to: torch.Tensor, source: torch.Tensor) -> None:
-    to.copy_(source)
 
 
 def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:

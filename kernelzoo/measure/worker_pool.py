@@ -11,10 +11,10 @@ import statistics
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, as_completed, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar
 
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.problems import Problem
@@ -63,7 +63,7 @@ class WorkerPool:
     """
 
     def __init__(self, starts: Sequence[Callable[[], Worker]]) -> None:
-        self._over, self._changed = False, threading.Condition()
+        self._over = False
         begun = [_begun(start) for start in starts]
         errors = [error for one in begun if (error := one.exception())]
         self.workers: list[Worker] = [one.result() for one in begun if not one.exception()]
@@ -96,9 +96,7 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the workers."""
-        with self._changed:
-            self._over = True
-            self._changed.notify_all()
+        self._over = True
         for worker in self.workers:
             worker.close()
 
@@ -116,46 +114,32 @@ class WorkerPool:
         LostError: then another worker takes it. LostError and GuardError are raised at the end, once all other tasks
         are done; any other error at once.
         """
-        left, said = deque(tasks), queue.SimpleQueue[tuple[Worker, T | None, R | None, BaseException | None]]()
-        busy = 0
+        said = queue.SimpleQueue[tuple[Worker, T, Future[R]] | None]()
 
-        def work(worker: Worker) -> None:
-            nonlocal busy
-            fit = True
-            while fit:
-                with self._changed:
-                    while not left and busy and not self._over:  # a busy worker may be lost
-                        self._changed.wait()
-                    if not left or self._over:
-                        break
-                    task = left.popleft()
-                    busy += 1
-                error: BaseException | None = None
-                try:
-                    said.put((worker, task, do(worker, task), None))
-                except BaseException as raised:
-                    said.put((worker, task, None, raised))
-                    error, fit = raised, isinstance(raised, RaceLostError)
-                with self._changed:
-                    busy -= 1
-                    if isinstance(error, LostError):
+        def schedule() -> None:
+            left, free, busy = deque(tasks), deque(self.workers), dict[Future[R], tuple[Worker, T]]()
+            while busy or (left and free and not self._over):
+                while left and free and not self._over:
+                    worker, task = free.popleft(), left.popleft()
+                    busy[_begun(partial(do, worker, task))] = worker, task
+                for future in wait(busy, return_when=FIRST_COMPLETED).done:
+                    worker, task = busy.pop(future)
+                    error = future.exception()
+                    if error is None or isinstance(error, RaceLostError):
+                        free.append(worker)
+                    elif isinstance(error, LostError):
                         left.appendleft(task)
-                    self._changed.notify_all()
-            said.put((worker, None, None, None))
+                    said.put((worker, task, future))
+            said.put(None)
 
-        for worker in self.workers:
-            threading.Thread(target=work, args=(worker,), daemon=True).start()
-        lost, at_work = list[str](), len(self.workers)
-        while at_work:
-            worker, task, done, error = said.get()
-            if isinstance(error, GuardError | LostError):
+        _begun(schedule)
+        lost = list[str]()
+        while (one := said.get()) is not None:
+            worker, task, future = one
+            if isinstance(error := future.exception(), GuardError | LostError):
                 lost.append(str(error))
-            elif error is not None:
-                raise error
-            elif task is not None:
-                yield worker, task, cast(R, done)
             else:
-                at_work -= 1
+                yield worker, task, future.result()
         if lost:
             raise GuardError("; ".join(dict.fromkeys(lost)))
 
