@@ -104,26 +104,18 @@ def first_call(
     """Measure one implementation on one class of problems. ``patience``: seconds that a process may take."""
     shapes = CLASSES[problem_class]
     first, second = ("x".join(map(str, shape)) for shape, _ in shapes)
-    about: Json = {
-        "id": id,
-        "problem_class": problem_class,
-        "dtype": dtype,
-        "shape": first,
-        "second_shape": second,
-    }
     request = {"id": id, "dtype": dtype, "problems": shapes, "device": device, "modules": list(modules)}
     with tempfile.TemporaryDirectory(prefix="kernelzoo-first-") as folder:
         environment = {**children.environment(), **dict.fromkeys(_CACHES, folder)}
         if (stored := user_cache.folder("tables")).is_dir():  # launch tables are no compilation cache
             shutil.copytree(stored, Path(folder, "kernelzoo", "tables"))
-        empty = _asked({**request, "folder": folder}, environment, patience)
-        if empty["outcome"] != "measured":
-            return FirstCall(**about, **empty)
-        size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-        stored_again = _asked({**request, "folder": folder}, environment, patience)
-        if stored_again["outcome"] != "measured":
-            return FirstCall(**about, **{**empty, **stored_again})
-        return FirstCall(**about, **{**empty, "stored_ms": stored_again["empty_ms"], "cache_bytes": size})
+        found = _asked({**request, "folder": folder}, environment, patience)
+        if found["outcome"] == "measured":
+            size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+            again = _asked({**request, "folder": folder}, environment, patience)
+            measured = again["outcome"] == "measured"
+            found |= {"stored_ms": again["empty_ms"], "cache_bytes": size} if measured else again
+        return FirstCall(id, problem_class, dtype, first, second, **found)
 
 
 def _asked(request: Json, environment: dict[str, str], patience: float) -> Json:

@@ -84,7 +84,7 @@ class Guard(WorkerProcess):
         left, lost = list(ids), list[Json]()
         lanes = {id: dict(values) for id, values in (tables or {}).items()}
         while left:
-            request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
+            request = {"do": "race", "problem": asdict(problem), "ids": left, "rounds": rounds, "cache": cache}
             request |= {"timed": timed, "energy": energy, "label": label, "waive": list(waive)}
             try:
                 done = self._ask({**request, "tables": lanes}, progress, judge=partial(_unlike, problem, left, cache))
@@ -118,7 +118,7 @@ class Guard(WorkerProcess):
 
     def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
         """The plans that tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
-        request = {"do": "plans", "id": id, "problems": [_shape(p) for p in problems]}
+        request = {"do": "plans", "id": id, "problems": [asdict(p) for p in problems]}
         found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
         return found
 
@@ -138,14 +138,13 @@ class Guard(WorkerProcess):
         try:
             if self._checker is None:
                 self._checker = WorkerProcess(self._device, self._modules, patience=self._patience, gpu=self._gpu)
-            request = {"do": "cross_check", "problem": _shape(problem), "ids": list(ids)}
-            told: dict[str, float] = self._checker._ask(request, progress)
+            request = {"do": "cross_check", "problem": asdict(problem), "ids": list(ids)}
+            return self._checker._ask(request, progress)
         except (DiedError, GuardError):
             if self._checker is not None:
                 self._checker.close()
                 self._checker = None
             return {}
-        return told
 
     def verify(
         self,
@@ -163,7 +162,7 @@ class Guard(WorkerProcess):
         without ``dtypes``, all are run. ``seed`` chooses the gate's values. A case that kills the process or hangs ends
         the check with that finding.
         """
-        request = {"do": "verify", "id": id, "problems": [_shape(p) for p in problems], "seed": seed}
+        request = {"do": "verify", "id": id, "problems": [asdict(p) for p in problems], "seed": seed}
         try:
             return self._ask({**request, "cases": list(cases), "dtypes": list(dtypes)}, progress)
         except DiedError as error:
@@ -246,10 +245,6 @@ class Guard(WorkerProcess):
                 lost += [{"id": id, "op": op, "dtype": dtype, "failed": error.reason} for id in blamed]
                 left = [id for id in left if id not in blamed]
         return lost
-
-
-def _shape(problem: Problem) -> Json:
-    return asdict(problem)
 
 
 def _unlike(problem: Problem, ids: Sequence[str], cache: str, done: Json) -> str:

@@ -55,7 +55,10 @@ _TYPES: dict[str, Any] = {
     "number": (int, float),
     "boolean": bool,
 }
-_IGNORED = {"$schema", "$id", "$defs", "title", "description"}
+_KEYWORDS = {
+    *("$schema", "$id", "$defs", "title", "description", "type", "properties", "required", "items", "format", "enum"),
+    *("additionalProperties", "propertyNames", "minimum", "maximum", "minItems", "maxItems"),
+}
 
 
 def _schema() -> Any:
@@ -85,7 +88,7 @@ def _fits() -> Callable[[Any], bool]:
         least, most = part.get("minimum", -math.inf), part.get("maximum", math.inf)
         shortest, longest = part.get("minItems", 0), part.get("maxItems", math.inf)
         required = set(part.get("required", ()))
-        assert part.keys() <= _IGNORED | _KEYWORDS, part.keys()
+        assert part.keys() <= _KEYWORDS, part.keys()
 
         def fits(value: Any) -> bool:
             if value is None and null:
@@ -109,12 +112,6 @@ def _fits() -> Callable[[Any], bool]:
         return fits
 
     return made(schema)
-
-
-_KEYWORDS = {
-    *("type", "properties", "required", "items", "additionalProperties", "propertyNames", "format", "enum"),
-    *("minimum", "maximum", "minItems", "maxItems"),
-}
 
 
 @cache

@@ -233,18 +233,16 @@ class Tuner:
         """Judge one value against the current one, on the problems where their plans differ."""
         at = [knob.among.index(value), knob.among.index(now)]
         differ = [k for k, plans in enumerate(site.plans) if plans[at[0]] != plans[at[1]]]
-        ids = tuple(site.problems[k].id for k in differ)
+        trial = Trial(knob.name, value, now, site.id, tuple(site.problems[k].id for k in differ))
         if value in lost:
-            return Trial(knob.name, value, now, site.id, ids, reason=lost[value])
+            return replace(trial, reason=lost[value])
         pairs = [(races[k][value], races[k][now]) for k in differ if races[k][value] and races[k][now]]
         if not pairs:
-            return Trial(knob.name, value, now, site.id, ids, reason="no problem here tells it from the current value")
+            return replace(trial, reason="no problem here tells it from the current value")
         ratio, worst = _combined(pairs, self.confidence)
         said = verdict(ratio)
-        reason = ""
-        if said is Verdict.FASTER and worst > 1 + SLOWEST:
-            reason = f"a problem is {worst - 1:.1%} slower"
-        return Trial(knob.name, value, now, site.id, ids, ratio, worst, said.value, reason=reason)
+        slow = f"a problem is {worst - 1:.1%} slower" if said is Verdict.FASTER and worst > 1 + SLOWEST else ""
+        return replace(trial, ratio=ratio, worst=worst, verdict=said.value, reason=slow)
 
     def _verify(self, current: Values, outcome: Outcome) -> None:
         """Verify the table against the shipped one. Knobs that slow a problem are removed until it is better or
@@ -276,11 +274,11 @@ class Tuner:
                 pairs.append((samples["tuned"], samples["shipped"]))
                 if _combined(pairs[-1:], CONFIDENCE)[1] > 1 + SLOWEST:
                     slow.append((id, problem))
-        ids = tuple(f"{id} {problem.id}" for id, problem in sites)
-        if not pairs:
-            return Verified(dict(values), None, None, "", ids, held_out), slow
-        ratio, worst = _combined(pairs, CONFIDENCE)
-        return Verified(dict(values), ratio, worst, verdict(ratio).value, ids, held_out), slow
+        found = Verified(dict(values), None, None, "", tuple(f"{id} {p.id}" for id, p in sites), held_out)
+        if pairs:
+            ratio, worst = _combined(pairs, CONFIDENCE)
+            found = replace(found, ratio=ratio, worst=worst, verdict=verdict(ratio).value)
+        return found, slow
 
     def _changed(self, values: Values, problems: Sequence[Problem]) -> list[tuple[str, Problem]]:
         """The implementations and problems with a changed plan: first ``auto``, then variants that alone show a

@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -103,8 +103,7 @@ class Apart(WorkerProcess):
     def _answer(self, request: Json, progress: Any, patience: float) -> Json:
         if self._together is not None or not self._known:  # which processes are whose is not known yet
             return super()._answer(request, progress, patience)
-        for process in self._stopped:
-            _send(process, signal.SIGCONT)
+        _send(self._stopped, signal.SIGCONT)
         try:
             started = perf_counter()
             done = super()._answer(request, progress, patience)
@@ -117,14 +116,12 @@ class Apart(WorkerProcess):
             self._halt()
 
     def _stop(self) -> None:
-        for process in self._all()[1:]:
-            _send(process, signal.SIGKILL)
+        _send(self._all()[1:], signal.SIGKILL)
         super()._stop()
 
     def _halt(self) -> None:
         self._stopped = self._all()
-        for process in self._stopped:
-            _send(process, signal.SIGSTOP)
+        _send(self._stopped, signal.SIGSTOP)
 
     def _all(self) -> list[int]:
         """The process, and all that it has started."""
@@ -146,8 +143,7 @@ class Apart(WorkerProcess):
     def _check_alone(self) -> None:
         """Raise ContractError if anything that it started still runs, except compilers; all is ended then."""
         if left := [name for process in sorted(self._strays()) if (name := _name(process))]:
-            for process in self._strays():
-                _send(process, signal.SIGKILL)
+            _send(self._strays(), signal.SIGKILL)
             raise ContractError(f"left child processes behind: {', '.join(left)}", "changes the process")
 
     def ask(self, call: str, **arguments: Any) -> Any:
@@ -183,9 +179,10 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
-def _send(process: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(process, number)
+def _send(processes: Iterable[int], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
 
 
 def _children_of(process: int) -> set[int]:

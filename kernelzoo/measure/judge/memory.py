@@ -58,15 +58,13 @@ class Sets:
         self.problem, self.count, self.device = problem, count, device
         meta = problem.meta
         operation, first = problem.operation, 0
-        shapes = [tuple(x.shape) for x in meta.inputs], operation.out_shapes(meta)
-        dtypes = [x.dtype for x in meta.inputs], operation.out_dtypes(meta)
+        shapes = [*(x.shape for x in meta.inputs), *operation.out_shapes(meta)]
+        dtypes = [*(x.dtype for x in meta.inputs), *operation.out_dtypes(meta)]
         fields: list[Field] = []
-        for of, kinds in zip(shapes, dtypes, strict=True):
-            for shape, dtype in zip(of, kinds, strict=True):
-                size = Field(tuple(shape), dtype, 0, 0).elements * dtype.itemsize
-                step = -(-size // GUARD) * GUARD + GUARD
-                fields.append(Field(tuple(shape), dtype, first, step))
-                first += count * step
+        for shape, dtype in zip(shapes, dtypes, strict=True):
+            step = -(-math.prod(shape) * dtype.itemsize // GUARD) * GUARD + GUARD
+            fields.append(Field(tuple(shape), dtype, first, step))
+            first += count * step
         self.inputs, self.outs = fields[: len(meta.inputs)], fields[len(meta.inputs) :]
         self.bytes = first
         self._file: int | None = None

@@ -180,8 +180,7 @@ class Judge(Answering):
 
         try:
             return runner._ask({"do": do, **request}, tell)
-        except DiedError as error:
-            runner.restart()
+        except DiedError as error:  # the guard replaces this process, and all runners with it
             self.in_hand = True
             raise DeviceLostError(error.id, error.reason) from None
 
