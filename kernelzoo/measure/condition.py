@@ -1,7 +1,7 @@
 """Watches the device while samples are taken, for other work or a change of clock.
 
 A GPU is read through NVML (the package nvidia-ml-py), a host through Linux's scheduler. Without either, measuring goes
-on unwatched, and :func:`unwatched` says why.
+on unwatched.
 """
 
 from __future__ import annotations
@@ -158,29 +158,14 @@ class _Host(Watch):
 
 
 def watch(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | None:
-    """A watch on the device, or None if it can't be watched; :func:`unwatched` says why.
+    """A watch on the device, or None if it can't be watched.
 
     ``processes``: those that work on the host, by number.
     """
-    found = _open(device, processes)
-    return found if isinstance(found, Watch) else None
-
-
-def unwatched(device: torch.device) -> str:
-    """Why :func:`watch` gives None for this device, or "" if it does not."""
-    found = _open(device)
-    return "" if isinstance(found, Watch) else found
-
-
-def _open(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | str:
     if device.type == "cuda":
         found = nvml_of(device)
-        return found if isinstance(found, str) else _Gpu(*found)
-    if device.type == "cpu":
-        if _waits(processes):
-            return _Host(processes)
-        return f"this system does not count how long threads wait ({_TASKS.format('self')}/*/schedstat)"
-    return f"a device of type {device.type!r} can't be watched"
+        return None if isinstance(found, str) else _Gpu(*found)
+    return _Host(processes) if device.type == "cpu" and _waits(processes) else None
 
 
 def nvml_of(device: torch.device) -> tuple[Any, Any] | str:

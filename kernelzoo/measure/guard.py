@@ -82,12 +82,12 @@ class Guard(WorkerProcess):
         in a new process. With ``cross_check``, cold GPU results are timed by the profiler too.
         """
         left, lost = list(ids), list[Json]()
-        lanes = {id: dict(values) for id, values in (tables or {}).items()}
+        request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
+        request |= {"energy": energy, "label": label, "waive": list(waive)}
+        request["tables"] = {id: dict(values) for id, values in (tables or {}).items()}
         while left:
-            request = {"do": "race", "problem": asdict(problem), "ids": left, "rounds": rounds, "cache": cache}
-            request |= {"timed": timed, "energy": energy, "label": label, "waive": list(waive)}
             try:
-                done = self._ask({**request, "tables": lanes}, progress, judge=partial(_unlike, problem, left, cache))
+                done = self._ask({**request, "ids": left}, progress, judge=partial(_unlike, problem, left, cache))
                 if cross_check and cache == "cold":
                     twice = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():

@@ -22,7 +22,7 @@ from kernelzoo import children, inspect, operations, registry, tables
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import BackendUnavailableError, InspectionError, KernelZooError
 from kernelzoo.launch import recorded
-from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.problems import Problem, problem_of
 from kernelzoo.packages import how_to_install, packages
 
 if TYPE_CHECKING:
@@ -228,8 +228,7 @@ def _answer(backend: str, request: dict[str, Any]) -> Any:
 
     if "id" not in request:
         return declarations(backend, request["op"])
-    problems = [Problem(p["op"], tuple(p["shape"]), p["dtype"], p["dim"]) for p in request["problems"]]
-    return plans(request["id"], problems, request["values"], torch.device("meta"))
+    return plans(request["id"], list(map(problem_of, request["problems"])), request["values"], torch.device("meta"))
 
 
 def main(backend: str, arch: str) -> None:

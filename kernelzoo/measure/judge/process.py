@@ -93,16 +93,7 @@ class Judge(Answering):
         return {"ceilings": [self._ceilings.copy, self._ceilings.read, self._ceilings.floor]}
 
     def on_race(
-        self,
-        problem: dict[str, Any],
-        ids: list[str],
-        rounds: int,
-        cache: measure.Cache,
-        timed: measure.Timed,
-        energy: bool,
-        label: str,
-        tables: dict[str, dict[str, int]],
-        waive: list[str],
+        self, problem: dict[str, Any], ids: list[str], label: str, tables: dict[str, dict[str, int]], **how: Any
     ) -> dict[str, Any]:
         """Measure one problem; reply with entries of a results file. An id in ``tables`` is bound with that table.
 
@@ -115,14 +106,10 @@ class Judge(Answering):
                     asked,
                     [self._entrant(id, tables) for id in left],
                     self._device,
-                    rounds=rounds,
                     until_clear=not tables,  # tuning combines races of equal rounds
-                    cache=cache,
-                    timed=timed,
-                    energy=energy,
                     ceilings=self._ceilings,
-                    waive=waive,
                     progress=self._tell,
+                    **how,
                 )
             except DiedError as error:
                 broken = [runner for runner in self._runners if runner.broken]
@@ -137,7 +124,7 @@ class Judge(Answering):
             for id, one in measured.items():
                 if self._owner.get(id.partition("@")[0], 0) in self._beside:
                     one.beside = BESIDE
-            device, ceilings = str(self._device), None if timed == "call" else self._ceilings
+            device, ceilings = str(self._device), None if how["timed"] == "call" else self._ceilings
             return {
                 "entries": [record.entry(m, device, ceilings, label) for m in measured.values() if m.samples],
                 "failed": [*lost, *(failure for m in measured.values() if (failure := record.failure_of(m)))],
