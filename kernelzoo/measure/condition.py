@@ -131,9 +131,7 @@ class _Host(Watch):
     """Samples are disturbed if a ready thread of these processes waited for a processor over 2 % of the time.
 
     Linux counts this wait in nanoseconds for each thread. /proc/stat counts ticks of 10 ms, and /proc/pressure/cpu
-    includes every process. On two shared processors, samples of 2 to 4 ms that had not waited spread by 2 to 8 %. All
-    of them spread by 16 to 200 %. Not seen are a changed clock, and work on the core's other thread or the same
-    physical machine.
+    includes every process. Not seen are a changed clock, and work on the core's other thread or the same machine.
 
     ``waited_s`` sums the longest wait of any thread over the readings, since that delays a kernel on all threads. A sum
     over threads would grow with their number.

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.measure.judge.memory import Sets
-from kernelzoo.measure.judge.mutation import Mutation
 from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:
@@ -159,6 +158,8 @@ def cross_check(
     The process must time nothing afterwards: the profiler slows it down.
     """
     import torch
+
+    from kernelzoo.measure.judge.mutation import Mutation
 
     found = {}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():

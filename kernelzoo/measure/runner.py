@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from kernelzoo import registry
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError, KernelZooError, LaunchError
-from kernelzoo.launch import undelivered
+from kernelzoo.launch import Launch, undelivered
 from kernelzoo.measure.calls import call_on, clock_for
 from kernelzoo.measure.ceilings import copies
 from kernelzoo.measure.clocks import Link, Turn
@@ -25,11 +27,7 @@ from kernelzoo.measure.energy import Replays
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import Arguments
-
-if TYPE_CHECKING:
-    import torch
-
-    from kernelzoo.launch import Launch
+from kernelzoo.torch_private import spin
 
 _ARRANGED = 4
 """Turns of a lane that stay arranged: on a GPU each is a CUDA graph."""
@@ -257,21 +255,15 @@ class Runner:
             )
 
     def _other_stream(self) -> AbstractContextManager[Any]:
-        import torch
-
         stream: Any = torch.cuda.Stream  # torch has no type for it
         return torch.cuda.stream(stream(self.device))
 
     def _spin(self) -> None:
         if self.device.type == "cuda":
-            from kernelzoo.torch_private import spin
-
             spin(SPIN)
 
     def _wait(self) -> None:
         if self.device.type == "cuda":
-            import torch
-
             torch.cuda.synchronize(self.device)
 
 

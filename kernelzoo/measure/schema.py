@@ -69,14 +69,14 @@ def _schema() -> Any:
 def _fits() -> Callable[[Any], bool]:
     """A fast test of the schema, in a fiftieth of jsonschema's time. That one then names the error."""
     schema = _schema()
-    known: dict[str, Callable[[Any], bool]] = {}
+
+    @cache
+    def named(name: str) -> Callable[[Any], bool]:
+        return made(schema["$defs"][name])
 
     def made(part: Any) -> Callable[[Any], bool]:
         if "$ref" in part:
-            name = part["$ref"].removeprefix("#/$defs/")
-            if name not in known:
-                known[name] = made(schema["$defs"][name])
-            return known[name]
+            return named(part["$ref"].removeprefix("#/$defs/"))
         types = [part["type"]] if isinstance(part.get("type"), str) else part.get("type", [])
         null, truth = "null" in types, "boolean" in types
         classes = tuple(_TYPES[name] for name in types if name != "null")

@@ -114,7 +114,7 @@ def ratio_interval(
         log = log if independent else _widened(log, times - base)
     else:
         log = _difference(_median(times, confidence), _median(base, confidence))
-    return Interval(_exp(log.low), _exp(log.mid), _exp(log.high), log.lag)
+    return Interval(math.exp(log.low), math.exp(log.mid), math.exp(log.high), log.lag)
 
 
 def verdict(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -> Verdict:
@@ -262,7 +262,3 @@ def _difference(one: Interval, other: Interval) -> Interval:
         mid,
         mid + math.hypot(one.high - one.mid, other.mid - other.low),
     )
-
-
-def _exp(logarithm: float) -> float:
-    return math.exp(logarithm) if logarithm < math.inf else math.inf

@@ -20,12 +20,13 @@ from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
 from kernelzoo.measure import planning, profiler
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.problems import Problem, problem_of
-from kernelzoo.measure.runner import Runner
 from kernelzoo.operations import declared
 from kernelzoo.operations.known import described
 
 if TYPE_CHECKING:
     import torch
+
+    from kernelzoo.measure.runner import Runner
 
 
 class OpenError(KernelZooError, RuntimeError):
@@ -47,6 +48,8 @@ class Worker(Answering):
         for path in modules:
             definitions.load_reported(path)
         self._device = opened(device)
+        from kernelzoo.measure.runner import Runner  # with torch: only now, since a module may say how that starts
+
         self._runner = Runner(self._device)
         return about(str(self._device))
 

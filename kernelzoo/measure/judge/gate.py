@@ -7,7 +7,9 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from kernelzoo.check.bits import bits
 from kernelzoo.check.dependence_probe import probe_all_elements
@@ -19,9 +21,6 @@ from kernelzoo.measure.judge.mutation import Mutation
 from kernelzoo.measure.worker_process import DiedError
 from kernelzoo.operations import Expected
 from kernelzoo.operations.declared import ROW
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -262,8 +261,6 @@ class Gate:
 
     def _near(self, outs: Tensors, before: Tensors) -> bool:
         """Whether outputs are the same within rounding, as those of sums in any order are."""
-        import torch
-
         return all(
             torch.allclose(a, b, rtol=1e-2, atol=1e-6, equal_nan=True) for a, b in zip(outs, before, strict=True)
         )
@@ -284,8 +281,6 @@ class Gate:
 
     def _telling(self, x: torch.Tensor, special: bool) -> float | bool:
         """A value for one element that decides the result of its row."""
-        import torch
-
         if x.dtype.is_floating_point:
             return math.nan if special and not self._meant else self.operation.decisive
         declared = next(iter(self.operation.inputs.values()))
@@ -328,6 +323,4 @@ class Gate:
 
 def _same(a: Tensors, b: Tensors) -> bool:
     """Whether two tuples of tensors are equal to the bit."""
-    import torch
-
     return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))

@@ -10,15 +10,13 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import torch
 
 from kernelzoo.check.bits import bits
 from kernelzoo.errors import ContractError, retold
 from kernelzoo.measure.judge.memory import Field, Sets, Tensors
 from kernelzoo.operations.declared import ROW
-
-if TYPE_CHECKING:
-    import torch
 
 ELEMENTS = {"cpu": 2**16, "cuda": 2**21}
 """Most elements of the rows checked after a turn. Each needs a reference, so a longer row is checked now and then."""
@@ -43,8 +41,6 @@ class Mutation:
     """Writes inputs and poison into sets, and checks results. It shares nothing with a runner but the sets."""
 
     def __init__(self, sets: Sets, seed: int) -> None:
-        import torch
-
         self.sets, self.problem = sets, sets.problem
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
@@ -149,8 +145,6 @@ class Mutation:
 
     def _shift(self, numbers: Sequence[int]) -> None:
         """Windows of random data that runners never see, each at a place of its own."""
-        import torch
-
         if not self._pools:
             self._pools = self._drawn_pools()
         starts = []
@@ -169,8 +163,6 @@ class Mutation:
         self._offsets = {number: [of[i] for of in starts] for i, number in enumerate(numbers)}
 
     def _drawn_pools(self) -> list[torch.Tensor]:
-        import torch
-
         samples = [self.problem.inputs(self.generator)]
         size = max(1, max(x.numel() for x in samples[0]))
         spare = min(_SPARE, 64 * size)
@@ -215,8 +207,6 @@ class Mutation:
 
     def _all_written(self, numbers: Sequence[int]) -> None:
         """Raise ContractError for a set whose output still holds poison at a random place."""
-        import torch
-
         for field, poison, name in zip(self.sets.outs, self._poisons, self.operation.outputs, strict=True):
             if not field.elements or not field.dtype.is_floating_point:
                 continue
@@ -232,8 +222,6 @@ class Mutation:
 
     def _unchanged(self, number: int) -> None:
         for name, field, x in zip(self.operation.inputs, self.sets.inputs, self.inputs(number), strict=True):
-            import torch
-
             if not torch.equal(bits(self.sets.one(field, number)), bits(x)):
                 whose = "the input" if len(self.sets.inputs) == 1 else f"the input {name}"
                 raise ContractError(f"{whose} was changed", "changes its input")
@@ -261,8 +249,6 @@ class Mutation:
 
     def rows_of(self, x: torch.Tensor, names: tuple[str, ...], picked: Sequence[int]) -> torch.Tensor:
         """Some rows of a tensor, as a tensor of rows; the tensor itself if all rows share it."""
-        import torch
-
         at = torch.tensor(picked, device=x.device)
         if names == ROW:
             length = x.shape[self.problem.dim]
@@ -276,15 +262,11 @@ class Mutation:
 
 def _raw(x: torch.Tensor) -> torch.Tensor:
     """A view of the elements as integers, which every operation takes."""
-    import torch
-
     return x.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
 
 def _poison_of(dtype: torch.dtype, python: random.Random) -> float | int:
     """A random value below every minimum, which hardly a right result holds; for integers the least, for 8 bits NaN."""
-    import torch
-
     if dtype.is_floating_point and dtype.itemsize == 1:
         return math.nan
     if dtype.is_floating_point:

@@ -20,7 +20,6 @@ from kernelzoo.measure import energy as energies
 from kernelzoo.measure import planning, record
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.judge.apart import Apart, adopt_orphans
-from kernelzoo.measure.judge.entrant import Entrant
 from kernelzoo.measure.problems import problem_of
 from kernelzoo.measure.worker import about, opened
 from kernelzoo.measure.worker_process import DiedError
@@ -131,14 +130,14 @@ class Judge(Answering):
             }
         return {"entries": [], "failed": lost}
 
-    def _entrant(self, id: str, tables: Mapping[str, Mapping[str, int]]) -> Entrant:
+    def _entrant(self, id: str, tables: Mapping[str, Mapping[str, int]]) -> measure.Entrant:
         plain, _, label = id.partition("@")
         seat = self._seat(id)
         backend, op, variant = plain.split("/")
         made = registry.Implementation(backend, op, variant, seat.about.summaries.get(plain, ""))
         if label:
             made = planning.Lane(backend, op, variant, made.summary, label=label)
-        return Entrant(made, seat, tables.get(id), id)
+        return measure.Entrant(made, seat, tables.get(id), id)
 
     # --- Requests that need no judge --------------------------------------------------------------------------------
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import torch
 
 from kernelzoo import registry
 from kernelzoo.device import device_lives, no_room
@@ -26,10 +28,8 @@ from kernelzoo.measure.judge.memory import Tensors
 from kernelzoo.measure.measurement import Cache, Measurement
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.runner import COPY
+from kernelzoo.measure.statistics import LONGEST, settled
 from kernelzoo.measure.worker_process import DiedError
-
-if TYPE_CHECKING:
-    import torch
 
 Stage = Literal["check", "time", "energy", "cross-check"]
 """The current step: the gate, the samples, the energy, or the second clock."""
@@ -75,8 +75,6 @@ def race(
     Raises DeviceLostError if an implementation broke the device for this process. Raises EnergyError if the device has
     no energy counter.
     """
-    import torch
-
     here = Here(device)
     entrants = [one if isinstance(one, Entrant) else Entrant(one, here) for one in implementations]
     ceilings = None if timed == "call" else ceilings
@@ -124,8 +122,6 @@ class _Race:
 
     def opened(self) -> bool:
         """Make the memory, and open it in every runner. False if it does not fit, which refuses everything."""
-        import torch
-
         clock = clock_for(self.data.device, self.timed, self.data.problem.op)
         self.turn, name = clock.turn, uuid.uuid4().hex
         detail = f"{clock.detail}, {_CACHES[self.data.cache][self.data.is_gpu]}"
@@ -238,13 +234,9 @@ class _Race:
 
     def run(self, rounds: int, until_clear: bool) -> None:
         """Time the lanes in interleaved rounds until there are enough samples, one of every lane in each round."""
-        from kernelzoo.measure.statistics import LONGEST, settled  # imports numpy, which a report does without
-
         enough, longest = rounds, LONGEST if until_clear else 1
         copied: list[float] = []
         on_host = self.timed == "call" or not self.data.is_gpu
-        import torch
-
         processes = [process for seat in self.seats for process in seat.processes]
         watcher = watch(torch.device("cpu"), processes) if on_host else watch(self.data.device)
         start = watcher.read() if watcher else None
@@ -303,8 +295,6 @@ class _Race:
 
         Raises DeviceLostError for what can't be undone.
         """
-        import torch
-
         measurement = self.results[id]
         try:
             yield
