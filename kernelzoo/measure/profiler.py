@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:
@@ -159,6 +158,7 @@ def cross_check(
     """
     import torch
 
+    from kernelzoo.measure.judge.memory import Sets
     from kernelzoo.measure.judge.mutation import Mutation
 
     found = {}

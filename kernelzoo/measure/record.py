@@ -18,18 +18,19 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo import files, tables
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import profiler, schema
-from kernelzoo.measure.ceilings import Ceilings
-from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.measure.energy import Energy
 from kernelzoo.measure.environment import device_name, gpu_uuid, versions
-from kernelzoo.measure.measurement import Measurement
+from kernelzoo.measure.measurement import OF_CALLS, Measurement
 from kernelzoo.measure.problems import Problem
 from kernelzoo.registry import Implementation
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.ceilings import Ceilings
 
 Json = dict[str, Any]
 

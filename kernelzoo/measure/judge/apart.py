@@ -16,12 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, Pickled
-from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import About, DiedError, Json, WorkerProcess, quiet
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.judge.memory import Sets
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
 

@@ -12,15 +12,14 @@ import os
 import pickle
 from dataclasses import dataclass, replace
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations.declared import ROW
 
-if TYPE_CHECKING:
-    import torch
-
-Tensors = tuple["torch.Tensor", ...]
+Tensors = tuple[torch.Tensor, ...]
 Set = tuple[Tensors, Tensors]
 """Inputs and outputs of one launch."""
 
@@ -139,8 +138,6 @@ class Sets:
 
     def _made(self, shared: bool) -> torch.Tensor:
         if self.device.type != "cpu" or not shared:
-            import torch
-
             return torch.empty(max(1, self.bytes), dtype=torch.uint8, device=self.device)
         self._file = os.memfd_create("kernelzoo")
         os.ftruncate(self._file, max(1, self.bytes))
@@ -156,6 +153,4 @@ class Sets:
 
 def _mapped(file: int) -> torch.Tensor:
     """The bytes of an open file, as shared memory."""
-    import torch
-
     return torch.frombuffer(mmap.mmap(file, 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE), dtype=torch.uint8)

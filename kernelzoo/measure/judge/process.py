@@ -88,7 +88,9 @@ class Judge(Answering):
         """Measure the device's ceilings, if it is a GPU."""
         if self._device.type != "cuda":
             return {"ceilings": None}
-        self._ceilings = measure.ceilings(self._device)
+        from kernelzoo.measure.ceilings import ceilings
+
+        self._ceilings = ceilings(self._device)
         return {"ceilings": [self._ceilings.copy, self._ceilings.read, self._ceilings.floor]}
 
     def on_race(
