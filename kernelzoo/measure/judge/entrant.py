@@ -6,11 +6,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from kernelzoo import registry
+from kernelzoo.measure.judge.apart import Apart
 from kernelzoo.measure.judge.memory import Sets
-from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.runner import Runner
 from kernelzoo.measure.worker_process import DiedError
 
@@ -21,20 +21,24 @@ _LINKED = 4096
 """Most elements that a link copies."""
 
 
-class Seat(Protocol):
-    """A runner as the judge sees it: in this process, or in its own, where it is stopped between requests."""
+class Here(Runner):
+    """A runner in this process: for own kernels, where nothing needs to be kept apart."""
 
-    took: float
+    processes: Sequence[int | str] = ("self",)
+    """The processes that work for it."""
+    took = 0.0
     """Seconds of the last request, by the judge's clock."""
 
-    @property
-    def processes(self) -> Sequence[int | str]:
-        """The processes that work for it."""
-
-    def open(self, problem: Problem, memory: Any, timed: str) -> None: ...
-
     def ask(self, call: str, **arguments: Any) -> Any:
-        """Call a method of :class:`kernelzoo.measure.runner.Runner`."""
+        """Call a method of the runner."""
+        started = perf_counter()
+        found = getattr(self, call)(**arguments)
+        self.took = perf_counter() - started
+        return found
+
+
+Seat = Here | Apart
+"""A runner as the judge sees it: in this process, or in its own, where it is stopped between requests."""
 
 
 @dataclass
@@ -93,16 +97,3 @@ class Entrant:
     def turn(self, times: int = 1) -> tuple[float, float]:
         """Seconds of a turn as the runner says, and of the request by the judge's clock."""
         return float(self.ask("turn", times=times)), self.seat.took
-
-
-class Here(Runner):
-    """A runner in this process: for own kernels, where nothing needs to be kept apart."""
-
-    processes: Sequence[int | str] = ("self",)
-    took = 0.0
-
-    def ask(self, call: str, **arguments: Any) -> Any:
-        started = perf_counter()
-        found = getattr(self, call)(**arguments)
-        self.took = perf_counter() - started
-        return found
