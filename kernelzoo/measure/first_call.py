@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -203,11 +203,6 @@ def main() -> None:
         found = {"outcome": "failed", "reason": f"raised {type(error).__name__}: {error}"}
     print("\n" + json.dumps(found), flush=True)
     os._exit(0)  # skips what a language does at exit
-
-
-def rows(found: Sequence[FirstCall]) -> list[Json]:
-    """As flat rows of a JSON file."""
-    return [asdict(one) for one in found]
 
 
 if __name__ == "__main__":

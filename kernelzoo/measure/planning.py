@@ -223,21 +223,20 @@ class Described:
         raise InspectionError(f"{self._backend} can't plan for {self._arch} here: {last}")
 
 
-def _answer(backend: str, request: dict[str, Any]) -> Any:
-    import torch
-
-    if "id" not in request:
-        return declarations(backend, request["op"])
-    return plans(request["id"], list(map(problem_of, request["problems"])), request["values"], torch.device("meta"))
-
-
 def main(backend: str, arch: str) -> None:
     """The process of :class:`Described`: requests and replies are lines of JSON."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # keeps a language's output apart from replies
     with inspect.on_described(backend, ARCHITECTURES[arch]):
-        for line in sys.stdin:
-            print(json.dumps(_answer(backend, json.loads(line))), file=replies, flush=True)
+        import torch
+
+        for request in map(json.loads, sys.stdin):
+            if "id" in request:
+                problems = list(map(problem_of, request["problems"]))
+                answer: Any = plans(request["id"], problems, request["values"], torch.device("meta"))
+            else:
+                answer = declarations(backend, request["op"])
+            print(json.dumps(answer), file=replies, flush=True)
 
 
 if __name__ == "__main__":

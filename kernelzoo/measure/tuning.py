@@ -37,6 +37,8 @@ VERIFYING = 0.25
 """Share of the time reserved for verifying."""
 
 Values = dict[str, int]
+Races = list[dict[int, list[float]]]
+"""For each problem, samples by a knob's value."""
 
 
 class TuningError(KernelZooError, ValueError):
@@ -202,9 +204,9 @@ class Tuner:
 
     def _races(
         self, knob: Knob, now: int, site: Site, current: Values, outcome: Outcome
-    ) -> tuple[list[dict[int, list[float]]], dict[int, str]]:
-        """For each problem, samples by value, where equal plans share theirs; and the values lost on any problem."""
-        races, lost = list[dict[int, list[float]]](), dict[int, str]()
+    ) -> tuple[Races, dict[int, str]]:
+        """The samples, where equal plans share theirs; and the values lost on any problem."""
+        races, lost = Races(), dict[int, str]()
         for problem, plans in zip(site.problems, site.plans, strict=True):
             plan_of = dict(zip(knob.among, plans, strict=True))
             # One lane for each plan. The current value comes first, so that its plan has its name.
@@ -221,15 +223,7 @@ class Tuner:
                     lost |= {v: f"{why} ({problem.id})" for v in knob.among if plan_of[v] == plan}
         return races, lost
 
-    def _judge(
-        self,
-        knob: Knob,
-        value: int,
-        now: int,
-        site: Site,
-        races: Sequence[dict[int, list[float]]],
-        lost: Mapping[int, str],
-    ) -> Trial:
+    def _judge(self, knob: Knob, value: int, now: int, site: Site, races: Races, lost: dict[int, str]) -> Trial:
         """Judge one value against the current one, on the problems where their plans differ."""
         at = [knob.among.index(value), knob.among.index(now)]
         differ = [k for k, plans in enumerate(site.plans) if plans[at[0]] != plans[at[1]]]

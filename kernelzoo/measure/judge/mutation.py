@@ -15,7 +15,7 @@ import torch
 
 from kernelzoo.check.bits import bits
 from kernelzoo.errors import ContractError, retold
-from kernelzoo.measure.judge.memory import Field, Sets, Tensors
+from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.operations.declared import ROW
 
 ELEMENTS = {"cpu": 2**16, "cuda": 2**21}
@@ -50,6 +50,7 @@ class Mutation:
         """What was written into each set of the last turn. No runner sees these tensors."""
         self._offsets: dict[int, list[int]] = {}
         self._poisons = [_poison_of(field.dtype, self._python) for field in sets.outs]
+        self._fields = [*sets.inputs, *sets.outs]
         self._guards = self._guarded()
 
     def write(self, numbers: Sequence[int], special: dict[int, Tensors] | None = None) -> None:
@@ -122,7 +123,7 @@ class Mutation:
     def check_guards(self) -> None:
         """Raise ContractError if bytes beside a tensor have changed."""
         names = [*self.operation.inputs, *self.operation.outputs]
-        for name, field, (first, last) in zip(names, self._fields(), self._guards, strict=True):
+        for name, field, (first, last) in zip(names, self._fields, self._guards, strict=True):
             guards = self.sets.guards(field)
             changed = int((guards[:, :64] != first).sum() + (guards[:, -64:] != last).sum())
             if changed:
@@ -131,13 +132,10 @@ class Mutation:
                     "writes outside its output",
                 )
 
-    def _fields(self) -> list[Field]:
-        return [*self.sets.inputs, *self.sets.outs]
-
     def _guarded(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Random guard bytes: copies of the first and the last behind each tensor."""
         kept = []
-        for field in self._fields():
+        for field in self._fields:
             guards = self.sets.guards(field)
             guards.random_(0, 256, generator=self.generator)
             kept.append((guards[:, :64].clone(), guards[:, -64:].clone()))
