@@ -20,6 +20,7 @@ from kernelzoo import registry
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError, KernelZooError, LaunchError
 from kernelzoo.launch import Launch, undelivered
+from kernelzoo.measure import planning
 from kernelzoo.measure.calls import call_on, clock_for
 from kernelzoo.measure.ceilings import copies
 from kernelzoo.measure.clocks import Link, Turn
@@ -72,11 +73,9 @@ class Runner:
     def open(self, problem: Problem, memory: Mapping[str, Any] | Sets, timed: str) -> None:
         """Use these sets from now on, and drop all lanes."""
         self._lanes, self._timed = {}, timed
-        self._sets = memory if isinstance(memory, Sets) else self._opened(problem, dict(memory))
-        self._clock = clock_for(self.device, timed, problem.op)
-
-    def _opened(self, problem: Problem, memory: dict[str, Any]) -> Sets:
-        return Sets(problem, int(memory.pop("count")), self.device, memory=memory)
+        if not isinstance(memory, Sets):
+            memory = Sets(problem, int(memory["count"]), self.device, memory=memory)
+        self._sets, self._clock = memory, clock_for(self.device, timed, problem.op)
 
     def release(self) -> None:
         """Forget the sets and all that is bound to them."""
@@ -93,12 +92,7 @@ class Runner:
         if id == COPY:
             self._lanes[id] = Lane(copies([sets[number] for number in range(sets.count)]))
             return {"first_call": None, "submit": None, "form": "", "returns": False}
-        if table is None:
-            made = registry.implementation(id)
-        else:
-            from kernelzoo.measure import planning  # it imports kernels, which a report does without
-
-            made = planning.lane(id, table)
+        made = registry.implementation(id) if table is None else planning.lane(id, table)
         emulator = backends.get(made.backend).emulator
         if emulator:
             raise KernelZooError(f"{emulator} runs here, and its times mean nothing")

@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -143,7 +144,7 @@ class Sets:
         os.ftruncate(self._file, max(1, self.bytes))
         return _mapped(self._file)
 
-    def _opened(self, memory: dict[str, Any]) -> torch.Tensor:
+    def _opened(self, memory: Mapping[str, Any]) -> torch.Tensor:
         if "file" in memory:
             with open(memory["file"], "r+b") as file:
                 return _mapped(file.fileno())
