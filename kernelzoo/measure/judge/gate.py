@@ -219,7 +219,7 @@ class Gate:
         self.mutation.write([0])
         self.mutation.write([1], {1: self.mutation.inputs(0)})
         lane.launch([1])
-        self.mutation.fill(0, self.sets[1][0])
+        self.mutation.fill(0, self.mutation.inputs(1))
         try:
             lane.ask("alone", number=0)
         except (ContractError, DeviceLostError, DiedError):

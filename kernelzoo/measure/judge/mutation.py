@@ -65,8 +65,8 @@ class Mutation:
         self.poison(numbers)
 
     def fill(self, number: int, inputs: Tensors) -> None:
-        """Write these inputs into a set."""
-        self._private[number] = tuple(x.clone() for x in inputs)
+        """Write these inputs into a set. They must not change while it has them."""
+        self._private[number] = inputs
         for field, x in zip(self.sets.inputs, inputs, strict=True):
             self.sets.one(field, number).copy_(x)
 
@@ -109,11 +109,9 @@ class Mutation:
             self._unchanged(number)
             self.check_results(number, self.sets[number][1])
         if linked is not None:
-            self._unchanged(linked)
             self._check_sample(linked, first=True)
         drawn = [numbers[-1], *self._python.sample(list(numbers), min(most, len(numbers)))][:most]
         for number in self._python.sample(drawn, len(drawn)):
-            self._unchanged(number)
             self._check_sample(number)
 
     def check_results(self, number: int, results: Tensors) -> None:
@@ -177,15 +175,12 @@ class Mutation:
         axis = self._kept_axis() if self.operation.by_rows else None
         count = 1 if axis is not None else min(_DRAWS, len(numbers))
         several = [self.problem.inputs(self.generator) for _ in range(count)]
-        drawn = several[0] if several else ()
         for number in numbers:
-            if axis is None:
-                self._private[number] = self._python.choice(several)
-                for field, x in zip(self.sets.inputs, self._private[number], strict=True):
-                    self.sets.one(field, number).copy_(x)
-                continue
-            turned = self._python.randrange(self.sets.inputs[0].shape[axis])
-            self.fill(number, tuple(self._rolled(x, i, turned, axis) for i, x in enumerate(drawn)))
+            inputs = self._python.choice(several)
+            if axis is not None:
+                turned = self._python.randrange(self.sets.inputs[0].shape[axis])
+                inputs = tuple(self._rolled(x, i, turned, axis) for i, x in enumerate(inputs))
+            self.fill(number, inputs)
 
     def _kept_axis(self) -> int | None:
         """The longest axis that is not reduced, if there is one."""
@@ -225,7 +220,8 @@ class Mutation:
                 raise ContractError(f"{whose} was changed", "changes its input")
 
     def _check_sample(self, number: int, *, first: bool = False) -> None:
-        """Check some rows of one set, or all of a set that is small or has no rows."""
+        """Check the inputs and some rows of one set, or all of a set that is small or has no rows."""
+        self._unchanged(number)
         inputs, outs = self.inputs(number), self.sets[number][1]
         most, size = ELEMENTS[self.sets.device.type], self.sets.inputs[0].elements
         length = self.sets.inputs[0].shape[self.problem.dim] if self.operation.separable and inputs[0].ndim else size
