@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -43,14 +44,11 @@ class Gate:
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
         self.mutation = Mutation(sets, seed)
-        self._asked = False
         self._meant = "sizes" in self.operation.hooks
         """Whether only values count that the operation's author means."""
         self._special: list[tuple[Tensors, dict[int, str]]] | None = None
         self._last: Tensors | None = None
         """The values of the last turn of every lane."""
-        self._undecided = list[str]()
-        """Why the operation's bounds decide nothing for this problem, or "", once it is asked."""
 
     def admit(self, lane: Entrant, *, special: bool = True) -> Admitted:
         """Check a lane: all sets, special values, single elements, streams, chained launches, memory beside.
@@ -58,10 +56,9 @@ class Gate:
         Without ``special`` only ordinary values are used, for an implementation whose user waived the special ones.
         Raises ContractError, which says what is wrong, or whatever the lane raises.
         """
-        with self._decided(), self._seeded():
+        with self._told():
             everything = list(range(self.sets.count))
             self.mutation.write(everything)
-            self._check_decidable()
             facts = lane.bind()
             self.mutation.poison(everything)  # only now, since binding could write what the launch does not
             self._python.shuffle(everything)
@@ -88,36 +85,23 @@ class Gate:
                 self._last = self.problem.inputs(self.mutation.generator)
         return self._last
 
+    @cached_property
+    def _undecided(self) -> str:
+        """Why the operation's bounds decide nothing for ordinary values, or ""."""
+        args = self.problem.arguments(self.problem.inputs(self.mutation.generator))
+        return self.operation.undecidable(args, self.operation.expect(args))
+
     @contextmanager
-    def _seeded(self) -> Iterator[None]:
+    def _told(self) -> Iterator[None]:
+        """Findings with the seed; UndecidableError where the reference itself fails on ordinary values."""
+        if "written" in self.operation.hooks and self._undecided:
+            raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {self._undecided}")
         try:
             yield
         except AssertionError as error:
-            raise retold(error, f"{error} (gate seed {self.seed})") from error
-
-    def _check_decidable(self) -> None:
-        """Raise UndecidableError where an operation's author fails its own bounds on ordinary values."""
-        if "written" not in self.operation.hooks or self._asked:
-            return
-        args = self.problem.arguments(self.mutation.inputs(0))
-        if words := self.operation.undecidable(args, self.operation.expect(args)):
-            raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {words}")
-        self._asked = True
-
-    @contextmanager
-    def _decided(self) -> Iterator[None]:
-        """Raise UndecidableError for a finding if the reference itself fails on ordinary values."""
-        try:
-            yield
-        except ContractError as error:
-            if error.kind not in ("wrong value", "drops NaN"):
-                raise
-            if not self._undecided:
-                args = self.problem.arguments(self.problem.inputs(self.mutation.generator))
-                self._undecided = [self.operation.undecidable(args, self.operation.expect(args))]
-            if words := self._undecided[0]:
+            if getattr(error, "kind", "") in ("wrong value", "drops NaN") and (words := self._undecided):
                 raise UndecidableError(f"the reference, computed in the dtypes of kernels, is wrong: {words}") from None
-            raise
+            raise retold(error, f"{error} (gate seed {self.seed})") from error
 
     # --- Values -----------------------------------------------------------------------------------------------------
 
