@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -75,14 +76,13 @@ class DeviceClock(Clock):
         stream: Any = torch.cuda.Stream
         self._stream = stream(device)  # torch's default capture stream belongs to the first device that used it
         self._counts = torch.version.cuda is not None  # ROCm's graph nodes are not read
-        self._start: float | None = None
 
     def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
         graph, found = self._captured(linked(launches, link))
         if self._counts and not found:
             raise ContractError("its launches put no kernel into a CUDA graph", "not repeatable")
         alike(found, self._captured([link[1]])[1] if link else Nodes(), len(launches))
-        start, cycles = self.start(), self._warmed(graph)
+        start, cycles = self.start, self._warmed(graph)
 
         def turn(times: int, _alive: Sequence[Launch] = tuple(launches)) -> float:
             # A graph holds addresses: the launches must live on, since they own workspaces.
@@ -96,14 +96,13 @@ class DeviceClock(Clock):
         with torch.cuda.device(self.device):
             spin(self._SPIN)
 
+    @cached_property
     def start(self) -> float:
         """Seconds between the events that belong to the start of a graph, not to its launches."""
-        if self._start is None:
-            one = torch.zeros(1, device=self.device)
-            short, long = (self._captured([one.zero_] * count)[0] for count in (1, 1 + self._FILLS))
-            once, many = (min(self._replay(graph) for _ in range(5)) for graph in (short, long))
-            self._start = max(0.0, once - (many - once) / self._FILLS)
-        return self._start
+        one = torch.zeros(1, device=self.device)
+        short, long = (self._captured([one.zero_] * count)[0] for count in (1, 1 + self._FILLS))
+        once, many = (min(self._replay(graph) for _ in range(5)) for graph in (short, long))
+        return max(0.0, once - (many - once) / self._FILLS)
 
     def _captured(self, launches: Sequence[Callable[[], object]]) -> tuple[Any, Nodes]:
         graph = torch.cuda.CUDAGraph()

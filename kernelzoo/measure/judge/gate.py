@@ -46,9 +46,6 @@ class Gate:
         self.mutation = Mutation(sets, seed)
         self._meant = "sizes" in self.operation.hooks
         """Whether only values count that the operation's author means."""
-        self._special: list[tuple[Tensors, dict[int, str]]] | None = None
-        self._last: Tensors | None = None
-        """The values of the last turn of every lane."""
 
     def admit(self, lane: Entrant, *, special: bool = True) -> Admitted:
         """Check a lane: all sets, special values, single elements, streams, chained launches, memory beside.
@@ -75,15 +72,14 @@ class Gate:
             self.mutation.check_guards()
         return Admitted(facts, same_bits, batch_invariant)
 
+    @cached_property
     def special(self) -> Tensors:
-        """Inputs with special values in some rows, for the last turn of a lane. Plain ones if there are none, or if the
-        bounds decide nothing for them."""
-        if self._last is None:
-            self._last = self._values(True)[0][0]
-            args = self.problem.arguments(self._last)
-            if self.operation.undecidable(args, self.operation.expect(args)):
-                self._last = self.problem.inputs(self.mutation.generator)
-        return self._last
+        """Inputs with special values in some rows, for the last turn of every lane. Plain ones if there are none, or if
+        the bounds decide nothing for them."""
+        found = self._values(True)[0][0]
+        args = self.problem.arguments(found)
+        undecided = self.operation.undecidable(args, self.operation.expect(args))
+        return self.problem.inputs(self.mutation.generator) if undecided else found
 
     @cached_property
     def _undecided(self) -> str:
@@ -109,10 +105,9 @@ class Gate:
         """Fresh inputs, with the names of the special values by row."""
         if not special or self._meant:
             return [(self.problem.inputs(self.mutation.generator), {})]
-        if self._special is None:
-            self._special = self._drawn()
-        return self._special
+        return self._drawn
 
+    @cached_property
     def _drawn(self) -> list[tuple[Tensors, dict[int, str]]]:
         """Inputs with special values in at most every other row. For each companion input of floats, inputs with a NaN
         in it."""

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 
@@ -45,7 +46,6 @@ class Mutation:
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
         self.generator = torch.Generator(sets.device).manual_seed(seed)
-        self._pools: list[torch.Tensor] = []
         self._private: dict[int, Tensors] = {}
         """What was written into each set of the last turn. No runner sees these tensors."""
         self._offsets: dict[int, list[int]] = {}
@@ -141,8 +141,6 @@ class Mutation:
 
     def _shift(self, numbers: Sequence[int]) -> None:
         """Windows of random data that runners never see, each at a place of its own."""
-        if not self._pools:
-            self._pools = self._drawn_pools()
         starts = []
         for field, pool in zip(self.sets.inputs, self._pools, strict=True):
             spare = pool.numel() - field.elements
@@ -158,7 +156,8 @@ class Mutation:
             _raw(rows).index_copy_(0, at, windows.index_select(0, places))
         self._offsets = {number: [of[i] for of in starts] for i, number in enumerate(numbers)}
 
-    def _drawn_pools(self) -> list[torch.Tensor]:
+    @cached_property
+    def _pools(self) -> list[torch.Tensor]:
         samples = [self.problem.inputs(self.generator)]
         size = max(1, max(x.numel() for x in samples[0]))
         spare = min(_SPARE, 64 * size)

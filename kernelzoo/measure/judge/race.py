@@ -279,7 +279,7 @@ class _Race:
                     more = partial(entrant.ask, "more", seconds=measurement.median * entrant.count)
                     measurement.energy = energies.of(more, partial(entrant.ask, "end"), entrant.count, meter)
                     self.progress("check", id)
-                self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special())
+                self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special)
                 self.data.gate.mutation.check_guards()
                 median = measurement.median
                 if false := doubts.false_time(entrant, median) or doubts.hidden(entrant, median):
