@@ -159,13 +159,15 @@ def cross_check(
     import torch
 
     from kernelzoo.measure.judge.memory import Sets
-    from kernelzoo.measure.judge.mutation import Mutation
 
     found = {}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        generator = torch.Generator(device).manual_seed(random.getrandbits(48))
         count = max(2, min(256, 2**28 // max(1, problem.bytes)))
         sets = Sets(problem, count, device)
-        Mutation(sets, random.getrandbits(48)).write(range(count))
+        for number in range(count):
+            for x, drawn in zip(sets[number][0], problem.inputs(generator), strict=True):
+                x.copy_(drawn)
         for implementation in implementations:
             progress("cross-check", implementation.id)
             launches = [problem.launch(implementation, *sets[number]) for number in range(count)]
