@@ -36,6 +36,10 @@ def titled(words: str, name: str) -> str:
     return f"{words} on an {_gpu(name).upper()}"
 
 
+def _measured(name: str) -> bool:
+    return any(RESULTS.glob(f"*-{name}.json*"))
+
+
 MAP = (of("map-softmax"), of("map-min"))
 FINDINGS = (
     *(path.stem for place in ("host", *GPUS) for path in sorted(RESULTS.glob(f"{place}-fuzz-*.json"))),
@@ -43,6 +47,8 @@ FINDINGS = (
     *(of("sizes-softmax"), of("sizes-min"), "architectures", "portability"),
 )
 
+TEN = (*MAP, *(of(name) for name in ("hidden", "vocabulary") if _measured(name)))
+"""Softmax and min on the map, the other operations where they are used."""
 LANGUAGES = (
     *(of("map-softmax"), of("map-min"), of("submit")),
     *(path.name.partition(".")[0] for gpu in GPUS for path in sorted(RESULTS.glob(f"{gpu}-first-call-*.json"))),
@@ -134,11 +140,15 @@ PAGES = (
             ("energy", "The energy of a launch"),
             ("dtypes", "float16 and float64"),
             ("operations", "Eight more operations"),
+            ("hidden", "Norms, sums and quantisation over hidden sizes"),
+            ("vocabulary", "Losses, sums and argmin over vocabularies"),
+            ("people-softmax", "Softmax on shapes that people run"),
+            ("people-min", "The minimum on shapes that people run"),
             ("submit", "The host's time to submit a call"),
             ("random", "Problems drawn at random"),
             ("calls", "Whole calls, other axes than the last"),
         )
-        if _file(of(name)).exists()
+        if _measured(name)
     ),
     Page("docs/records/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
     Page("docs/records/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
@@ -146,6 +156,7 @@ PAGES = (
     Page(f"docs/records/{of('profile')}.md", PROFILES, findings=True),
     Page("docs/records/checks.md", FINDINGS, findings=True),
     Page("docs/records/languages.md", LANGUAGES, program="languages"),
+    Page("docs/records/ten-bars.svg", TEN, program="ten_bars"),
     *([Page("docs/records/ranks.md", RANKS, program="ranks_model")] if RANKS else []),
     *([Page("docs/records/ranks.svg", RANKS, program="ranks_picture")] if RANKS else []),
 )

@@ -140,6 +140,20 @@ RECORDS = (
         60,
         alone=True,
     ),
+    *(
+        Record(
+            f"{shapes}.json.gz",
+            f"kernelzoo bench --shapes {shapes} --dtype bfloat16 --op {ops} --backend {EVERY}"
+            " --variant auto,eager,compile --rounds 5 --gpus all -o {}",
+            300,
+            alone=True,
+            held=False,
+        )
+        for shapes, ops in (  # what each is run over by those who train or serve a language model
+            ("hidden", "rms_norm,add_rms_norm,layer_norm,quantize_rows,sum,cumsum"),
+            ("vocabulary", "cross_entropy,logsumexp,argmin,sum,cumsum"),
+        )
+    ),
     Record(
         "gradients.json.gz",
         f"kernelzoo bench --shape {GRADIENTS} --op softmax_backward,min_backward {PEERS}"

@@ -77,7 +77,7 @@ class OperationError(KernelZooError, RuntimeError):
 
 
 class UndecidableError(KernelZooError, RuntimeError):
-    """An operation's bounds decide nothing for a call: its own reference, computed as kernels compute, exceeds them."""
+    """Nothing is decided: the operation's own reference exceeds its bounds, or other work explains a strange time."""
 
 
 class LaunchError(KernelZooError, TypeError):

@@ -61,6 +61,8 @@ class Kernel:
     source_file: str | None = None
     """``path:line``, with the path from the package's parent folder."""
     ptx: str | None = None
+    stages: dict[str, str] = field(default_factory=dict)
+    """What Triton's compiler makes before PTX, in its order: ``ttir``, ``ttgir`` and ``llir``."""
     sass: str | None = None
     """Machine code as text: SASS for NVIDIA, the ISA's assembly for AMD, the host's for a host."""
     sass_missing: str | None = None
@@ -318,6 +320,7 @@ def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
         source=source,
         source_file=place,
         ptx=made.ptx,
+        stages=made.stages,
         sass=sass,
         sass_missing=missing,
         registers=made.registers,

@@ -324,6 +324,8 @@ class Compiled:
     shared_bytes: int = 0
     """Static shared memory per block."""
     ptx: str | None = None
+    stages: dict[str, str] = field(default_factory=dict)
+    """What the compiler makes before PTX, by name, in its order."""
     assembly: str | None = None
     """Assembly where the language has it; else the machine code is disassembled."""
     host: tuple[str, str] = ("", "")

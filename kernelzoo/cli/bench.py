@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 ShapeSet = Annotated[
     str,
     typer.Option(
-        "--shapes", metavar="SET", help="A set of shapes: quick, sweep, full, map, axes, people, odd or random:COUNT."
+        "--shapes",
+        metavar="SET",
+        help="A set of shapes: quick, sweep, full, map, axes, people, hidden, vocabulary, odd or random:COUNT.",
     ),
 ]
 Seed = Annotated[

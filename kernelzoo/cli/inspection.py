@@ -44,12 +44,18 @@ Arch = Annotated[
     typer.Option("--arch", metavar="ARCH", help="The architecture it is compiled for, such as sm_80 or sm_100."),
 ]
 Source = Annotated[bool, typer.Option("--source", help="Print the source; alone, it needs no language.")]
+Stage = Annotated[
+    str,
+    typer.Option("--ir", metavar="STAGE", help="Print what Triton's compiler makes on the way: ttir, ttgir or llir."),
+]
 Ptx = Annotated[bool, typer.Option("--ptx", help="Print the PTX.")]
 Results = Annotated[
     Path | None,
     typer.Option("--results", metavar="FILE.json", help="Compute the limit from the ceilings in this results file."),
 ]
 Sass = Annotated[bool, typer.Option("--sass", help="Print the machine code.")]
+
+STAGES = ("", "ttir", "ttgir", "llir")
 
 
 def inspect(
@@ -62,12 +68,13 @@ def inspect(
     arch: Arch = "sm_90",
     module: options.Modules,
     source: Source = False,
+    ir: Stage = "",
     ptx: Ptx = False,
     sass: Sass = False,
     results: Results = None,
     json: options.Json = False,
 ) -> int:
-    """Show the kernels that one call launches: registers, shared memory, grid, occupancy; source, PTX, SASS.
+    """Show the kernels that one call launches: registers, shared memory, grid, occupancy; source, IR, PTX, SASS.
 
     It also shows the limit: the necessary bytes divided by the bandwidth in the data sheet, or by the ceilings in
     --results. Nothing runs, and no GPU is needed: a device of the architecture is simulated, and named. --source alone
@@ -97,13 +104,15 @@ def inspect(
             raise options.OptionError(f"inspect shows one problem, and these are {len(problems)}")
         return problems[0]
 
-    if source and not (ptx or sass):
+    if ir not in STAGES:
+        raise options.OptionError(f"--ir takes {', '.join(STAGES[1:])}, not {ir!r}")
+    if source and not (ir or ptx or sass):
         _show_files(known, ours.get(known), lambda: found(asked_for()), json)
         return 0
     problem = asked_for()
     kernels = found(problem)
     limit = _limit(problem, kernels[0].arch, results)
-    asked = [name for name, wanted in (("source", source), ("ptx", ptx), ("sass", sass)) if wanted]
+    asked = [name for name, wanted in (("source", source), (ir, ir), ("ptx", ptx), ("sass", sass)) if wanted]
     if json:
         output.emit(
             {"id": known, "limit": asdict(limit) if limit else None, "kernels": [asdict(kernel) for kernel in kernels]}
@@ -214,7 +223,7 @@ def _by(sizes: tuple[int, ...] | None) -> str | None:
 
 def _print_code(kernel: Kernel, what: str) -> None:
     """Print the code, highlighted on a terminal."""
-    code = getattr(kernel, what)
+    code = kernel.stages.get(what) if what in STAGES else getattr(kernel, what)
     console = output.console()
     if code is None:
         missing = (kernel.sass_missing if what == "sass" else None) or f"{kernel.language} has none here"
@@ -237,6 +246,8 @@ def _lexer(kernel: Kernel, what: str) -> str:
     """The name of the code's language in Pygments."""
     if what == "ptx":
         return "ptx"
-    if what == "sass":
+    if what == "llir":
+        return "llvm"
+    if what in ("sass", *STAGES):
         return "text"
     return "python" if (kernel.source_file or "").partition(":")[0].endswith(".py") else "cuda"

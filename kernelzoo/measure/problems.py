@@ -135,14 +135,15 @@ _AXES = (
     *(((64, 1024, 96), 1), ((16, 4099, 333), 1)),
 )
 
+# Hidden sizes of Llama 3.2 1B, Llama 3 8B, 70B, and 405B; a token, a decode batch, and a prefill of rows each.
+_HIDDEN = tuple((rows, hidden) for hidden in (2048, 4096, 8192, 16384) for rows in (1, 16, 256, 8192))
+# Vocabularies of Llama 2, GPT-2, Llama 3, Qwen 2.5 and Gemma; the same, and a training step's rows.
+_VOCABULARY = tuple((rows, words) for words in (32000, 50257, 128256, 151936, 256000) for rows in (1, 32, 256, 2048))
 # Shapes that people run, each with where it comes from: shape and reduced axis.
 _PEOPLE = (
     *(((4096, columns), -1) for columns in (1024, 4096, 8192)),  # Triton's tutorial of a fused softmax
     *(((1823, 781), -1), ((16, 262144), -1)),  # its check, and a row that no program holds
-    # Hidden sizes of Llama 3.2 1B, Llama 3 8B, 70B, and 405B; a token, a decode batch, and a prefill of rows each.
-    *(((rows, hidden), -1) for hidden in (2048, 4096, 8192, 16384) for rows in (1, 16, 256, 8192)),
-    # Vocabularies of Llama 2, GPT-2, Llama 3, Qwen 2.5 and Gemma; the same, and a training step's rows.
-    *(((rows, words), -1) for words in (32000, 50257, 128256, 151936, 256000) for rows in (1, 32, 256, 2048)),
+    *((shape, -1) for shape in (*_HIDDEN, *_VOCABULARY)),
     # Attention scores: GPT-2 small over 1024 tokens, a head of 32 over 4096, and image tokens over 77 of a text.
     *(((98304, 1024), -1), ((32768, 4096), -1), ((65536, 77), -1)),
     *(((8192, experts), -1) for experts in (8, 64, 128)),  # router logits: Mixtral, DeepSeek's MoE, Qwen 3
@@ -171,6 +172,8 @@ SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
     "map": lambda dtype: _last(_MAP),
     "axes": lambda dtype: _AXES,
     "people": lambda dtype: _PEOPLE,
+    "hidden": lambda dtype: _last(_HIDDEN),
+    "vocabulary": lambda dtype: _last(_VOCABULARY),
     "odd": lambda dtype: _last(_ODD),
 }
 

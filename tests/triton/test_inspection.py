@@ -36,6 +36,7 @@ class TestTriton(Inspection):
         if architecture.is_nvidia:
             assert kernel.ptx is not None and f".visible .entry {kernel.name}(" in kernel.ptx
             assert f".target {kernel.arch}" in kernel.ptx and "EXIT" in kernel.sass
+            assert list(kernel.stages) == ["ttir", "ttgir", "llir"] and "tt.func" in kernel.stages["ttir"]
         else:
             assert kernel.ptx is None and "s_endpgm" in kernel.sass
         assert kernel.cluster == (1, 1, 1)

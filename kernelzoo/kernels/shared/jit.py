@@ -243,6 +243,7 @@ def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[st
         local_bytes=found.local_bytes,
         shared_bytes=found.shared_bytes,
         ptx=program.asm.get("ptx"),
+        stages={stage: str(program.asm[stage]) for stage in ("ttir", "ttgir", "llir") if stage in program.asm},
         assembly=program.asm.get("amdgcn"),
     )
 

@@ -15,11 +15,11 @@ import torch
 
 from kernelzoo import registry
 from kernelzoo.device import device_lives, no_room
-from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
+from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError, UndecidableError
 from kernelzoo.measure import energy as energies
 from kernelzoo.measure.calls import clock_for
 from kernelzoo.measure.ceilings import Ceilings, has_copy
-from kernelzoo.measure.condition import watch
+from kernelzoo.measure.condition import Watch, watch
 from kernelzoo.measure.judge.apart import RaisedError
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.doubts import Doubts, Timed
@@ -236,9 +236,7 @@ class _Race:
         """Time the lanes in interleaved rounds until there are enough samples, one of every lane in each round."""
         enough, longest = rounds, LONGEST if until_clear else 1
         copied: list[float] = []
-        on_host = self.timed == "call" or not self.data.is_gpu
-        processes = [process for seat in self.seats for process in seat.processes]
-        watcher = watch(torch.device("cpu"), processes) if on_host else watch(self.data.device)
+        watcher = self.watcher()
         start = watcher.read() if watcher else None
         self.round()  # an uncounted warm-up, which raises the clock
         repeated = disturbed = 0
@@ -268,9 +266,15 @@ class _Race:
             self.results[id].repeated_rounds, self.results[id].disturbed_rounds = repeated, disturbed
             self.results[id].condition = (start, end) if start and end else None
 
+    def watcher(self) -> Watch | None:
+        """A watch of what the samples depend on: the host for whole calls, else the device."""
+        if self.data.is_gpu and self.timed != "call":
+            return watch(self.data.device)
+        return watch(torch.device("cpu"), [process for seat in self.seats for process in seat.processes])
+
     def finish(self, meter: energies.Meter | None, ceilings: Ceilings | None) -> None:
         """The last turn of each lane, with special values; the energy; and whether its times can be true."""
-        doubts = Doubts(self.data, self.timed, self.empty)
+        doubts, watcher = Doubts(self.data, self.timed, self.empty), self.watcher()
         for id, entrant in list(self.lanes.items()):
             measurement = self.results[id]
             self.progress("energy" if meter else "check", id)
@@ -281,8 +285,10 @@ class _Race:
                     self.progress("check", id)
                 self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special)
                 self.data.gate.mutation.check_guards()
-                median = measurement.median
+                median, before = measurement.median, watcher.read() if watcher else None
                 if false := doubts.false_time(entrant, median) or doubts.hidden(entrant, median):
+                    if watcher and before and (busy := watcher.disturbed(before, watcher.read())):
+                        raise UndecidableError(f"{false}; but {busy}, so measure again")
                     raise ContractError(false, "false time")
             if measurement.samples:
                 measurement.wrong = doubts.impossible(measurement, ceilings)
@@ -301,6 +307,8 @@ class _Race:
             return
         except (DeviceLostError, DiedError):
             raise
+        except UndecidableError as busy:
+            measurement.refused = str(busy)
         except RaisedError as raised:
             outcome = "failed" if when else raised.outcome
             setattr(measurement, outcome, raised.words)

@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import rms_norm
 
-from kernelzoo.launch import Launch, void
+from kernelzoo.launch import Launch, ReturningLaunch, void
 from kernelzoo.registry import register
 
 
@@ -13,5 +13,6 @@ def norm_into(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: flo
 
 @register("torch", "rms_norm", "eager")
 def eager(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """torch.nn.functional.rms_norm, and a copy of its result, as it takes no ``out``."""
-    return lambda: norm_into(x, weight, out, eps)
+    """torch.nn.functional.rms_norm, which takes no ``out``: its result is copied there, and no clock times that."""
+    rows, n = x.movedim(1, -1), x.size(1)
+    return ReturningLaunch(lambda: rms_norm(rows, (n,), weight, eps), out.movedim(1, -1).copy_)
