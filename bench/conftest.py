@@ -11,6 +11,7 @@ import torch
 import kernelzoo
 from kernelzoo import measure, operations, registry
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.measure.ceilings import ceilings as limits
 from kernelzoo.measure.guard import Guard
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -106,7 +107,7 @@ def device(pytestconfig: pytest.Config) -> torch.device:
 def ceilings(device: torch.device, pytestconfig: pytest.Config) -> measure.Ceilings | None:
     """The device's own limits, measured in this run; None on the host, and where whole calls are timed."""
     launches = pytestconfig.getoption("--clock") == "device"
-    return measure.ceilings(device) if device.type == "cuda" and launches else None
+    return limits(device) if device.type == "cuda" and launches else None
 
 
 class Races:

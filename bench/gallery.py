@@ -16,7 +16,7 @@ from types import ModuleType
 from urllib.parse import urlencode
 
 from kernelzoo.files import write_whole
-from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import explorer, load
 from kernelzoo.report.page import write_page
 from kernelzoo.report.results import Results

@@ -209,7 +209,7 @@ def test_what_its_author_does_not_mean_is_reported_apart(
     assert not found.findings and found.passed == len(meant)
     assert found.beyond and {finding.kind for finding in found.beyond} <= {"drops NaN", "wrong value"}
     gate = measure.Gate(measure.Sets(Problem(op.name, (64, 16), "bfloat16"), 3, device), 0)
-    assert not any(x.isnan().any() for x in gate.special())
+    assert not any(x.isnan().any() for x in gate.special)
 
 
 def test_sizes_keep_what_holds_in_all_workloads(load: Load, tmp_path: Path) -> None:

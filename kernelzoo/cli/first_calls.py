@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ def first_calls(
         "started": began,
         "seconds": round(time.monotonic() - started, 1),
         "interrupted": interrupted,
-        "rows": first.rows(found),
+        "rows": [asdict(one) for one in found],
     }
     if to is not None:
         write_whole(to, json_module.dumps(document, indent=1).encode())

@@ -148,7 +148,7 @@ def described(
 def listed_knobs(one: Json, tuner: Tuner) -> list[Json]:
     """A row for each knob of a table: what it is, and where it would be measured."""
     rows = []
-    for knob, site in zip(tuner.knobs, tuner.surveys(), strict=True):
+    for knob, site in zip(tuner.knobs, tuner.surveys(tuner.knobs, {}), strict=True):
         rows.append({"backend": one["backend"], "op": one["op"], **asdict(knob), **_where(site)})
     return rows
 

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any
 
 from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
 
@@ -38,19 +38,13 @@ class Answering:
         return {}
 
     def warn(
-        self,
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
+        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
     ) -> None:
         """Pass a warning for the user on; print any other."""
         if issubclass(category, CacheWarning):
             self.say(warning=str(message))
         else:
-            print(f"{filename}:{lineno}: {category.__name__}: {message}", file=file or sys.stderr)
+            print(f"{filename}:{lineno}: {category.__name__}: {message}", file=sys.stderr)
 
     def _tell(self, stage: str, id: str, **more: Any) -> None:
         self.in_hand = True

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from kernelzoo import operations, registry
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError
+from kernelzoo.launch import Launch
 from kernelzoo.measure.clocks import Clock, DeviceClock, Link, Turn, WallClock
-
-if TYPE_CHECKING:
-    import torch
-
-    from kernelzoo.launch import Launch
-    from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.problems import Problem
 
 
 class Call:
@@ -46,8 +44,6 @@ def call_on(
     one: registry.Implementation, problem: Problem, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
 ) -> Call:
     """A whole call of an implementation. The baseline is torch's function, if it has one."""
-    import torch
-
     named = {"variant": one.variant, **dict(problem.scalars)}
     axis = (problem.dim,) if problem.operation.by_rows else ()
     own = function_of(problem.operation, one.id)
@@ -75,8 +71,6 @@ class CallClock(Clock):
 
     name = "call"
     turn = 2e-3
-    most = 120
-    """Most calls of a turn: of up to eight kernels each, fewer than the 1024 that a stream queues."""
 
     def __init__(self, base: Clock, device: torch.device, op: str) -> None:
         self.base, self._device = base, device
@@ -106,8 +100,6 @@ class CallClock(Clock):
 
     def _wait(self) -> None:
         if self._device.type == "cuda":
-            import torch
-
             torch.cuda.synchronize(self._device)
 
 

@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+
+import torch
 
 from kernelzoo import operations, registry
 from kernelzoo.errors import ContractError, KernelZooError
 from kernelzoo.launch import Launch, void
 from kernelzoo.measure.clocks import DeviceClock
 from kernelzoo.measure.judge.memory import Set, Sets
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,6 @@ def ceilings(device: torch.device) -> Ceilings:
     choice of each preferred backend takes part if its result is right. None of torch's sums reads as fast, and a kernel
     must not exceed the ceiling. Copies and the launch floor include them too.
     """
-    import torch
-
     clock = DeviceClock(device)
     ours = [operations.OPERATIONS[name] for name in operations.MAPPED]
     copying = [op for op in ours if op.writes_all]
@@ -104,8 +100,6 @@ def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
     The bound is a copy measured now, by all processors and by one in turns: with one processor taken away, all threads
     wait. A busy host varies, so the copy is repeated at most 50 times until it allows the time.
     """
-    import torch
-
     half = max(2**16, min(volume, HOST_BYTES)) // 2
     x = torch.ones(half, dtype=torch.uint8)
     y = torch.zeros_like(x)
@@ -141,7 +135,6 @@ def copies(sets: Sequence[Set]) -> list[Launch]:
     It is a kernel of torch that copies 4-byte words, or 2-byte words if their number is odd. ``copy_`` would run on the
     copy engine.
     """
-    import torch
 
     def words(x: torch.Tensor) -> torch.Tensor:
         flat = x.view(-1)

@@ -9,30 +9,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from kernelzoo.errors import ContractError
+from kernelzoo.launch import Launch
 from kernelzoo.measure.graph_nodes import Nodes, alike, nodes_of
-
-if TYPE_CHECKING:
-    import torch
-
-    from kernelzoo.launch import Launch
-
-
-OF_CALLS = ("call", "submit")
-"""Clocks that time calls, not kernels, so that bytes per second mean nothing."""
+from kernelzoo.torch_private import spin
 
 Turn = Callable[[int], float]
 """Runs a turn so often in a row; returns the mean seconds of one."""
 
 
-Link = tuple[int, Callable[[], None]]
+Link = tuple[int, Callable[[], object]]
 """A place in a turn, and what changes an input right before the launch there."""
 
 
-def linked(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], None]]:
+def linked(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], object]]:
     """The launches of a turn, with its link among them."""
     place, change = link or (0, None)
     return [*launches[:place], *([change] if change else []), *launches[place:]]
@@ -76,20 +72,17 @@ class DeviceClock(Clock):
     _FILLS = 100  # launches by which the start of a graph is told from its work
 
     def __init__(self, device: torch.device) -> None:
-        import torch
-
         self.device = device
         stream: Any = torch.cuda.Stream
         self._stream = stream(device)  # torch's default capture stream belongs to the first device that used it
         self._counts = torch.version.cuda is not None  # ROCm's graph nodes are not read
-        self._start: float | None = None
 
     def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
         graph, found = self._captured(linked(launches, link))
         if self._counts and not found:
             raise ContractError("its launches put no kernel into a CUDA graph", "not repeatable")
         alike(found, self._captured([link[1]])[1] if link else Nodes(), len(launches))
-        start, cycles = self.start(), self._warmed(graph)
+        start, cycles = self.start, self._warmed(graph)
 
         def turn(times: int, _alive: Sequence[Launch] = tuple(launches)) -> float:
             # A graph holds addresses: the launches must live on, since they own workspaces.
@@ -100,27 +93,18 @@ class DeviceClock(Clock):
 
     def idle(self) -> None:
         """What a turn does beside its launches."""
-        import torch
-
-        from kernelzoo.torch_private import spin
-
         with torch.cuda.device(self.device):
             spin(self._SPIN)
 
+    @cached_property
     def start(self) -> float:
         """Seconds between the events that belong to the start of a graph, not to its launches."""
-        if self._start is None:
-            import torch
-
-            one = torch.zeros(1, device=self.device)
-            short, long = (self._captured([one.zero_] * count)[0] for count in (1, 1 + self._FILLS))
-            once, many = (min(self._replay(graph) for _ in range(5)) for graph in (short, long))
-            self._start = max(0.0, once - (many - once) / self._FILLS)
-        return self._start
+        one = torch.zeros(1, device=self.device)
+        short, long = (self._captured([one.zero_] * count)[0] for count in (1, 1 + self._FILLS))
+        once, many = (min(self._replay(graph) for _ in range(5)) for graph in (short, long))
+        return max(0.0, once - (many - once) / self._FILLS)
 
     def _captured(self, launches: Sequence[Callable[[], object]]) -> tuple[Any, Nodes]:
-        import torch
-
         graph = torch.cuda.CUDAGraph()
         # The outer context restores the stream where a capture fails. "Relaxed" allows other threads, such as a
         # compiler's, to call the driver.
@@ -136,8 +120,6 @@ class DeviceClock(Clock):
 
         Returns the clock cycles that hide its submission.
         """
-        import torch
-
         seconds = 0.0
         for _ in range(2):
             torch.cuda.synchronize(self.device)
@@ -148,10 +130,6 @@ class DeviceClock(Clock):
         return max(self._SPIN, int(2 * seconds * self._CYCLES))
 
     def _replay(self, graph: Any, cycles: int = _SPIN, times: int = 1) -> float:
-        import torch
-
-        from kernelzoo.torch_private import spin
-
         event: Any = torch.cuda.Event  # torch has no type for it
         start, end = event(enable_timing=True), event(enable_timing=True)
         # The graph belongs to its device, and events to the current one, which loaded code may have changed.
@@ -165,8 +143,6 @@ class DeviceClock(Clock):
         return float(start.elapsed_time(end)) * 1e-3 / times
 
     def submit(self, launches: Sequence[Launch]) -> float | None:
-        import torch
-
         started = perf_counter()
         for launch in launches[:2]:
             launch()

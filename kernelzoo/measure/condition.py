@@ -1,7 +1,7 @@
 """Watches the device while samples are taken, for other work or a change of clock.
 
 A GPU is read through NVML (the package nvidia-ml-py), a host through Linux's scheduler. Without either, measuring goes
-on unwatched, and :func:`unwatched` says why.
+on unwatched.
 """
 
 from __future__ import annotations
@@ -131,9 +131,7 @@ class _Host(Watch):
     """Samples are disturbed if a ready thread of these processes waited for a processor over 2 % of the time.
 
     Linux counts this wait in nanoseconds for each thread. /proc/stat counts ticks of 10 ms, and /proc/pressure/cpu
-    includes every process. On two shared processors, samples of 2 to 4 ms that had not waited spread by 2 to 8 %. All
-    of them spread by 16 to 200 %. Not seen are a changed clock, and work on the core's other thread or the same
-    physical machine.
+    includes every process. Not seen are a changed clock, and work on the core's other thread or the same machine.
 
     ``waited_s`` sums the longest wait of any thread over the readings, since that delays a kernel on all threads. A sum
     over threads would grow with their number.
@@ -158,33 +156,14 @@ class _Host(Watch):
 
 
 def watch(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | None:
-    """A watch on the device, or None if it can't be watched; :func:`unwatched` says why.
+    """A watch on the device, or None if it can't be watched.
 
     ``processes``: those that work on the host, by number.
     """
-    found = _open(device, processes)
-    return found if isinstance(found, Watch) else None
-
-
-def unwatched(device: torch.device) -> str:
-    """Why :func:`watch` gives None for this device, or "" if it does not."""
-    found = _open(device)
-    return "" if isinstance(found, Watch) else found
-
-
-def _open(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | str:
     if device.type == "cuda":
-        return _open_gpu(device)
-    if device.type == "cpu":
-        if _waits(processes):
-            return _Host(processes)
-        return f"this system does not count how long threads wait ({_TASKS.format('self')}/*/schedstat)"
-    return f"a device of type {device.type!r} can't be watched"
-
-
-def _open_gpu(device: torch.device) -> Watch | str:
-    found = nvml_of(device)
-    return found if isinstance(found, str) else _Gpu(*found)
+        found = nvml_of(device)
+        return None if isinstance(found, str) else _Gpu(*found)
+    return _Host(processes) if device.type == "cpu" and _waits(processes) else None
 
 
 def nvml_of(device: torch.device) -> tuple[Any, Any] | str:

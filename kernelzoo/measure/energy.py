@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.condition import nvml_of
@@ -88,16 +88,6 @@ def meter(device: torch.device) -> Meter:
     return made
 
 
-class Work(Protocol):
-    """Work that keeps a device busy."""
-
-    def more(self) -> None:
-        """Queue enough work; returns at once."""
-
-    def end(self) -> float:
-        """Wait for all work; returns the mean seconds of a run."""
-
-
 class Replays:
     """Runs of a queue back to back, which take about ``seconds`` each."""
 
@@ -108,6 +98,7 @@ class Replays:
         self._first, self._runs = self._event(), 0
 
     def more(self) -> None:
+        """Queue enough runs to keep the device busy."""
         while len(self._waiting) > 1 and self._waiting[0].query():
             self._waiting.popleft()
         while len(self._waiting) < self._ahead:
@@ -116,6 +107,7 @@ class Replays:
             self._waiting.append(self._event())
 
     def end(self) -> float:
+        """Wait for all runs; returns the mean seconds of one."""
         last = self._waiting[-1]
         last.synchronize()
         return float(self._first.elapsed_time(last)) * 1e-3 / self._runs
@@ -128,9 +120,13 @@ class Replays:
         return event
 
 
-def of(work: Work, launches: int, meter: Meter) -> Energy:
-    """The energy of a launch. Each run of the ``work`` holds ``launches`` of them."""
-    work.more()
+def of(more: Callable[[], object], end: Callable[[], float], launches: int, meter: Meter) -> Energy:
+    """The energy of a launch.
+
+    ``more`` queues enough runs of so many ``launches``, and returns at once. ``end`` waits for all of them, and returns
+    the mean seconds of a run.
+    """
+    more()
     began = moved = perf_counter()
     moves: list[tuple[float, float]] = []
     unknown = ""
@@ -138,7 +134,7 @@ def of(work: Work, launches: int, meter: Meter) -> Energy:
         last = meter.joules()
         while not unknown and not (len(moves) > STEPS and moves[-1][0] - moves[0][0] >= LEAST):
             sleep(_PAUSE)
-            work.more()
+            more()
             joules, now = meter.joules(), perf_counter()
             if joules < last:
                 unknown = "the counter went back"
@@ -150,15 +146,15 @@ def of(work: Work, launches: int, meter: Meter) -> Energy:
     except EnergyError as error:
         unknown = str(error)
     finally:
-        launch = work.end() / launches
+        launch = end() / launches
     if unknown:
         return Energy(unknown=unknown)
-    (start, before), (end, after) = moves[0], moves[-1]
+    (start, before), (stop, after) = moves[0], moves[-1]
     steps = [(later[0] - at[0], later[1] - at[1]) for at, later in pairwise(moves)]
     return Energy(
-        joules=(after - before) / (end - start) * launch,
-        launches=round((end - start) / launch),
-        span=end - start,
+        joules=(after - before) / (stop - start) * launch,
+        launches=round((stop - start) / launch),
+        span=stop - start,
         launch=launch,
         step=statistics.median(seconds for seconds, _ in steps),
         step_joules=statistics.median(joules for _, joules in steps),

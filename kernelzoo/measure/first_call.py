@@ -14,14 +14,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from kernelzoo import children, definitions, tables, user_cache
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
+from kernelzoo.measure.environment import device_name
 from kernelzoo.measure.problems import Problem
 
 Shape = tuple[int, ...]
@@ -87,15 +89,13 @@ def first_calls(
     """Measure implementations, each class of problems in two new processes. A backend that can't run here gets one
     row."""
     unavailable = set[str]()
-    for id in ids:
-        for dtype in dtypes:
-            for name in CLASSES:
-                if id.partition("/")[0] in unavailable:
-                    continue
-                found = first_call(id, name, dtype, device, modules, patience=patience)
-                if found.outcome == "refused" and found.load_ms is None:
-                    unavailable.add(id.partition("/")[0])
-                yield found
+    for id, dtype, name in product(ids, dtypes, CLASSES):
+        backend = id.partition("/")[0]
+        if backend not in unavailable:
+            found = first_call(id, name, dtype, device, modules, patience=patience)
+            if found.outcome == "refused" and found.load_ms is None:
+                unavailable.add(backend)
+            yield found
 
 
 def first_call(
@@ -104,26 +104,18 @@ def first_call(
     """Measure one implementation on one class of problems. ``patience``: seconds that a process may take."""
     shapes = CLASSES[problem_class]
     first, second = ("x".join(map(str, shape)) for shape, _ in shapes)
-    about: Json = {
-        "id": id,
-        "problem_class": problem_class,
-        "dtype": dtype,
-        "shape": first,
-        "second_shape": second,
-    }
     request = {"id": id, "dtype": dtype, "problems": shapes, "device": device, "modules": list(modules)}
     with tempfile.TemporaryDirectory(prefix="kernelzoo-first-") as folder:
         environment = {**children.environment(), **dict.fromkeys(_CACHES, folder)}
         if (stored := user_cache.folder("tables")).is_dir():  # launch tables are no compilation cache
             shutil.copytree(stored, Path(folder, "kernelzoo", "tables"))
-        empty = _asked({**request, "folder": folder}, environment, patience)
-        if empty["outcome"] != "measured":
-            return FirstCall(**about, **empty)
-        size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-        stored_again = _asked({**request, "folder": folder}, environment, patience)
-        if stored_again["outcome"] != "measured":
-            return FirstCall(**about, **{**empty, **stored_again})
-        return FirstCall(**about, **{**empty, "stored_ms": stored_again["empty_ms"], "cache_bytes": size})
+        found = _asked({**request, "folder": folder}, environment, patience)
+        if found["outcome"] == "measured":
+            size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+            again = _asked({**request, "folder": folder}, environment, patience)
+            measured = again["outcome"] == "measured"
+            found |= {"stored_ms": again["empty_ms"], "cache_bytes": size} if measured else again
+        return FirstCall(id, problem_class, dtype, first, second, **found)
 
 
 def _asked(request: Json, environment: dict[str, str], patience: float) -> Json:
@@ -154,7 +146,7 @@ def _measured(request: Json) -> Json:
     import torch
 
     device = torch.device(request["device"])
-    found: Json = {"outcome": "measured", "device": _named(device)}
+    found: Json = {"outcome": "measured", "device": device_name(str(device))}
     for module in request["modules"]:
         definitions.load_file(module)
     backend_name, op, variant = request["id"].split("/")
@@ -202,12 +194,6 @@ def _files(folder: str) -> int:
     return sum(path.is_file() for path in Path(folder).rglob("*"))
 
 
-def _named(device: Any) -> str:
-    from kernelzoo.measure.environment import device_name
-
-    return device_name(str(device))
-
-
 def main() -> None:
     try:
         found = _measured(json.load(sys.stdin))
@@ -217,11 +203,6 @@ def main() -> None:
         found = {"outcome": "failed", "reason": f"raised {type(error).__name__}: {error}"}
     print("\n" + json.dumps(found), flush=True)
     os._exit(0)  # skips what a language does at exit
-
-
-def rows(found: Sequence[FirstCall]) -> list[Json]:
-    """As flat rows of a JSON file."""
-    return [asdict(one) for one in found]
 
 
 if __name__ == "__main__":

@@ -54,11 +54,7 @@ class Guard(WorkerProcess):
         """Copy and read bandwidth and the launch floor, in bytes per second and seconds; None on the host. Measured
         once."""
         if self._ceilings is None:
-            try:
-                self._ceilings = self._ask({"do": "ceilings"}, quiet, at_least=IMPORTING)["ceilings"]
-            except DiedError as error:
-                self._restart()
-                raise GuardError(f"the ceilings could not be measured: {error.reason}") from None
+            self._ceilings = self._answered({"do": "ceilings"})["ceilings"]
         return self._ceilings
 
     def race(
@@ -86,12 +82,12 @@ class Guard(WorkerProcess):
         in a new process. With ``cross_check``, cold GPU results are timed by the profiler too.
         """
         left, lost = list(ids), list[Json]()
-        lanes = {id: dict(values) for id, values in (tables or {}).items()}
+        request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
+        request |= {"energy": energy, "label": label, "waive": list(waive)}
+        request["tables"] = {id: dict(values) for id, values in (tables or {}).items()}
         while left:
-            request = {"do": "race", "problem": _shape(problem), "ids": left, "rounds": rounds, "cache": cache}
-            request |= {"timed": timed, "energy": energy, "label": label, "waive": list(waive)}
             try:
-                done = self._ask({**request, "tables": lanes}, progress, judge=partial(_unlike, problem, left, cache))
+                done = self._ask({**request, "ids": left}, progress, judge=partial(_unlike, problem, left, cache))
                 if cross_check and cache == "cold":
                     twice = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
@@ -99,7 +95,7 @@ class Guard(WorkerProcess):
                             record.cross_checked(twice[id], seconds)
                 return self._signed(done["entries"], lost + done["failed"])
             except DiedError as error:
-                self._restart()
+                self.restart()
                 # Nobody was running: it died between them. None can be blamed, and none has a result.
                 blamed = [error.id] if error.id in left else left
                 lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
@@ -122,16 +118,16 @@ class Guard(WorkerProcess):
 
     def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
         """The plans that tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
-        request = {"do": "plans", "id": id, "problems": [_shape(p) for p in problems]}
+        request = {"do": "plans", "id": id, "problems": [asdict(p) for p in problems]}
         found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
         return found
 
     def _answered(self, request: Json) -> Json:
-        """The reply to a request that runs no kernel. Raises GuardError if the process dies."""
+        """The reply to a request that runs no kernel of a user. Raises GuardError if the process dies."""
         try:
             return self._ask(request, quiet, at_least=IMPORTING)
         except DiedError as error:
-            self._restart()
+            self.restart()
             raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
@@ -142,14 +138,13 @@ class Guard(WorkerProcess):
         try:
             if self._checker is None:
                 self._checker = WorkerProcess(self._device, self._modules, patience=self._patience, gpu=self._gpu)
-            request = {"do": "cross_check", "problem": _shape(problem), "ids": list(ids)}
-            told: dict[str, float] = self._checker._ask(request, progress)
+            request = {"do": "cross_check", "problem": asdict(problem), "ids": list(ids)}
+            return self._checker._ask(request, progress)
         except (DiedError, GuardError):
             if self._checker is not None:
                 self._checker.close()
                 self._checker = None
             return {}
-        return told
 
     def verify(
         self,
@@ -167,13 +162,13 @@ class Guard(WorkerProcess):
         without ``dtypes``, all are run. ``seed`` chooses the gate's values. A case that kills the process or hangs ends
         the check with that finding.
         """
-        request = {"do": "verify", "id": id, "problems": [_shape(p) for p in problems], "seed": seed}
+        request = {"do": "verify", "id": id, "problems": [asdict(p) for p in problems], "seed": seed}
         try:
             return self._ask({**request, "cases": list(cases), "dtypes": list(dtypes)}, progress)
         except DiedError as error:
             case = error.id.partition(" ")[2]
-            known = self._told.get("input", {}) if case else {}
-            self._restart()
+            known = self.told.get("input", {}) if case else {}
+            self.restart()
             kind = "hangs" if error.reason.startswith("hung") else "crashes"
             reason = f"{error.reason}; its other cases were not checked"
             return Found(findings=[Finding(id, case, kind, reason, **known)]).document()
@@ -184,7 +179,7 @@ class Guard(WorkerProcess):
         try:
             return self._ask({"do": "largest", "id": id}, quiet, at_least=IMPORTING)
         except DiedError as error:
-            self._restart()
+            self.restart()
             return {"unavailable": f"importing its backend: {error.reason}", "elements": 0, "emulator": ""}
 
     def fuzz(self, id: str, cases: Sequence[str]) -> Json:
@@ -207,7 +202,7 @@ class Guard(WorkerProcess):
             try:
                 found = self._ask(request, told) if start < stop else {}
             except DiedError as error:
-                self._restart()
+                self.restart()
                 waiting, number = (start + place for place in at)
                 # No progress was reported for the previous cases, so they run again.
                 if waiting == number:
@@ -245,15 +240,11 @@ class Guard(WorkerProcess):
             try:
                 return [*self._ask({**request, "ids": left}, quiet)["rows"], *lost]
             except DiedError as error:
-                self._restart()
+                self.restart()
                 blamed = [error.id] if error.id in left else left
                 lost += [{"id": id, "op": op, "dtype": dtype, "failed": error.reason} for id in blamed]
                 left = [id for id in left if id not in blamed]
         return lost
-
-
-def _shape(problem: Problem) -> Json:
-    return asdict(problem)
 
 
 def _unlike(problem: Problem, ids: Sequence[str], cache: str, done: Json) -> str:

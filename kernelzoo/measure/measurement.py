@@ -14,6 +14,9 @@ from kernelzoo.measure.problems import Problem
 
 Cache = Literal["cold", "hot"]
 
+OF_CALLS = ("call", "submit")
+"""Clocks that time calls, not kernels, so that bytes per second mean nothing."""
+
 BREAKS = "breaks the contract"
 """The flag of an implementation that is right only on ordinary values, and was timed on request."""
 

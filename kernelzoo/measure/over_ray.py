@@ -119,25 +119,18 @@ class RayWorker:
         Raises LostError if no GPU is left to replace a lost worker, GuardError for a race that lost too many.
         """
         how = {name: value for name, value in how.items() if name != "progress"}
-        found: tuple[list[Json], list[Json]] = self._retried(
-            lambda: self._asked(self._there().race.remote(problem, list(ids), how)), problem.id
-        )
+        found: tuple[list[Json], list[Json]] = self._asked(problem.id, "race", problem, list(ids), **how)
         return found
 
     def unmetered(self) -> str:
         """See :meth:`kernelzoo.measure.guard.Guard.unmetered`."""
-        found: str = self._retried(lambda: self._asked(self._there().unmetered.remote()), "energy")
+        found: str = self._asked("energy", "unmetered")
         return found
 
     def largest(self, id: str) -> Json:
         """See :meth:`kernelzoo.measure.guard.Guard.largest`."""
-        found: Json = self._retried(lambda: self._asked(self._there().largest.remote(id)), id)
+        found: Json = self._asked(id, "largest", id)
         return found
-
-    def _there(self) -> Any:
-        if self._actor is None:
-            self.about = self._start()
-        return self._actor
 
     def _retried(self, do: Callable[[], T], what: str) -> T:
         """The result of ``do``, with a new worker if one is lost. Raises RaceLostError after too many losses."""
@@ -155,12 +148,18 @@ class RayWorker:
         self._over.set()
         self._end()
 
-    def _asked(self, answer: Any) -> Any:
-        """A remote answer. Raises GuardError as the guard did, _LostError if the worker is gone."""
+    def _asked(self, what: str, *call: Any, **how: Any) -> Any:
+        """What the guard there returns for a call; see :meth:`_retried`."""
+        return self._retried(lambda: self._answer(*call, **how), what)
+
+    def _answer(self, *call: Any, **how: Any) -> Any:
+        """Raises GuardError as the guard did, _LostError if the worker is gone."""
         import ray
 
+        if self._actor is None:
+            self.about = self._start()
         try:
-            return ray.get(answer)
+            return ray.get(self._actor.ask.remote(*call, **how))
         except ray.exceptions.RayTaskError as error:
             raise GuardError(_brief(error.cause)) from None
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
@@ -202,19 +201,12 @@ class _There:
         self._guard.about = replace(about, gpu=where, host={"machine": record.machine(about.device_name)})
         return self._guard.about, record.source(list(map(Path, modules)))
 
-    def race(self, problem: Problem, ids: list[str], how: Json) -> tuple[list[Json], list[Json]]:
+    def ask(self, name: str, *given: Any, **how: Any) -> Any:
+        """Call a method of the guard, and measure the ceilings before the first race that has any."""
         assert self._guard is not None
-        if how["timed"] != "call":
+        if name == "race" and how["timed"] != "call":
             self._guard.ceilings()
-        return self._guard.race(problem, ids, **how)
-
-    def unmetered(self) -> str:
-        assert self._guard is not None
-        return self._guard.unmetered()
-
-    def largest(self, id: str) -> Json:
-        assert self._guard is not None
-        return self._guard.largest(id)
+        return getattr(self._guard, name)(*given, **how)
 
 
 def _brief(error: BaseException) -> str:

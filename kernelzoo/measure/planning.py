@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -15,14 +16,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kernelzoo import children, inspect, operations, registry, tables
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import BackendUnavailableError, InspectionError, KernelZooError
 from kernelzoo.launch import recorded
-from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.problems import Problem, problem_of
 from kernelzoo.packages import how_to_install, packages
 
 if TYPE_CHECKING:
@@ -149,15 +149,8 @@ def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
     shapes += [(shape, 0) for shape in (*even, *odd)]
     middle = ((64, 1024, 96), (16, 4099, 333), (32, 512, 512), (8, 2000, 1024), (4, 1500, 777), (64, 300, 1000))
     shapes += [(shape, 1) for shape in middle]
-    sized = [(shape, dim) for shape, dim in shapes if 2**19 <= _elements(shape) <= _LARGEST]
+    sized = [(shape, dim) for shape, dim in shapes if 2**19 <= math.prod(shape) <= _LARGEST]
     return [Problem(op, shape, dtype, dim) for shape, dim in sized for dtype in dtypes]
-
-
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -194,7 +187,7 @@ class Described:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._process.kill()
         self._process.communicate()
         self._log.close()
@@ -230,22 +223,20 @@ class Described:
         raise InspectionError(f"{self._backend} can't plan for {self._arch} here: {last}")
 
 
-def _answer(backend: str, request: dict[str, Any]) -> Any:
-    import torch
-
-    if "id" not in request:
-        return declarations(backend, request["op"])
-    problems = [Problem(p["op"], tuple(p["shape"]), p["dtype"], p["dim"]) for p in request["problems"]]
-    return plans(request["id"], problems, request["values"], torch.device("meta"))
-
-
 def main(backend: str, arch: str) -> None:
     """The process of :class:`Described`: requests and replies are lines of JSON."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # keeps a language's output apart from replies
     with inspect.on_described(backend, ARCHITECTURES[arch]):
-        for line in sys.stdin:
-            print(json.dumps(_answer(backend, json.loads(line))), file=replies, flush=True)
+        import torch
+
+        for request in map(json.loads, sys.stdin):
+            if "id" in request:
+                problems = list(map(problem_of, request["problems"]))
+                answer: Any = plans(request["id"], problems, request["values"], torch.device("meta"))
+            else:
+                answer = declarations(backend, request["op"])
+            print(json.dumps(answer), file=replies, flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:
@@ -158,6 +157,8 @@ def cross_check(
     The process must time nothing afterwards: the profiler slows it down.
     """
     import torch
+
+    from kernelzoo.measure.judge.memory import Sets
 
     found = {}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():

@@ -18,18 +18,19 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo import files, tables
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import profiler, schema
-from kernelzoo.measure.ceilings import Ceilings
-from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.measure.energy import Energy
 from kernelzoo.measure.environment import device_name, gpu_uuid, versions
-from kernelzoo.measure.measurement import Measurement
+from kernelzoo.measure.measurement import OF_CALLS, Measurement
 from kernelzoo.measure.problems import Problem
 from kernelzoo.registry import Implementation
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.ceilings import Ceilings
 
 Json = dict[str, Any]
 
@@ -60,14 +61,14 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "samples": len(measured.samples),
         "rounds": measured.rounds,
         "race": measured.race,
-        "submit_us": _micro(measured.submit),
-        "first_call_ms": _round(measured.first_call * 1e3) if measured.first_call is not None else None,
-        "cupti_us": _micro(measured.cupti),
-        "ceiling_gb_per_s": _round(ceilings.bandwidth(problem.op) / 1e9) if ceilings else None,
-        "floor_us": _micro(ceilings.floor) if ceilings else None,
-        "copy_us": _micro(measured.copy),
-        "limit_us": _micro(measured.limit),
-        "of_limit": _round(measured.of_limit) if measured.of_limit is not None else None,
+        "submit_us": _round(measured.submit, 1e6),
+        "first_call_ms": _round(measured.first_call, 1e3),
+        "cupti_us": _round(measured.cupti, 1e6),
+        "ceiling_gb_per_s": _round(ceilings.bandwidth(problem.op), 1e-9) if ceilings else None,
+        "floor_us": _round(ceilings.floor, 1e6) if ceilings else None,
+        "copy_us": _round(measured.copy, 1e6),
+        "limit_us": _round(measured.limit, 1e6),
+        "of_limit": _round(measured.of_limit),
         "energy": _energy(measured.energy),
         "same_bits": measured.same_bits,
         "batch_invariant": measured.batch_invariant,
@@ -83,12 +84,12 @@ def _energy(measured: Energy | None) -> Json | None:
     if measured is None or measured.unknown:  # the flags say why
         return None
     return {
-        "launch_mj": _round(measured.joules * 1e3),
+        "launch_mj": _round(measured.joules, 1e3),
         "launches": measured.launches,
-        "span_ms": _round(measured.span * 1e3),
-        "launch_us": _micro(measured.launch),
-        "step_ms": _round(measured.step * 1e3),
-        "step_mj": _round(measured.step_joules * 1e3),
+        "span_ms": _round(measured.span, 1e3),
+        "launch_us": _round(measured.launch, 1e6),
+        "step_ms": _round(measured.step, 1e3),
+        "step_mj": _round(measured.step_joules, 1e3),
     }
 
 
@@ -104,7 +105,7 @@ def _index(device: str) -> int:
 def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
     """One of a results file's ``benchmarks``, as pytest-benchmark writes it."""
     data = measured.samples
-    middle, quartiles = statistics.median(data), _quartiles(data)
+    first, _, third = statistics.quantiles(data, n=4, method="inclusive") if len(data) > 1 else 3 * data
     spread = statistics.stdev(data) if len(data) > 1 else 0.0
     name = f"{measured.problem.id}-{measured.implementation.id}"
     return {
@@ -121,10 +122,10 @@ def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_s
             "mean": statistics.fmean(data),
             "stddev": spread,
             "rounds": len(data),
-            "median": middle,
-            "iqr": quartiles[1] - quartiles[0],
-            "q1": quartiles[0],
-            "q3": quartiles[1],
+            "median": statistics.median(data),
+            "iqr": third - first,
+            "q1": first,
+            "q3": third,
             "iqr_outliers": 0,
             "stddev_outliers": 0,
             "outliers": "0;0",
@@ -141,7 +142,7 @@ def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_s
 def cross_checked(entry: Json, seconds: float) -> None:
     """Add a second clock's time to a result."""
     info = entry["extra_info"]
-    info["cupti_us"] = _micro(seconds)
+    info["cupti_us"] = _round(seconds, 1e6)
     if profiler.disagree(entry["stats"]["median"], seconds):
         info["flags"] = [*info["flags"], "clocks disagree"]
 
@@ -372,17 +373,6 @@ def _digest(paths: Sequence[Path]) -> str:
     return found.hexdigest()
 
 
-def _quartiles(data: Sequence[float]) -> tuple[float, float]:
-    if len(data) < 2:
-        return data[0], data[0]
-    first, _, third = statistics.quantiles(data, n=4, method="inclusive")
-    return first, third
-
-
-def _micro(seconds: float | None) -> float | None:
-    return None if seconds is None else _round(seconds * 1e6)
-
-
-def _round(value: float, digits: int = 5) -> float:
-    """Rounded to significant digits; no clock here is more exact."""
-    return round(value, digits - 1 - math.floor(math.log10(value))) if value > 0 else value
+def _round(value: float | None, scale: float = 1.0) -> float | None:
+    """A scaled value with five digits; no clock here is more exact. None stays."""
+    return None if value is None else float(f"{value * scale:.5g}")

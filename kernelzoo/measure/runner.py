@@ -12,24 +12,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from kernelzoo import registry
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError, KernelZooError, LaunchError
-from kernelzoo.launch import undelivered
+from kernelzoo.launch import Launch, undelivered
+from kernelzoo.measure import planning
 from kernelzoo.measure.calls import call_on, clock_for
 from kernelzoo.measure.ceilings import copies
-from kernelzoo.measure.clocks import Turn
+from kernelzoo.measure.clocks import Link, Turn
 from kernelzoo.measure.energy import Replays
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import Arguments
-
-if TYPE_CHECKING:
-    import torch
-
-    from kernelzoo.launch import Launch
+from kernelzoo.torch_private import spin
 
 _ARRANGED = 4
 """Turns of a lane that stay arranged: on a GPU each is a CUDA graph."""
@@ -74,11 +73,9 @@ class Runner:
     def open(self, problem: Problem, memory: Mapping[str, Any] | Sets, timed: str) -> None:
         """Use these sets from now on, and drop all lanes."""
         self._lanes, self._timed = {}, timed
-        self._sets = memory if isinstance(memory, Sets) else self._opened(problem, dict(memory))
-        self._clock = clock_for(self.device, timed, problem.op)
-
-    def _opened(self, problem: Problem, memory: dict[str, Any]) -> Sets:
-        return Sets(problem, int(memory.pop("count")), self.device, memory=memory)
+        if not isinstance(memory, Sets):
+            memory = Sets(problem, int(memory["count"]), self.device, memory=memory)
+        self._sets, self._clock = memory, clock_for(self.device, timed, problem.op)
 
     def release(self) -> None:
         """Forget the sets and all that is bound to them."""
@@ -95,12 +92,7 @@ class Runner:
         if id == COPY:
             self._lanes[id] = Lane(copies([sets[number] for number in range(sets.count)]))
             return {"first_call": None, "submit": None, "form": "", "returns": False}
-        if table is None:
-            made = registry.implementation(id)
-        else:
-            from kernelzoo.measure import planning  # it imports kernels, which a report does without
-
-            made = planning.lane(id, table)
+        made = registry.implementation(id) if table is None else planning.lane(id, table)
         emulator = backends.get(made.backend).emulator
         if emulator:
             raise KernelZooError(f"{emulator} runs here, and its times mean nothing")
@@ -122,10 +114,9 @@ class Runner:
         self._lanes[id] = Lane(launches, made, returns=bool(results))
         return {"first_call": first, "submit": submit, "form": form, "returns": self._lanes[id].returns}
 
-    def launch(self, id: str, numbers: Sequence[int], other_stream: bool = False) -> None:
+    def launch(self, id: str, numbers: Sequence[int]) -> None:
         """Launch on these sets in this order, and wait."""
-        with self._stream(other_stream):
-            self._run([self._lanes[id].launches[number] for number in numbers])
+        self._run([self._lanes[id].launches[number] for number in numbers])
 
     def queued(self, id: str, source: int, other_stream: bool = False) -> None:
         """Copy a set's inputs to set 0, launch there, copy the outputs back: all behind work that still runs.
@@ -135,7 +126,7 @@ class Runner:
         (inputs, outs), (given, results) = self._sets[0], self._sets[source]
         launch = self._lanes[id].launches[0]
         self._wait()
-        with self._stream(other_stream):
+        with self._other_stream() if other_stream else nullcontext():
             self._spin()
             for x, value in zip(inputs, given, strict=True):
                 x.copy_(value)
@@ -191,9 +182,9 @@ class Runner:
         """Where launches leave what delivers their results; a launch that is none of that kind delivers at once."""
         return undelivered(count) if lane.waits else nullcontext(deque())
 
-    def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> tuple[int, Launch]:
+    def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> Link:
         (given, *_), (x, *_) = (self._sets[number][0] for number in (source, order[place]))
-        return place, partial(torch_copy, x.view(-1)[:elements], given.view(-1)[:elements])
+        return place, partial(x.view(-1)[:elements].copy_, given.view(-1)[:elements])
 
     def turn(self, id: str, times: int = 1) -> float:
         """Run the turn that was arranged, so often in a row; returns the seconds of one."""
@@ -257,29 +248,17 @@ class Runner:
                 f"a launch writes into out and returns None; this one returned {type(result)}", "wrong kind of result"
             )
 
-    def _stream(self, other: bool) -> AbstractContextManager[Any]:
-        if not other or self.device.type != "cuda":
-            return nullcontext()
-        import torch
-
+    def _other_stream(self) -> AbstractContextManager[Any]:
         stream: Any = torch.cuda.Stream  # torch has no type for it
         return torch.cuda.stream(stream(self.device))
 
     def _spin(self) -> None:
         if self.device.type == "cuda":
-            from kernelzoo.torch_private import spin
-
             spin(SPIN)
 
     def _wait(self) -> None:
         if self.device.type == "cuda":
-            import torch
-
             torch.cuda.synchronize(self.device)
-
-
-def torch_copy(to: torch.Tensor, source: torch.Tensor) -> None:
-    to.copy_(source)
 
 
 def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:

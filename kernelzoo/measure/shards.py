@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -140,11 +140,7 @@ def _asked(problem: Problem, ids: Sequence[str]) -> Json:
 
 
 def _keys(asked: Sequence[Json]) -> dict[object, None]:
-    def keys() -> Iterator[object]:
-        for one in asked:
-            yield from (record.key({**one, "id": id}) for id in one["ids"])
-
-    return dict.fromkeys(keys())
+    return {record.key({**one, "id": id}): None for one in asked for id in one["ids"]}
 
 
 def _words(key: Any) -> str:

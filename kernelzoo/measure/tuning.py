@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kernelzoo.errors import KernelZooError
@@ -37,6 +37,8 @@ VERIFYING = 0.25
 """Share of the time reserved for verifying."""
 
 Values = dict[str, int]
+Races = list[dict[int, list[float]]]
+"""For each problem, samples by a knob's value."""
 
 
 class TuningError(KernelZooError, ValueError):
@@ -146,28 +148,20 @@ class Tuner:
         if rounds < least:
             raise TuningError(f"{rounds} rounds can't tell {tests} changes apart from chance; at least {least} can")
 
-    def surveys(self) -> list[Site | None]:
-        """Where each knob has an effect with the others as shipped; None if nowhere in the pool."""
-        left, found = list(self.knobs), dict[str, Site]()
+    def surveys(self, knobs: Sequence[Knob], values: Values) -> list[Site | None]:
+        """Where each knob has an effect with the others at these values; None if nowhere in the pool."""
+        left, found = list(knobs), dict[str, Site]()
         for id in self.ids:
             if left:  # at once, since planning may take a process
-                tables = [{knob.name: value} for knob in left for value in knob.among]
+                tables = [{**values, knob.name: value} for knob in left for value in knob.among]
                 plans = [iter(of_tables) for of_tables in self.bench.plans(id, self.pool, tables)]
                 for knob in left:
                     of_values = [[next(plan) for _ in knob.among] for plan in plans]
-                    if (site := _site(id, knob, knob.shipped, self.pool, of_values)) is not None:
+                    now = values.get(knob.name, knob.shipped)
+                    if (site := _site(id, knob, now, self.pool, of_values)) is not None:
                         found[knob.name] = site
                 left = [knob for knob in left if knob.name not in found]
-        return [found.get(knob.name) for knob in self.knobs]
-
-    def survey(self, knob: Knob, values: Values) -> Site | None:
-        """Where a knob has an effect with the others as they are; None if nowhere in the pool."""
-        now = values.get(knob.name, knob.shipped)
-        for id in self.ids:
-            plans = self.bench.plans(id, self.pool, [{**values, knob.name: value} for value in knob.among])
-            if (site := _site(id, knob, now, self.pool, plans)) is not None:
-                return site
-        return None
+        return [found.get(knob.name) for knob in knobs]
 
     def run(self) -> Outcome:
         """Tune the knobs, verify the result, and report what is better than shipped."""
@@ -192,23 +186,17 @@ class Tuner:
         return outcome
 
     def _turn(self, knob: Knob, current: Values, outcome: Outcome, turn: int) -> None:
-        site = self.survey(knob, current)
+        (site,) = self.surveys([knob], current)
         if site is None:
             if not turn:
                 outcome.unmeasured[knob.name] = "it changes no plan of the problems here"
             return
         now = current.get(knob.name, knob.shipped)
         races, lost = self._races(knob, now, site, current, outcome)
-        trials = []
-        for value in knob.among:
-            if value == now:
-                continue
-            trials.append(self._judge(knob, value, now, site, races, lost))
+        trials = [self._judge(knob, value, now, site, races, lost) for value in knob.among if value != now]
         better = [trial for trial in trials if trial.verdict == Verdict.FASTER and not trial.reason and trial.ratio]
         best = min(better, key=lambda trial: trial.ratio.mid if trial.ratio else math.inf, default=None)
-        for trial in trials:
-            taken = trial is best
-            outcome.trials.append(Trial(**{**vars(trial), "taken": taken}) if taken else trial)
+        outcome.trials += [replace(trial, taken=trial is best) for trial in trials]
         if best is not None:
             current[knob.name] = best.value
             if best.value == knob.shipped:
@@ -216,9 +204,9 @@ class Tuner:
 
     def _races(
         self, knob: Knob, now: int, site: Site, current: Values, outcome: Outcome
-    ) -> tuple[list[dict[int, list[float]]], dict[int, str]]:
-        """For each problem, samples by value, where equal plans share theirs; and the values lost on any problem."""
-        races, lost = list[dict[int, list[float]]](), dict[int, str]()
+    ) -> tuple[Races, dict[int, str]]:
+        """The samples, where equal plans share theirs; and the values lost on any problem."""
+        races, lost = Races(), dict[int, str]()
         for problem, plans in zip(site.problems, site.plans, strict=True):
             plan_of = dict(zip(knob.among, plans, strict=True))
             # One lane for each plan. The current value comes first, so that its plan has its name.
@@ -235,30 +223,20 @@ class Tuner:
                     lost |= {v: f"{why} ({problem.id})" for v in knob.among if plan_of[v] == plan}
         return races, lost
 
-    def _judge(
-        self,
-        knob: Knob,
-        value: int,
-        now: int,
-        site: Site,
-        races: Sequence[dict[int, list[float]]],
-        lost: Mapping[int, str],
-    ) -> Trial:
+    def _judge(self, knob: Knob, value: int, now: int, site: Site, races: Races, lost: dict[int, str]) -> Trial:
         """Judge one value against the current one, on the problems where their plans differ."""
         at = [knob.among.index(value), knob.among.index(now)]
         differ = [k for k, plans in enumerate(site.plans) if plans[at[0]] != plans[at[1]]]
-        ids = tuple(site.problems[k].id for k in differ)
+        trial = Trial(knob.name, value, now, site.id, tuple(site.problems[k].id for k in differ))
         if value in lost:
-            return Trial(knob.name, value, now, site.id, ids, reason=lost[value])
+            return replace(trial, reason=lost[value])
         pairs = [(races[k][value], races[k][now]) for k in differ if races[k][value] and races[k][now]]
         if not pairs:
-            return Trial(knob.name, value, now, site.id, ids, reason="no problem here tells it from the current value")
+            return replace(trial, reason="no problem here tells it from the current value")
         ratio, worst = _combined(pairs, self.confidence)
         said = verdict(ratio)
-        reason = ""
-        if said is Verdict.FASTER and worst > 1 + SLOWEST:
-            reason = f"a problem is {worst - 1:.1%} slower"
-        return Trial(knob.name, value, now, site.id, ids, ratio, worst, said.value, reason=reason)
+        slow = f"a problem is {worst - 1:.1%} slower" if said is Verdict.FASTER and worst > 1 + SLOWEST else ""
+        return replace(trial, ratio=ratio, worst=worst, verdict=said.value, reason=slow)
 
     def _verify(self, current: Values, outcome: Outcome) -> None:
         """Verify the table against the shipped one. Knobs that slow a problem are removed until it is better or
@@ -290,11 +268,11 @@ class Tuner:
                 pairs.append((samples["tuned"], samples["shipped"]))
                 if _combined(pairs[-1:], CONFIDENCE)[1] > 1 + SLOWEST:
                     slow.append((id, problem))
-        ids = tuple(f"{id} {problem.id}" for id, problem in sites)
-        if not pairs:
-            return Verified(dict(values), None, None, "", ids, held_out), slow
-        ratio, worst = _combined(pairs, CONFIDENCE)
-        return Verified(dict(values), ratio, worst, verdict(ratio).value, ids, held_out), slow
+        found = Verified(dict(values), None, None, "", tuple(f"{id} {p.id}" for id, p in sites), held_out)
+        if pairs:
+            ratio, worst = _combined(pairs, CONFIDENCE)
+            found = replace(found, ratio=ratio, worst=worst, verdict=verdict(ratio).value)
+        return found, slow
 
     def _changed(self, values: Values, problems: Sequence[Problem]) -> list[tuple[str, Problem]]:
         """The implementations and problems with a changed plan: first ``auto``, then variants that alone show a

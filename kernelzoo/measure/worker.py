@@ -20,12 +20,13 @@ from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
 from kernelzoo.measure import planning, profiler
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.problems import Problem, problem_of
-from kernelzoo.measure.runner import Runner
 from kernelzoo.operations import declared
 from kernelzoo.operations.known import described
 
 if TYPE_CHECKING:
     import torch
+
+    from kernelzoo.measure.runner import Runner
 
 
 class OpenError(KernelZooError, RuntimeError):
@@ -47,6 +48,8 @@ class Worker(Answering):
         for path in modules:
             definitions.load_reported(path)
         self._device = opened(device)
+        from kernelzoo.measure.runner import Runner  # with torch: only now, since a module may say how that starts
+
         self._runner = Runner(self._device)
         return about(str(self._device))
 
@@ -155,16 +158,16 @@ class Worker(Answering):
         torch.set_num_threads(1)  # several such processes share the processor
         # All implementations of a request are of one backend, or torch's function: one device for all.
         places = {id: self._place(id) for id in ids}
-        device = next((place for place in places.values() if not isinstance(place, str)), None)
         rows = [
             accuracy.Tally(id, op, dtype, unavailable=place).row()
             for id, place in places.items()
             if isinstance(place, str)
         ]
-        able = [id for id, place in places.items() if not isinstance(place, str)]
-        if device is not None:
+        able = {id: place for id, place in places.items() if not isinstance(place, str)}
+        if able:
+            device = next(iter(able.values()))
             rows += accuracy.measure(
-                op, dtype, able, values, seed, device, progress=lambda id: self._tell("accuracy", id)
+                op, dtype, list(able), values, seed, device, progress=lambda id: self._tell("accuracy", id)
             )
         return {"rows": rows}
 

@@ -11,9 +11,10 @@ import statistics
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, as_completed, wait
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar, cast
+from functools import partial
+from typing import Any, Protocol, Self, TypeVar
 
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.problems import Problem
@@ -62,11 +63,11 @@ class WorkerPool:
     """
 
     def __init__(self, starts: Sequence[Callable[[], Worker]]) -> None:
-        self._over, self._changed = False, threading.Condition()
-        outcomes = dict(_at_once([lambda start=start: _outcome(start) for start in starts]))  # type: ignore[misc]
-        found = [outcomes[place] for place in range(len(starts))]
-        self.workers: list[Worker] = [one for one in found if not isinstance(one, BaseException)]
-        for error in (one for one in found if isinstance(one, BaseException)):
+        self._over = False
+        begun = [_begun(start) for start in starts]
+        errors = [error for one in begun if (error := one.exception())]
+        self.workers: list[Worker] = [one.result() for one in begun if not one.exception()]
+        for error in errors:
             self.close()
             raise error
         seen = set[tuple[str, str]]()
@@ -81,7 +82,7 @@ class WorkerPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     @property
@@ -95,16 +96,16 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the workers."""
-        with self._changed:
-            self._over = True
-            self._changed.notify_all()
+        self._over = True
         for worker in self.workers:
             worker.close()
 
     def each(self, do: Callable[[Worker], R]) -> list[R]:
         """The results of all workers, run at the same time, in their order. Raises what one of them raises."""
-        found = dict(_at_once([lambda worker=worker: do(worker) for worker in self.workers]))  # type: ignore[misc]
-        return [found[place] for place in sorted(found)]
+        begun = [_begun(partial(do, worker)) for worker in self.workers]
+        for one in as_completed(begun):
+            one.result()
+        return [one.result() for one in begun]
 
     def hand_out(self, tasks: Sequence[T], do: Callable[[Worker, T], R]) -> Iterator[tuple[Worker, T, R]]:
         """Have each task done by one worker, and yield each result as it comes, in this thread.
@@ -113,46 +114,32 @@ class WorkerPool:
         LostError: then another worker takes it. LostError and GuardError are raised at the end, once all other tasks
         are done; any other error at once.
         """
-        left, said = deque(tasks), queue.SimpleQueue[tuple[Worker, T | None, R | None, BaseException | None]]()
-        busy = 0
+        said = queue.SimpleQueue[tuple[Worker, T, Future[R]] | None]()
 
-        def work(worker: Worker) -> None:
-            nonlocal busy
-            fit = True
-            while fit:
-                with self._changed:
-                    while not left and busy and not self._over:  # a busy worker may be lost
-                        self._changed.wait()
-                    if not left or self._over:
-                        break
-                    task = left.popleft()
-                    busy += 1
-                error: BaseException | None = None
-                try:
-                    said.put((worker, task, do(worker, task), None))
-                except BaseException as raised:
-                    said.put((worker, task, None, raised))
-                    error, fit = raised, isinstance(raised, RaceLostError)
-                with self._changed:
-                    busy -= 1
-                    if isinstance(error, LostError):
+        def schedule() -> None:
+            left, free, busy = deque(tasks), deque(self.workers), dict[Future[R], tuple[Worker, T]]()
+            while busy or (left and free and not self._over):
+                while left and free and not self._over:
+                    worker, task = free.popleft(), left.popleft()
+                    busy[_begun(partial(do, worker, task))] = worker, task
+                for future in wait(busy, return_when=FIRST_COMPLETED).done:
+                    worker, task = busy.pop(future)
+                    error = future.exception()
+                    if error is None or isinstance(error, RaceLostError):
+                        free.append(worker)
+                    elif isinstance(error, LostError):
                         left.appendleft(task)
-                    self._changed.notify_all()
-            said.put((worker, None, None, None))
+                    said.put((worker, task, future))
+            said.put(None)
 
-        for worker in self.workers:
-            threading.Thread(target=work, args=(worker,), daemon=True).start()
-        lost, at_work = list[str](), len(self.workers)
-        while at_work:
-            worker, task, done, error = said.get()
-            if isinstance(error, GuardError | LostError):
+        _begun(schedule)
+        lost = list[str]()
+        while (one := said.get()) is not None:
+            worker, task, future = one
+            if isinstance(error := future.exception(), GuardError | LostError):
                 lost.append(str(error))
-            elif error is not None:
-                raise error
-            elif task is not None:
-                yield worker, task, cast(R, done)
             else:
-                at_work -= 1
+                yield worker, task, future.result()
         if lost:
             raise GuardError("; ".join(dict.fromkeys(lost)))
 
@@ -211,27 +198,15 @@ def compared(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Ch
     ]
 
 
-def _outcome(start: Callable[[], Worker]) -> Worker | BaseException:
-    try:
-        return start()
-    except BaseException as error:
-        return error
+def _begun(do: Callable[[], R]) -> Future[R]:
+    """The outcome of a call in a thread for which this process does not wait at its end."""
+    future = Future[R]()
 
-
-def _at_once(calls: Sequence[Callable[[], R]]) -> Iterator[tuple[int, R]]:
-    """The index and result of each call as they come, from daemon threads. Raises what one raises."""
-    said = queue.SimpleQueue[tuple[int, Any, BaseException | None]]()
-
-    def run(place: int) -> None:
+    def run() -> None:
         try:
-            said.put((place, calls[place](), None))
+            future.set_result(do())
         except BaseException as error:
-            said.put((place, None, error))
+            future.set_exception(error)
 
-    for place in range(len(calls)):
-        threading.Thread(target=run, args=(place,), daemon=True).start()
-    for _ in calls:
-        place, found, error = said.get()
-        if error is not None:
-            raise error
-        yield place, found
+    threading.Thread(target=run, daemon=True).start()
+    return future

@@ -19,7 +19,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import IO, Any, Self
 
 from kernelzoo import children, operations
@@ -109,14 +108,14 @@ class WorkerProcess:
         self._pending = bytearray()
         self._said: _Tail | None = None
         self._number, self._in_hand = 0, ""
-        self._told: Json = {}
+        self.told: Json = {}
         """The data of the last progress message."""
         self.about = self._start()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -174,7 +173,8 @@ class WorkerProcess:
             return None
         return {"index": self._gpu.index if self._gpu else int(done["device"].partition(":")[2] or 0), "uuid": uuid}
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
+        """Replace the process."""
         self._stop()
         self._start()
 
@@ -232,7 +232,7 @@ class WorkerProcess:
                 case {"lost": str() as reason, "number": self._number}:
                     raise DiedError(self._in_hand, reason)
                 case {"stage": str() as stage, "id": str() as id, "number": self._number, **more}:
-                    self._in_hand, self._told = id, {str(key): value for key, value in more.items()}
+                    self._in_hand, self.told = id, {str(key): value for key, value in more.items()}
                     progress(stage, id)
                 case _:
                     raise DiedError(self._in_hand, f"something else wrote to the answer pipe: {line[:80]!r}")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import compare, headlines, looks, packed
 from kernelzoo.report.compare import Comparison
 from kernelzoo.report.energy import digits

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import kernelzoo
 from kernelzoo import operations, packages
-from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, looks
 from kernelzoo.report.page_cells import ratio_text

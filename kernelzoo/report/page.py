@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from kernelzoo import __version__
 from kernelzoo.files import printable, write_whole
-from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import explorer, looks, notes, page_tables, sections
 from kernelzoo.report.page_cells import Grid
 from kernelzoo.report.page_changes import differences

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import result_tables, sections
 from kernelzoo.report.looks import Look
 from kernelzoo.report.page_cells import Grid, Td, date, grid_of, ratio_shade

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.measure.drawn import count_of
+from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import energy, notes, score
 from kernelzoo.report.result_tables import (
     UNRANKED,

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from kernelzoo.files import check_folder, printable, write_whole
-from kernelzoo.measure.clocks import OF_CALLS
+from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import sections
 from kernelzoo.report.results import Results, ResultsError
 

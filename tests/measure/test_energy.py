@@ -58,7 +58,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], Energy]:
     def of(machine: Machine) -> Energy:
         for name in ("perf_counter", "sleep"):
             monkeypatch.setattr(energy, name, getattr(machine, name))
-        return energy.of(machine, LAUNCHES, Meter(machine, None))
+        return energy.of(machine.more, machine.end, LAUNCHES, Meter(machine, None))
 
     return of
 

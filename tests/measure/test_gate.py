@@ -60,7 +60,7 @@ class Judged:
     def turn(self) -> None:
         """A turn over all sets, checked as in a race."""
         order = list(range(self.sets.count))
-        self.gate.mutation.write(order, {order[-1]: self.gate.special()})
+        self.gate.mutation.write(order, {order[-1]: self.gate.special})
         self.entrant.launch(order)
         self.gate.mutation.check(order, whole=(order[-1],))
 

@@ -11,24 +11,24 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, Pickled
-from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import About, DiedError, Json, Progress, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import About, DiedError, Json, WorkerProcess, quiet
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.judge.memory import Sets
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
 
 _LEGAL = ("/torch/_inductor/compile_worker/", "from multiprocessing.resource_tracker import main")
 """In the command line of torch's compiler, and of the process that counts what Python's multiprocessing shares."""
-
-LEFT = "changes the process"
-"""The kind of finding for a runner that leaves processes behind."""
 
 
 class RaisedError(Pickled, Exception):
@@ -50,7 +50,7 @@ class Apart(WorkerProcess):
         """Whether it is known which processes are the runner's own."""
         self.declared: list[str] = []
         """The names of the operations that its files declare."""
-        self._took = 0.0
+        self.took = 0.0
         """Seconds of the last request, by this process's clock."""
         self._stopped: list[int] = []
         self.broken = False
@@ -60,25 +60,21 @@ class Apart(WorkerProcess):
     @classmethod
     def together(cls, device: str, given: Sequence[Sequence[str]], patience: float) -> list[Apart]:
         """Runners with these modules, started at once. Raises what one of them raises."""
-        barrier, found = threading.Barrier(len(given)), dict[int, Apart | BaseException]()
+        barrier = threading.Barrier(len(given))
 
-        def start(number: int, modules: Sequence[str]) -> None:
+        def start(modules: Sequence[str]) -> Apart:
             try:
-                found[number] = cls(device, modules, patience, barrier)
-            except BaseException as error:
+                return cls(device, modules, patience, barrier)
+            except BaseException:
                 barrier.abort()
-                found[number] = error
+                raise
 
-        threads = [threading.Thread(target=start, args=one) for one in enumerate(given)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        made = [found[number] for number in range(len(given))]
-        errors = [one for one in made if isinstance(one, BaseException)]
+        with ThreadPoolExecutor(len(given)) as threads:
+            started = [threads.submit(start, modules) for modules in given]
+        errors = [error for one in started if (error := one.exception())]
         for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
             raise error
-        runners = [one for one in made if isinstance(one, Apart)]
+        runners = [one.result() for one in started]
         for runner in runners:
             runner._together = None
             runner._halt()
@@ -89,7 +85,7 @@ class Apart(WorkerProcess):
         self.declared = [str(one.get("name", "")) for one in said]
 
     def _start(self) -> About:
-        self._known = False
+        self._known = self.broken = False
         return super()._start()
 
     def _born(self) -> None:
@@ -103,32 +99,17 @@ class Apart(WorkerProcess):
         self._known = True
 
     @property
-    def told(self) -> Json:
-        """The data of the last progress message."""
-        return self._told
-
-    def restart(self) -> None:
-        """Replace the process."""
-        self.broken = False
-        self._restart()
-
-    def passed(self, request: Json, progress: Progress) -> Json:
-        """The answer to a request that needs no judge. Raises DiedError and GuardError."""
-        return self._ask(request, progress)
-
-    @property
     def processes(self) -> Sequence[int | str]:
         return [self._process.pid] if self._process is not None else []
 
     def _answer(self, request: Json, progress: Any, patience: float) -> Json:
         if self._together is not None or not self._known:  # which processes are whose is not known yet
             return super()._answer(request, progress, patience)
-        for process in self._stopped:
-            _send(process, signal.SIGCONT)
+        _send(self._stopped, signal.SIGCONT)
         try:
             started = perf_counter()
             done = super()._answer(request, progress, patience)
-            self._took = perf_counter() - started
+            self.took = perf_counter() - started
             return done
         except DiedError:
             self.broken = True
@@ -137,14 +118,12 @@ class Apart(WorkerProcess):
             self._halt()
 
     def _stop(self) -> None:
-        for process in self._all()[1:]:
-            _send(process, signal.SIGKILL)
+        _send(self._all()[1:], signal.SIGKILL)
         super()._stop()
 
     def _halt(self) -> None:
         self._stopped = self._all()
-        for process in self._stopped:
-            _send(process, signal.SIGSTOP)
+        _send(self._stopped, signal.SIGSTOP)
 
     def _all(self) -> list[int]:
         """The process, and all that it has started."""
@@ -163,11 +142,11 @@ class Apart(WorkerProcess):
             left += new
         return found
 
-    def left(self) -> list[str]:
-        """The names of processes that it started and that still run, except those of compilers."""
-        if self._process is None:
-            return []
-        return [name for process in sorted(self._strays()) if (name := _name(process))]
+    def _check_alone(self) -> None:
+        """Raise ContractError if anything that it started still runs, except compilers; all is ended then."""
+        if left := [name for process in sorted(self._strays()) if (name := _name(process))]:
+            _send(self._strays(), signal.SIGKILL)
+            raise ContractError(f"left child processes behind: {', '.join(left)}", "changes the process")
 
     def ask(self, call: str, **arguments: Any) -> Any:
         """Call a method of the runner. Raises RaisedError, ContractError or DiedError."""
@@ -183,54 +162,13 @@ class Apart(WorkerProcess):
             case {"raised": "refused" | "failed" as outcome, "words": str() as words}:
                 raise RaisedError(outcome, words)
             case {"value": value}:
+                if call == "turn":
+                    self._check_alone()
                 return value
         raise DiedError(self._in_hand, f"something else answered for {call}: {str(done)[:80]}")
 
     def open(self, problem: Problem, memory: Sets, timed: str) -> None:
         self.ask("open", problem=asdict(problem), memory=memory.handle, timed=timed)
-
-    def release(self) -> None:
-        self.ask("release")
-
-    def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]:
-        found = self.ask("bind", id=id, table=None if table is None else dict(table))
-        return _facts(id, found)
-
-    def launch(self, id: str, numbers: Sequence[int], other_stream: bool = False) -> None:
-        self.ask("launch", id=id, numbers=list(numbers), other_stream=other_stream)
-
-    def queued(self, id: str, source: int, other_stream: bool = False) -> None:
-        self.ask("queued", id=id, source=source, other_stream=other_stream)
-
-    def chain(self, id: str, links: int) -> None:
-        self.ask("chain", id=id, links=links)
-
-    def overwrite(self, id: str) -> None:
-        self.ask("overwrite", id=id)
-
-    def alone(self, id: str, number: int) -> None:
-        self.ask("alone", id=id, number=number)
-
-    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None:
-        self.ask("arrange", id=id, order=list(order), link=list(link), delivered=delivered)
-
-    def turn(self, id: str, times: int = 1) -> tuple[float, float]:
-        seconds, took = float(self.ask("turn", id=id, times=times)), self._took
-        if left := self.left():
-            for process in self._strays():
-                _send(process, signal.SIGKILL)
-            raise ContractError(f"left child processes behind: {', '.join(left)}", LEFT)
-        return seconds, took
-
-    def empty(self) -> float:
-        self.ask("empty")
-        return self._took
-
-    def more(self, id: str, seconds: float) -> None:
-        self.ask("more", id=id, seconds=seconds)
-
-    def end(self, id: str) -> float:
-        return float(self.ask("end", id=id))
 
 
 _own: set[int] = set()
@@ -243,16 +181,10 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
-def _facts(id: str, found: Any) -> dict[str, Any]:
-    match found:
-        case {"first_call": float() | None, "submit": float() | None, "form": str(), "returns": bool()}:
-            return dict(found)
-    raise DiedError(id, f"something else answered for bind: {str(found)[:80]}")
-
-
-def _send(process: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(process, number)
+def _send(processes: Iterable[int], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
 
 
 def _children_of(process: int) -> set[int]:

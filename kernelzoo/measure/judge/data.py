@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import secrets
-from typing import TYPE_CHECKING
+
+import torch
 
 from kernelzoo.device import free_memory, no_room
 from kernelzoo.measure.ceilings import HOST_BYTES
@@ -12,9 +13,6 @@ from kernelzoo.measure.judge.gate import Gate
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.measurement import Cache
 from kernelzoo.measure.problems import Problem
-
-if TYPE_CHECKING:
-    import torch
 
 _MOST_SETS = 2048
 
@@ -28,12 +26,10 @@ class Data:
     """The sets of a race, and the state of the caches before a turn."""
 
     def __init__(self, problem: Problem, device: torch.device, cache: Cache, *, shared: bool) -> None:
-        import torch
-
         self.problem, self.device, self.cache, self.shared = problem, device, cache, shared
         self.is_gpu = device.type == "cuda"
         self.cached = torch.cuda.get_device_properties(device).L2_cache_size if self.is_gpu else HOST_BYTES // 4
-        self.sets: Sets | None = None
+        self.sets: Sets
         self.gate: Gate
         self._scratch: torch.Tensor | None = None
         keeps = self.is_gpu and torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
@@ -41,8 +37,6 @@ class Data:
 
     def draw(self, turn: float) -> None:
         """Allocate the sets for turns of so many seconds. Raises NoRoomError and what torch raises."""
-        import torch
-
         one = max(1, self.problem.bytes)
         least, fastest = _SHORTEST[self.device.type]
         shortest = least + one / fastest
@@ -59,8 +53,6 @@ class Data:
 
         What a kernel asked the cache to keep is dropped first. Else a turn finds part of its input there.
         """
-        import torch
-
         if self._reset is not None:
             status = self._reset()
             if status == _NOT_SUPPORTED:  # for example on part of a device (MIG), whose cache keeps nothing on request
@@ -79,5 +71,5 @@ class Data:
             torch.cuda.synchronize(self.device)
 
     def close(self) -> None:
-        if self.sets is not None:
+        if hasattr(self, "sets"):
             self.sets.close()

@@ -13,7 +13,6 @@ from kernelzoo.measure.calls import clock_for
 from kernelzoo.measure.ceilings import Ceilings, beyond_memory, has_copy
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.entrant import Entrant
-from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.measurement import Measurement
 
 Timed = Literal["device", "call"]
@@ -47,11 +46,6 @@ class Doubts:
     empty: float
     """Seconds of a turn without launches, by the judge's clock."""
 
-    @property
-    def sets(self) -> Sets:
-        assert self.data.sets is not None
-        return self.data.sets
-
     def false_time(self, entrant: Entrant, median: float) -> str:
         """Why the judge's clock contradicts the samples; or "".
 
@@ -64,7 +58,7 @@ class Doubts:
         allowed = self.empty + _SLACK[self.data.device.type] + _SUBMITTED * entrant.count
         least, unexplained = math.inf, math.inf
         for _ in range(_TRIES):  # a busy host is late, and never early
-            seconds, took = entrant.seat.turn(entrant.id, times)
+            seconds, took = entrant.turn(times)
             least, unexplained = min(least, seconds), min(unexplained, took - seconds * times * (1 + _EXPLAINED))
             if unexplained <= allowed:
                 break
@@ -85,9 +79,10 @@ class Doubts:
         """
         if not entrant.returns or self.timed == "call":
             return ""
-        order = random.sample(range(self.sets.count), entrant.count)
+        count = self.data.sets.count
+        order = random.sample(range(count), entrant.count)
         clock = clock_for(self.data.device, self.timed, self.data.problem.op)
-        copied = clock.arrange([partial(self._copy_outs, (number + 1) % self.sets.count, number) for number in order])
+        copied = clock.arrange([partial(self._copy_outs, (number + 1) % count, number) for number in order])
         copies, least = [], math.inf
         for _ in range(3):
             self._settle()
@@ -95,10 +90,10 @@ class Doubts:
         copy = min(copies)
         for tries in range(_TRIES):
             time.sleep(_PAUSE[self.data.device.type] * tries)  # other work on a host may last
-            entrant.seat.arrange(entrant.id, order, delivered=True)
+            entrant.ask("arrange", order=order, delivered=True)
             self.data.gate.mutation.write(order)
             self._settle()
-            least = min(least, entrant.seat.turn(entrant.id)[0] / len(order))
+            least = min(least, entrant.turn()[0] / len(order))
             self.data.gate.mutation.check(order)
             if least - median <= 1.5 * copy + _DELIVERED[self.data.device.type]:
                 return ""
@@ -108,10 +103,10 @@ class Doubts:
         )
 
     def _settle(self) -> None:
-        self.data.settle(has_copy(self.sets))
+        self.data.settle(has_copy(self.data.sets))
 
     def _copy_outs(self, source: int, to: int) -> None:
-        for a, b in zip(self.sets[source][1], self.sets[to][1], strict=True):
+        for a, b in zip(self.data.sets[source][1], self.data.sets[to][1], strict=True):
             b.copy_(a)
 
     def impossible(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
@@ -124,5 +119,5 @@ class Doubts:
                     f" can move the bytes ({measurement.limit * 1e6:.2f} us): a measurement error"
                 )
         elif self.data.cache == "cold" and self.timed != "call" and not self.data.is_gpu:
-            return beyond_memory(measurement.bytes, measurement.median, self.sets.count * measurement.bytes)
+            return beyond_memory(measurement.bytes, measurement.median, self.data.sets.count * measurement.bytes)
         return ""

@@ -6,12 +6,13 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from kernelzoo import registry
+from kernelzoo.measure.judge.apart import Apart
 from kernelzoo.measure.judge.memory import Sets
-from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.runner import Runner
+from kernelzoo.measure.worker_process import DiedError
 
 _ORDERS, _REORDERED = 4, 64
 """A turn of at most _REORDERED launches has an order of its own; a longer one takes one of _ORDERS."""
@@ -20,39 +21,24 @@ _LINKED = 4096
 """Most elements that a link copies."""
 
 
-class Seat(Protocol):
-    """A runner as the judge sees it: in this process, or in its own, where it is stopped between requests."""
+class Here(Runner):
+    """A runner in this process: for own kernels, where nothing needs to be kept apart."""
 
-    @property
-    def processes(self) -> Sequence[int | str]:
-        """The processes that work for it."""
+    processes: Sequence[int | str] = ("self",)
+    """The processes that work for it."""
+    took = 0.0
+    """Seconds of the last request, by the judge's clock."""
 
-    def open(self, problem: Problem, memory: Any, timed: str) -> None: ...
+    def ask(self, call: str, **arguments: Any) -> Any:
+        """Call a method of the runner."""
+        started = perf_counter()
+        found = getattr(self, call)(**arguments)
+        self.took = perf_counter() - started
+        return found
 
-    def release(self) -> None: ...
 
-    def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]: ...
-
-    def launch(self, id: str, numbers: Sequence[int], other_stream: bool = False) -> None: ...
-
-    def queued(self, id: str, source: int, other_stream: bool = False) -> None: ...
-
-    def chain(self, id: str, links: int) -> None: ...
-
-    def overwrite(self, id: str) -> None: ...
-
-    def alone(self, id: str, number: int) -> None: ...
-
-    def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None: ...
-
-    def turn(self, id: str, times: int = 1) -> tuple[float, float]:
-        """Seconds of a turn as the runner says, and of the request by the judge's clock."""
-
-    def empty(self) -> float: ...
-
-    def more(self, id: str, seconds: float) -> None: ...
-
-    def end(self, id: str) -> float: ...
+Seat = Here | Apart
+"""A runner as the judge sees it: in this process, or in its own, where it is stopped between requests."""
 
 
 @dataclass
@@ -92,50 +78,22 @@ class Entrant:
         self.orders = [*self.orders[-_ORDERS + 1 :], (order, link)]
         return order, link
 
+    def ask(self, call: str, **arguments: Any) -> Any:
+        """Call a method of its runner for this lane."""
+        return self.seat.ask(call, id=self.id, **arguments)
+
     def bind(self) -> dict[str, Any]:
-        return self.seat.bind(self.id, self.table)
+        """See :meth:`kernelzoo.measure.runner.Runner.bind`."""
+        found = self.ask("bind", table=self.table)
+        match found:
+            case {"first_call": float() | None, "submit": float() | None, "form": str(), "returns": bool()}:
+                return dict(found)
+        raise DiedError(self.id, f"something else answered for bind: {str(found)[:80]}")
 
-    def launch(self, numbers: Sequence[int], other_stream: bool = False) -> None:
-        self.seat.launch(self.id, numbers, other_stream)
+    def launch(self, numbers: Sequence[int]) -> None:
+        """Launch on these sets in this order, and wait."""
+        self.ask("launch", numbers=numbers)
 
-    def queued(self, source: int, other_stream: bool = False) -> None:
-        self.seat.queued(self.id, source, other_stream)
-
-    def chain(self, links: int) -> None:
-        self.seat.chain(self.id, links)
-
-    def overwrite(self) -> None:
-        self.seat.overwrite(self.id)
-
-    def alone(self, number: int) -> None:
-        self.seat.alone(self.id, number)
-
-
-class Here(Runner):
-    """A runner in this process: for own kernels, where nothing needs to be kept apart."""
-
-    processes: Sequence[int | str] = ("self",)
-
-    def turn(self, id: str, times: int = 1) -> tuple[float, float]:  # type: ignore[override]
-        started = perf_counter()
-        seconds = super().turn(id, times)
-        return seconds, perf_counter() - started
-
-    def empty(self) -> float:  # type: ignore[override]
-        started = perf_counter()
-        super().empty()
-        return perf_counter() - started
-
-
-@dataclass
-class Queued:
-    """Turns of a lane back to back, for the meter of energy."""
-
-    entrant: Entrant
-    seconds: float
-
-    def more(self) -> None:
-        self.entrant.seat.more(self.entrant.id, self.seconds)
-
-    def end(self) -> float:
-        return self.entrant.seat.end(self.entrant.id)
+    def turn(self, times: int = 1) -> tuple[float, float]:
+        """Seconds of a turn as the runner says, and of the request by the judge's clock."""
+        return float(self.ask("turn", times=times)), self.seat.took

@@ -4,40 +4,24 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property
+from typing import Any
+
+import torch
 
 from kernelzoo.check.bits import bits
 from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.check.special import special_rows
 from kernelzoo.errors import ContractError, DeviceLostError, UndecidableError, retold
+from kernelzoo.measure.judge.entrant import Entrant
 from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.measure.judge.mutation import Mutation
 from kernelzoo.measure.worker_process import DiedError
 from kernelzoo.operations import Expected
 from kernelzoo.operations.declared import ROW
-
-if TYPE_CHECKING:
-    import torch
-
-
-class Lane(Protocol):
-    """One implementation in a runner."""
-
-    def bind(self) -> dict[str, Any]:
-        """Bind to every set, and launch once on the first; see :meth:`kernelzoo.measure.runner.Runner.bind`."""
-
-    def launch(self, numbers: Sequence[int], other_stream: bool = False) -> None: ...
-
-    def queued(self, source: int, other_stream: bool = False) -> None: ...
-
-    def chain(self, links: int) -> None: ...
-
-    def overwrite(self) -> None: ...
-
-    def alone(self, number: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -60,25 +44,18 @@ class Gate:
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
         self.mutation = Mutation(sets, seed)
-        self._asked = False
         self._meant = "sizes" in self.operation.hooks
         """Whether only values count that the operation's author means."""
-        self._special: list[tuple[Tensors, dict[int, str]]] | None = None
-        self._last: Tensors | None = None
-        """The values of the last turn of every lane."""
-        self._undecided = list[str]()
-        """Why the operation's bounds decide nothing for this problem, or "", once it is asked."""
 
-    def admit(self, lane: Lane, *, special: bool = True) -> Admitted:
+    def admit(self, lane: Entrant, *, special: bool = True) -> Admitted:
         """Check a lane: all sets, special values, single elements, streams, chained launches, memory beside.
 
         Without ``special`` only ordinary values are used, for an implementation whose user waived the special ones.
         Raises ContractError, which says what is wrong, or whatever the lane raises.
         """
-        with self._decided(), self._seeded():
+        with self._told():
             everything = list(range(self.sets.count))
             self.mutation.write(everything)
-            self._check_decidable()
             facts = lane.bind()
             self.mutation.poison(everything)  # only now, since binding could write what the launch does not
             self._python.shuffle(everything)
@@ -90,51 +67,37 @@ class Gate:
             batch_invariant = self._check_alone(lane)
             self._check_elements(lane, special, same_bits)
             if self.sets.device.type == "cuda":
-                self._check_queued(lane, self.problem.inputs(self.mutation.generator), {}, other_stream=True)
+                self._check_queued(lane, self.problem.inputs(self.mutation.generator), {}, elsewhere=True)
             self._check_chain(lane, same_bits)
             self.mutation.check_guards()
         return Admitted(facts, same_bits, batch_invariant)
 
+    @cached_property
     def special(self) -> Tensors:
-        """Inputs with special values in some rows, for the last turn of a lane. Plain ones if there are none, or if the
-        bounds decide nothing for them."""
-        if self._last is None:
-            self._last = self._values(True)[0][0]
-            args = self.problem.arguments(self._last)
-            if self.operation.undecidable(args, self.operation.expect(args)):
-                self._last = self.problem.inputs(self.mutation.generator)
-        return self._last
+        """Inputs with special values in some rows, for the last turn of every lane. Plain ones if there are none, or if
+        the bounds decide nothing for them."""
+        found = self._values(True)[0][0]
+        args = self.problem.arguments(found)
+        undecided = self.operation.undecidable(args, self.operation.expect(args))
+        return self.problem.inputs(self.mutation.generator) if undecided else found
+
+    @cached_property
+    def _undecided(self) -> str:
+        """Why the operation's bounds decide nothing for ordinary values, or ""."""
+        args = self.problem.arguments(self.problem.inputs(self.mutation.generator))
+        return self.operation.undecidable(args, self.operation.expect(args))
 
     @contextmanager
-    def _seeded(self) -> Iterator[None]:
+    def _told(self) -> Iterator[None]:
+        """Findings with the seed; UndecidableError where the reference itself fails on ordinary values."""
+        if "written" in self.operation.hooks and self._undecided:
+            raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {self._undecided}")
         try:
             yield
         except AssertionError as error:
-            raise retold(error, f"{error} (gate seed {self.seed})") from error
-
-    def _check_decidable(self) -> None:
-        """Raise UndecidableError where an operation's author fails its own bounds on ordinary values."""
-        if "written" not in self.operation.hooks or self._asked:
-            return
-        args = self.problem.arguments(self.mutation.inputs(0))
-        if words := self.operation.undecidable(args, self.operation.expect(args)):
-            raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {words}")
-        self._asked = True
-
-    @contextmanager
-    def _decided(self) -> Iterator[None]:
-        """Raise UndecidableError for a finding if the reference itself fails on ordinary values."""
-        try:
-            yield
-        except ContractError as error:
-            if error.kind not in ("wrong value", "drops NaN"):
-                raise
-            if not self._undecided:
-                args = self.problem.arguments(self.problem.inputs(self.mutation.generator))
-                self._undecided = [self.operation.undecidable(args, self.operation.expect(args))]
-            if words := self._undecided[0]:
+            if getattr(error, "kind", "") in ("wrong value", "drops NaN") and (words := self._undecided):
                 raise UndecidableError(f"the reference, computed in the dtypes of kernels, is wrong: {words}") from None
-            raise
+            raise retold(error, f"{error} (gate seed {self.seed})") from error
 
     # --- Values -----------------------------------------------------------------------------------------------------
 
@@ -142,10 +105,9 @@ class Gate:
         """Fresh inputs, with the names of the special values by row."""
         if not special or self._meant:
             return [(self.problem.inputs(self.mutation.generator), {})]
-        if self._special is None:
-            self._special = self._drawn()
-        return self._special
+        return self._drawn
 
+    @cached_property
     def _drawn(self) -> list[tuple[Tensors, dict[int, str]]]:
         """Inputs with special values in at most every other row. For each companion input of floats, inputs with a NaN
         in it."""
@@ -186,11 +148,11 @@ class Gate:
 
     # --- Checks -----------------------------------------------------------------------------------------------------
 
-    def _check_queued(self, lane: Lane, inputs: Tensors, rules: dict[int, str], *, other_stream: bool = False) -> None:
+    def _check_queued(self, lane: Entrant, inputs: Tensors, rules: dict[int, str], *, elsewhere: bool = False) -> None:
         """Fresh inputs in the same memory, read in stream order."""
         self.mutation.write([0, 1], {1: inputs})
-        lane.queued(1, other_stream)
-        where = "under another current stream" if other_stream else "right at first, wrong on fresh data"
+        lane.ask("queued", source=1, other_stream=elsewhere)
+        where = "under another current stream" if elsewhere else "right at first, wrong on fresh data"
         args = self.problem.arguments(inputs)
         expected = self.operation.expect(args)
         try:
@@ -216,7 +178,7 @@ class Gate:
             return False
         return True
 
-    def _check_again(self, lane: Lane) -> bool:
+    def _check_again(self, lane: Entrant) -> bool:
         """Launch twice on the same inputs. Both results must be right; returns whether their bits are the same."""
         self.mutation.write([0])
         found = []
@@ -227,7 +189,7 @@ class Gate:
             found.append(tuple(out.clone() for out in self.sets[0][1]))
         return _same(*found)
 
-    def _check_alone(self, lane: Lane) -> bool | None:
+    def _check_alone(self, lane: Entrant) -> bool | None:
         """Whether the first row alone gives the same bits; None where rows are not along the last axis, or one."""
         shape = self.sets.inputs[0].shape
         last = self.operation.separable and len(shape) > 1 and self.problem.dim % len(shape) == len(shape) - 1
@@ -236,16 +198,16 @@ class Gate:
         self.mutation.write([0])
         self.mutation.write([1], {1: self.mutation.inputs(0)})
         lane.launch([1])
-        self.mutation.fill(0, self.sets[1][0])
+        self.mutation.fill(0, self.mutation.inputs(1))
         try:
-            lane.alone(0)
+            lane.ask("alone", number=0)
         except (ContractError, DeviceLostError, DiedError):
             raise
         except Exception:  # it may take no single row
             return None
         return _same(self.sets.first_row(0)[2], self.sets.first_row(1)[2])
 
-    def _check_elements(self, lane: Lane, special: bool, same_bits: bool) -> None:
+    def _check_elements(self, lane: Entrant, special: bool, same_bits: bool) -> None:
         """Change single elements. Their rows must change, and no other: not a bit, if the same inputs give the same."""
         self.mutation.write([0])
         inputs, outs = self.sets[0]
@@ -278,8 +240,6 @@ class Gate:
 
     def _near(self, outs: Tensors, before: Tensors) -> bool:
         """Whether outputs are the same within rounding, as those of sums in any order are."""
-        import torch
-
         return all(
             torch.allclose(a, b, rtol=1e-2, atol=1e-6, equal_nan=True) for a, b in zip(outs, before, strict=True)
         )
@@ -300,8 +260,6 @@ class Gate:
 
     def _telling(self, x: torch.Tensor, special: bool) -> float | bool:
         """A value for one element that decides the result of its row."""
-        import torch
-
         if x.dtype.is_floating_point:
             return math.nan if special and not self._meant else self.operation.decisive
         declared = next(iter(self.operation.inputs.values()))
@@ -309,14 +267,14 @@ class Gate:
             return x.view(-1)[self.seed % x.numel()].item()
         return x.dtype != torch.bool and torch.iinfo(x.dtype).min
 
-    def _check_chain(self, lane: Lane, same_bits: bool) -> None:
+    def _check_chain(self, lane: Entrant, same_bits: bool) -> None:
         """Launches that follow each other at once: into one output, and each into the input of the next.
 
         Results of results may be harder than what is asked of a kernel: a softmax's are nearly equal. So a result that
         is wrong there must be what the kernel gives of the same input alone.
         """
         self.mutation.write([0, 1])
-        lane.overwrite()
+        lane.ask("overwrite")
         try:
             self.mutation.check([1], whole=(1,))
         except AssertionError as error:
@@ -325,7 +283,7 @@ class Gate:
         if not links:
             return
         self.mutation.write(list(range(links)))
-        lane.chain(links)
+        lane.ask("chain", links=links)
         for number in range(links):
             inputs = self.sets[number][0]
             outs = (self.sets.linked(number), *self.sets[number][1][1:])
@@ -344,9 +302,4 @@ class Gate:
 
 def _same(a: Tensors, b: Tensors) -> bool:
     """Whether two tuples of tensors are equal to the bit."""
-    import torch
-
     return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))
-
-
-Progress = Callable[[str, str], None]

@@ -6,20 +6,21 @@ write out of bounds shows.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations.declared import ROW
 
-if TYPE_CHECKING:
-    import torch
-
-Tensors = tuple["torch.Tensor", ...]
+Tensors = tuple[torch.Tensor, ...]
 Set = tuple[Tensors, Tensors]
 """Inputs and outputs of one launch."""
 
@@ -42,10 +43,7 @@ class Field:
 
     @property
     def elements(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return math.prod(self.shape)
 
 
 class Sets:
@@ -60,15 +58,13 @@ class Sets:
         self.problem, self.count, self.device = problem, count, device
         meta = problem.meta
         operation, first = problem.operation, 0
-        shapes = [tuple(x.shape) for x in meta.inputs], operation.out_shapes(meta)
-        dtypes = [x.dtype for x in meta.inputs], operation.out_dtypes(meta)
+        shapes = [*(x.shape for x in meta.inputs), *operation.out_shapes(meta)]
+        dtypes = [*(x.dtype for x in meta.inputs), *operation.out_dtypes(meta)]
         fields: list[Field] = []
-        for of, kinds in zip(shapes, dtypes, strict=True):
-            for shape, dtype in zip(of, kinds, strict=True):
-                size = Field(tuple(shape), dtype, 0, 0).elements * dtype.itemsize
-                step = -(-size // GUARD) * GUARD + GUARD
-                fields.append(Field(tuple(shape), dtype, first, step))
-                first += count * step
+        for shape, dtype in zip(shapes, dtypes, strict=True):
+            step = -(-math.prod(shape) * dtype.itemsize // GUARD) * GUARD + GUARD
+            fields.append(Field(tuple(shape), dtype, first, step))
+            first += count * step
         self.inputs, self.outs = fields[: len(meta.inputs)], fields[len(meta.inputs) :]
         self.bytes = first
         self._file: int | None = None
@@ -143,14 +139,12 @@ class Sets:
 
     def _made(self, shared: bool) -> torch.Tensor:
         if self.device.type != "cpu" or not shared:
-            import torch
-
             return torch.empty(max(1, self.bytes), dtype=torch.uint8, device=self.device)
         self._file = os.memfd_create("kernelzoo")
         os.ftruncate(self._file, max(1, self.bytes))
         return _mapped(self._file)
 
-    def _opened(self, memory: dict[str, Any]) -> torch.Tensor:
+    def _opened(self, memory: Mapping[str, Any]) -> torch.Tensor:
         if "file" in memory:
             with open(memory["file"], "r+b") as file:
                 return _mapped(file.fileno())
@@ -160,6 +154,4 @@ class Sets:
 
 def _mapped(file: int) -> torch.Tensor:
     """The bytes of an open file, as shared memory."""
-    import torch
-
     return torch.frombuffer(mmap.mmap(file, 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE), dtype=torch.uint8)

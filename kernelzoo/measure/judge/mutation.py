@@ -10,15 +10,14 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+
+import torch
 
 from kernelzoo.check.bits import bits
 from kernelzoo.errors import ContractError, retold
-from kernelzoo.measure.judge.memory import Field, Sets, Tensors
+from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.operations.declared import ROW
-
-if TYPE_CHECKING:
-    import torch
 
 ELEMENTS = {"cpu": 2**16, "cuda": 2**21}
 """Most elements of the rows checked after a turn. Each needs a reference, so a longer row is checked now and then."""
@@ -43,17 +42,15 @@ class Mutation:
     """Writes inputs and poison into sets, and checks results. It shares nothing with a runner but the sets."""
 
     def __init__(self, sets: Sets, seed: int) -> None:
-        import torch
-
         self.sets, self.problem = sets, sets.problem
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
         self.generator = torch.Generator(sets.device).manual_seed(seed)
-        self._pools: list[torch.Tensor] = []
         self._private: dict[int, Tensors] = {}
         """What was written into each set of the last turn. No runner sees these tensors."""
         self._offsets: dict[int, list[int]] = {}
         self._poisons = [_poison_of(field.dtype, self._python) for field in sets.outs]
+        self._fields = [*sets.inputs, *sets.outs]
         self._guards = self._guarded()
 
     def write(self, numbers: Sequence[int], special: dict[int, Tensors] | None = None) -> None:
@@ -68,8 +65,8 @@ class Mutation:
         self.poison(numbers)
 
     def fill(self, number: int, inputs: Tensors) -> None:
-        """Write these inputs into a set."""
-        self._private[number] = tuple(x.clone() for x in inputs)
+        """Write these inputs into a set. They must not change while it has them."""
+        self._private[number] = inputs
         for field, x in zip(self.sets.inputs, inputs, strict=True):
             self.sets.one(field, number).copy_(x)
 
@@ -112,11 +109,9 @@ class Mutation:
             self._unchanged(number)
             self.check_results(number, self.sets[number][1])
         if linked is not None:
-            self._unchanged(linked)
             self._check_sample(linked, first=True)
         drawn = [numbers[-1], *self._python.sample(list(numbers), min(most, len(numbers)))][:most]
         for number in self._python.sample(drawn, len(drawn)):
-            self._unchanged(number)
             self._check_sample(number)
 
     def check_results(self, number: int, results: Tensors) -> None:
@@ -126,7 +121,7 @@ class Mutation:
     def check_guards(self) -> None:
         """Raise ContractError if bytes beside a tensor have changed."""
         names = [*self.operation.inputs, *self.operation.outputs]
-        for name, field, (first, last) in zip(names, self._fields(), self._guards, strict=True):
+        for name, field, (first, last) in zip(names, self._fields, self._guards, strict=True):
             guards = self.sets.guards(field)
             changed = int((guards[:, :64] != first).sum() + (guards[:, -64:] != last).sum())
             if changed:
@@ -135,13 +130,10 @@ class Mutation:
                     "writes outside its output",
                 )
 
-    def _fields(self) -> list[Field]:
-        return [*self.sets.inputs, *self.sets.outs]
-
     def _guarded(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Random guard bytes: copies of the first and the last behind each tensor."""
         kept = []
-        for field in self._fields():
+        for field in self._fields:
             guards = self.sets.guards(field)
             guards.random_(0, 256, generator=self.generator)
             kept.append((guards[:, :64].clone(), guards[:, -64:].clone()))
@@ -149,10 +141,6 @@ class Mutation:
 
     def _shift(self, numbers: Sequence[int]) -> None:
         """Windows of random data that runners never see, each at a place of its own."""
-        import torch
-
-        if not self._pools:
-            self._pools = self._drawn_pools()
         starts = []
         for field, pool in zip(self.sets.inputs, self._pools, strict=True):
             spare = pool.numel() - field.elements
@@ -168,9 +156,8 @@ class Mutation:
             _raw(rows).index_copy_(0, at, windows.index_select(0, places))
         self._offsets = {number: [of[i] for of in starts] for i, number in enumerate(numbers)}
 
-    def _drawn_pools(self) -> list[torch.Tensor]:
-        import torch
-
+    @cached_property
+    def _pools(self) -> list[torch.Tensor]:
         samples = [self.problem.inputs(self.generator)]
         size = max(1, max(x.numel() for x in samples[0]))
         spare = min(_SPARE, 64 * size)
@@ -187,15 +174,12 @@ class Mutation:
         axis = self._kept_axis() if self.operation.by_rows else None
         count = 1 if axis is not None else min(_DRAWS, len(numbers))
         several = [self.problem.inputs(self.generator) for _ in range(count)]
-        drawn = several[0] if several else ()
         for number in numbers:
-            if axis is None:
-                self._private[number] = self._python.choice(several)
-                for field, x in zip(self.sets.inputs, self._private[number], strict=True):
-                    self.sets.one(field, number).copy_(x)
-                continue
-            turned = self._python.randrange(self.sets.inputs[0].shape[axis])
-            self.fill(number, tuple(self._rolled(x, i, turned, axis) for i, x in enumerate(drawn)))
+            inputs = self._python.choice(several)
+            if axis is not None:
+                turned = self._python.randrange(self.sets.inputs[0].shape[axis])
+                inputs = tuple(self._rolled(x, i, turned, axis) for i, x in enumerate(inputs))
+            self.fill(number, inputs)
 
     def _kept_axis(self) -> int | None:
         """The longest axis that is not reduced, if there is one."""
@@ -215,8 +199,6 @@ class Mutation:
 
     def _all_written(self, numbers: Sequence[int]) -> None:
         """Raise ContractError for a set whose output still holds poison at a random place."""
-        import torch
-
         for field, poison, name in zip(self.sets.outs, self._poisons, self.operation.outputs, strict=True):
             if not field.elements or not field.dtype.is_floating_point:
                 continue
@@ -232,14 +214,13 @@ class Mutation:
 
     def _unchanged(self, number: int) -> None:
         for name, field, x in zip(self.operation.inputs, self.sets.inputs, self.inputs(number), strict=True):
-            import torch
-
             if not torch.equal(bits(self.sets.one(field, number)), bits(x)):
                 whose = "the input" if len(self.sets.inputs) == 1 else f"the input {name}"
                 raise ContractError(f"{whose} was changed", "changes its input")
 
     def _check_sample(self, number: int, *, first: bool = False) -> None:
-        """Check some rows of one set, or all of a set that is small or has no rows."""
+        """Check the inputs and some rows of one set, or all of a set that is small or has no rows."""
+        self._unchanged(number)
         inputs, outs = self.inputs(number), self.sets[number][1]
         most, size = ELEMENTS[self.sets.device.type], self.sets.inputs[0].elements
         length = self.sets.inputs[0].shape[self.problem.dim] if self.operation.separable and inputs[0].ndim else size
@@ -261,39 +242,24 @@ class Mutation:
 
     def rows_of(self, x: torch.Tensor, names: tuple[str, ...], picked: Sequence[int]) -> torch.Tensor:
         """Some rows of a tensor, as a tensor of rows; the tensor itself if all rows share it."""
-        import torch
-
         at = torch.tensor(picked, device=x.device)
         if names == ROW:
             length = x.shape[self.problem.dim]
             rest = x.movedim(self.problem.dim, -1)
             kept = rest.shape[:-1]
-            return rest[tuple(_unravelled(at, kept))].reshape(len(picked), length)
+            return rest[torch.unravel_index(at, kept)].reshape(len(picked), length)
         if names == ("outer", "inner"):
-            return x[tuple(_unravelled(at, x.shape))].reshape(len(picked))
+            return x[torch.unravel_index(at, x.shape)].reshape(len(picked))
         return x
 
 
 def _raw(x: torch.Tensor) -> torch.Tensor:
     """A view of the elements as integers, which every operation takes."""
-    import torch
-
     return x.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
-
-
-def _unravelled(at: torch.Tensor, shape: Sequence[int]) -> list[torch.Tensor]:
-    """The index along each axis of elements given by their number."""
-    found = []
-    for size in reversed(shape):
-        found.append(at % size)
-        at = at // size
-    return found[::-1]
 
 
 def _poison_of(dtype: torch.dtype, python: random.Random) -> float | int:
     """A random value below every minimum, which hardly a right result holds; for integers the least, for 8 bits NaN."""
-    import torch
-
     if dtype.is_floating_point and dtype.itemsize == 1:
         return math.nan
     if dtype.is_floating_point:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import sys
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partialmethod
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +20,6 @@ from kernelzoo.measure import energy as energies
 from kernelzoo.measure import planning, record
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.judge.apart import Apart, adopt_orphans
-from kernelzoo.measure.judge.entrant import Entrant
 from kernelzoo.measure.problems import problem_of
 from kernelzoo.measure.worker import about, opened
 from kernelzoo.measure.worker_process import DiedError
@@ -52,14 +52,11 @@ class Judge(Answering):
         self._beside = {1 + files.index(path) for path in meanings if path in files}
         given = [[path for path in meanings if path not in files]]  # kernelzoo's own runs no file of kernels
         given += [[path for path in modules if path in meanings or path == own] for own in files]
-        starting = threading.Thread(target=self._start, args=(device, given, patience))
-        starting.start()
+        starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience)
         self._device = opened(device)
         for path in meanings:
             definitions.load_reported(path)
-        starting.join()
-        if self._error is not None:
-            raise self._error
+        self._runners = starting.result()
         for number, path in enumerate(files, 1):  # what it declares by way of other files
             if set(self._runners[number].declared) - set(operations.OPERATIONS):
                 definitions.load_reported(path)
@@ -76,14 +73,6 @@ class Judge(Answering):
                     self._owner.setdefault(id, number)
         return {**found, "implementations": list(said.values())}
 
-    _error: Exception | None = None
-
-    def _start(self, device: str, given: Sequence[Sequence[str]], patience: float) -> None:
-        try:
-            self._runners = Apart.together(device, given, patience)
-        except Exception as error:
-            self._error = error
-
     def _seat(self, id: str) -> Apart:
         return self._runners[self._owner.get(id.partition("@")[0], 0)]
 
@@ -99,20 +88,13 @@ class Judge(Answering):
         """Measure the device's ceilings, if it is a GPU."""
         if self._device.type != "cuda":
             return {"ceilings": None}
-        self._ceilings = measure.ceilings(self._device)
+        from kernelzoo.measure.ceilings import ceilings
+
+        self._ceilings = ceilings(self._device)
         return {"ceilings": [self._ceilings.copy, self._ceilings.read, self._ceilings.floor]}
 
     def on_race(
-        self,
-        problem: dict[str, Any],
-        ids: list[str],
-        rounds: int,
-        cache: measure.Cache,
-        timed: measure.Timed,
-        energy: bool,
-        label: str,
-        tables: dict[str, dict[str, int]],
-        waive: list[str],
+        self, problem: dict[str, Any], ids: list[str], label: str, tables: dict[str, dict[str, int]], **how: Any
     ) -> dict[str, Any]:
         """Measure one problem; reply with entries of a results file. An id in ``tables`` is bound with that table.
 
@@ -125,14 +107,10 @@ class Judge(Answering):
                     asked,
                     [self._entrant(id, tables) for id in left],
                     self._device,
-                    rounds=rounds,
                     until_clear=not tables,  # tuning combines races of equal rounds
-                    cache=cache,
-                    timed=timed,
-                    energy=energy,
                     ceilings=self._ceilings,
-                    waive=waive,
                     progress=self._tell,
+                    **how,
                 )
             except DiedError as error:
                 broken = [runner for runner in self._runners if runner.broken]
@@ -147,38 +125,33 @@ class Judge(Answering):
             for id, one in measured.items():
                 if self._owner.get(id.partition("@")[0], 0) in self._beside:
                     one.beside = BESIDE
-            device, ceilings = str(self._device), None if timed == "call" else self._ceilings
+            device, ceilings = str(self._device), None if how["timed"] == "call" else self._ceilings
             return {
                 "entries": [record.entry(m, device, ceilings, label) for m in measured.values() if m.samples],
                 "failed": [*lost, *(failure for m in measured.values() if (failure := record.failure_of(m)))],
             }
         return {"entries": [], "failed": lost}
 
-    def _entrant(self, id: str, tables: Mapping[str, Mapping[str, int]]) -> Entrant:
+    def _entrant(self, id: str, tables: Mapping[str, Mapping[str, int]]) -> measure.Entrant:
         plain, _, label = id.partition("@")
         seat = self._seat(id)
         backend, op, variant = plain.split("/")
         made = registry.Implementation(backend, op, variant, seat.about.summaries.get(plain, ""))
         if label:
             made = planning.Lane(backend, op, variant, made.summary, label=label)
-        return Entrant(made, seat, tables.get(id), id)
+        return measure.Entrant(made, seat, tables.get(id), id)
 
     # --- Requests that need no judge --------------------------------------------------------------------------------
 
-    def on_tables(self, **request: Any) -> dict[str, Any]:
-        return self._passed(self._runners[0], "tables", request)
+    def _of_one(self, do: str, **request: Any) -> dict[str, Any]:
+        """The answer of the runner that has the implementation, if the request names one."""
+        return self._passed(self._seat(request.get("id", "")), do, request)
 
-    def on_plans(self, **request: Any) -> dict[str, Any]:
-        return self._passed(self._seat(request["id"]), "plans", request)
-
-    def on_verify(self, **request: Any) -> dict[str, Any]:
-        return self._passed(self._seat(request["id"]), "verify", request)
-
-    def on_fuzz(self, **request: Any) -> dict[str, Any]:
-        return self._passed(self._seat(request["id"]), "fuzz", request)
-
-    def on_largest(self, **request: Any) -> dict[str, Any]:
-        return self._passed(self._seat(request["id"]), "largest", request)
+    on_tables = partialmethod(_of_one, "tables")
+    on_plans = partialmethod(_of_one, "plans")
+    on_verify = partialmethod(_of_one, "verify")
+    on_fuzz = partialmethod(_of_one, "fuzz")
+    on_largest = partialmethod(_of_one, "largest")
 
     def on_accuracy(self, ids: list[str], **request: Any) -> dict[str, Any]:
         rows = []
@@ -194,9 +167,8 @@ class Judge(Answering):
             self._tell(stage, id, **runner.told)
 
         try:
-            return runner.passed({"do": do, **request}, tell)
-        except DiedError as error:
-            runner.restart()
+            return runner._ask({"do": do, **request}, tell)
+        except DiedError as error:  # the guard replaces this process, and all runners with it
             self.in_hand = True
             raise DeviceLostError(error.id, error.reason) from None
 

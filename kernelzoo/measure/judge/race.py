@@ -8,7 +8,10 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import Literal
+
+import torch
 
 from kernelzoo import registry
 from kernelzoo.device import device_lives, no_room
@@ -20,15 +23,13 @@ from kernelzoo.measure.condition import Watch, watch
 from kernelzoo.measure.judge.apart import RaisedError
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.doubts import Doubts, Timed
-from kernelzoo.measure.judge.entrant import Entrant, Here, Queued, Seat
-from kernelzoo.measure.judge.memory import Sets, Tensors
+from kernelzoo.measure.judge.entrant import Entrant, Here, Seat
+from kernelzoo.measure.judge.memory import Tensors
 from kernelzoo.measure.measurement import Cache, Measurement
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.runner import COPY
+from kernelzoo.measure.statistics import LONGEST, settled
 from kernelzoo.measure.worker_process import DiedError
-
-if TYPE_CHECKING:
-    import torch
 
 Stage = Literal["check", "time", "energy", "cross-check"]
 """The current step: the gate, the samples, the energy, or the second clock."""
@@ -74,8 +75,6 @@ def race(
     Raises DeviceLostError if an implementation broke the device for this process. Raises EnergyError if the device has
     no energy counter.
     """
-    import torch
-
     here = Here(device)
     entrants = [one if isinstance(one, Entrant) else Entrant(one, here) for one in implementations]
     ceilings = None if timed == "call" else ceilings
@@ -83,7 +82,7 @@ def race(
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         data = Data(problem, device, cache, shared=any(entrant.seat is not here for entrant in entrants))
         seats: list[Seat] = list({id(entrant.seat): entrant.seat for entrant in entrants}.values())
-        made = _Race(problem, device, cache, timed, entrants, seats, data, progress, rounds)
+        made = _Race(timed, entrants, seats, data, progress, rounds)
         try:
             if made.opened():
                 made.admit(waive)
@@ -92,7 +91,7 @@ def race(
         finally:
             for seat in seats:
                 with suppress(DiedError, RaisedError):
-                    seat.release()
+                    seat.ask("release")
             data.close()
     return made.results
 
@@ -107,9 +106,6 @@ _CACHES = {
 class _Race:
     """The state of a race."""
 
-    problem: Problem
-    device: torch.device
-    cache: Cache
     timed: Timed
     entrants: Sequence[Entrant]
     seats: Sequence[Seat]
@@ -126,14 +122,12 @@ class _Race:
 
     def opened(self) -> bool:
         """Make the memory, and open it in every runner. False if it does not fit, which refuses everything."""
-        import torch
-
-        clock = clock_for(self.device, self.timed, self.problem.op)
+        clock = clock_for(self.data.device, self.timed, self.data.problem.op)
         self.turn, name = clock.turn, uuid.uuid4().hex
-        detail = f"{clock.detail}, {_CACHES[self.cache][self.data.is_gpu]}"
+        detail = f"{clock.detail}, {_CACHES[self.data.cache][self.data.is_gpu]}"
         self.results = {
             one.id: Measurement(
-                one.implementation, self.problem, clock.name, detail, self.cache, name, rounds=self.rounds
+                one.implementation, self.data.problem, clock.name, detail, self.data.cache, name, rounds=self.rounds
             )
             for one in self.entrants
         }
@@ -143,14 +137,13 @@ class _Race:
             if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
                 raise
             if type(error) is RuntimeError:
-                error = no_room("the problem", self.problem.bytes)
+                error = no_room("the problem", self.data.problem.bytes)
             for measurement in self.results.values():
                 measurement.refused = f"this device's memory does not hold the problem's data: {error}"
             return False
-        assert self.data.sets is not None
         for seat in self.seats:
             try:
-                seat.open(self.problem, self.data.sets, self.timed)
+                seat.open(self.data.problem, self.data.sets, self.timed)
             except RaisedError as raised:
                 for entrant in (one for one in self.entrants if one.seat is seat):
                     self.results[entrant.id].refused = f"its process can't use the judge's memory: {raised.words}"
@@ -163,7 +156,7 @@ class _Race:
             if measurement.refused:
                 continue
             self.progress("check", entrant.id)
-            with self.its_own_row(measurement):
+            with self.its_own_row(entrant.id):
                 try:
                     admitted = self.data.gate.admit(entrant)
                 except AssertionError as error:
@@ -176,30 +169,23 @@ class _Race:
                 measurement.same_bits, measurement.batch_invariant = admitted.same_bits, admitted.batch_invariant
                 self.lanes[entrant.id] = entrant
             if entrant.id in self.lanes:
-                with self.its_own_row(measurement, _LAUNCHED):
+                with self.its_own_row(entrant.id, _LAUNCHED):
                     self.size(entrant)
-                self.drop(entrant.id)
-        if self.lanes and self.timed != "call" and has_copy(self.sets):
+        if self.lanes and self.timed != "call" and has_copy(self.data.sets):
             implementation = next(iter(self.lanes.values())).implementation
             self.copy = Entrant(implementation, self.seats[0], name=COPY)
-            self.seats[0].bind(COPY)
+            self.copy.bind()
             self.size(self.copy)
-        if self.lanes:
-            for entrant in self.lanes.values():
-                self.empty = max(self.empty, *(self.unused(entrant.seat) for _ in range(4)))
-
-    @property
-    def sets(self) -> Sets:
-        assert self.data.sets is not None
-        return self.data.sets
+        for entrant in self.lanes.values():
+            self.empty = max(self.empty, *(self.unused(entrant.seat) for _ in range(4)))
 
     def size(self, entrant: Entrant) -> None:
         """Choose the number of launches of a turn, by a turn of a few."""
-        most = self.sets.count
+        most = self.data.sets.count
         if self.timed == "call" and self.data.is_gpu:
             most = min(most, _MOST_CALLS)
-        if self.cache == "hot":
-            most = max(1, min(most, self.data.cached // 2 // max(1, self.problem.bytes)))
+        if self.data.cache == "hot":
+            most = max(1, min(most, self.data.cached // 2 // max(1, self.data.problem.bytes)))
         entrant.count = min(most, 8)
         seconds = min(self.timed_turn(entrant) for _ in range(2))
         entrant.count, entrant.orders = max(1, min(most, -(-int(self.turn * 1e9) // max(1, int(seconds * 1e9))))), []
@@ -207,8 +193,8 @@ class _Race:
 
     def timed_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
         """Seconds of a launch, by a turn over new data that is checked. Raises ContractError for a wrong result."""
-        order, link = entrant.order(self.sets, kept=self.data.is_gpu, linked=self.timed != "call")
-        entrant.seat.arrange(entrant.id, order, link)
+        order, link = entrant.order(self.data.sets, kept=self.data.is_gpu, linked=self.timed != "call")
+        entrant.ask("arrange", order=order, link=link)
         mutation = self.data.gate.mutation
         marked = random.choice(order)
         mutation.write(order, None if special is None else {marked: special})
@@ -217,8 +203,8 @@ class _Race:
             place, source, elements = link
             linked = order[place]
             mutation.link(linked, source, elements)
-        self.data.settle(has_copy(self.sets))
-        seconds, took = entrant.seat.turn(entrant.id)
+        self.data.settle(has_copy(self.data.sets))
+        seconds, took = entrant.turn()
         if not 0 < seconds <= took:
             raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
         if entrant.name != COPY:
@@ -234,31 +220,20 @@ class _Race:
     def unused(self, seat: Seat) -> float:
         """Seconds of a turn without launches, as the judge sees it."""
         self.data.settle(False)
-        return seat.empty()
+        seat.ask("empty")
+        return seat.took
 
     def round(self) -> dict[str, float]:
         """A sample of each lane, in random order. A lane that is wrong or raises leaves the race."""
         sampled = {}
         for id in random.sample(list(self.lanes), len(self.lanes)):
             self.progress("time", id)
-            with self.its_own_row(self.results[id], _LAUNCHED):
+            with self.its_own_row(id, _LAUNCHED):
                 sampled[id] = self.sample(self.lanes[id])
-            if self.drop(id):
-                sampled.pop(id, None)
         return sampled
-
-    def drop(self, id: str) -> bool:
-        """Remove a lane whose result is lost."""
-        result = self.results[id]
-        lost = bool(result.refused or result.wrong or result.failed)
-        if lost:
-            self.lanes.pop(id, None)
-        return lost
 
     def run(self, rounds: int, until_clear: bool) -> None:
         """Time the lanes in interleaved rounds until there are enough samples, one of every lane in each round."""
-        from kernelzoo.measure.statistics import LONGEST, settled  # imports numpy, which a report does without
-
         enough, longest = rounds, LONGEST if until_clear else 1
         copied: list[float] = []
         watcher = self.watcher()
@@ -293,10 +268,8 @@ class _Race:
 
     def watcher(self) -> Watch | None:
         """A watch of what the samples depend on: the host for whole calls, else the device."""
-        import torch
-
         if self.data.is_gpu and self.timed != "call":
-            return watch(self.device)
+            return watch(self.data.device)
         return watch(torch.device("cpu"), [process for seat in self.seats for process in seat.processes])
 
     def finish(self, meter: energies.Meter | None, ceilings: Ceilings | None) -> None:
@@ -305,12 +278,12 @@ class _Race:
         for id, entrant in list(self.lanes.items()):
             measurement = self.results[id]
             self.progress("energy" if meter else "check", id)
-            with self.its_own_row(measurement, _LAUNCHED):
+            with self.its_own_row(id, _LAUNCHED):
                 if meter:
-                    work = Queued(entrant, measurement.median * entrant.count)
-                    measurement.energy = energies.of(work, entrant.count, meter)
+                    more = partial(entrant.ask, "more", seconds=measurement.median * entrant.count)
+                    measurement.energy = energies.of(more, partial(entrant.ask, "end"), entrant.count, meter)
                     self.progress("check", id)
-                self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special())
+                self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special)
                 self.data.gate.mutation.check_guards()
                 median, before = measurement.median, watcher.read() if watcher else None
                 if false := doubts.false_time(entrant, median) or doubts.hidden(entrant, median):
@@ -323,13 +296,12 @@ class _Race:
                     measurement.samples.clear()
 
     @contextmanager
-    def its_own_row(self, measurement: Measurement, when: str = "") -> Iterator[None]:
-        """A context in which an implementation's error costs only its own row.
+    def its_own_row(self, id: str, when: str = "") -> Iterator[None]:
+        """A context in which an implementation's error costs only its own row, and ends its lane.
 
         Raises DeviceLostError for what can't be undone.
         """
-        import torch
-
+        measurement = self.results[id]
         try:
             yield
             return
@@ -351,5 +323,6 @@ class _Race:
             measurement.refused = f"out of memory: {error}"
         except Exception as error:
             measurement.failed = f"raised {type(error).__name__}: {error}"
-            device_lives(self.device, measurement.implementation.id, measurement.failed)
+            device_lives(self.data.device, measurement.implementation.id, measurement.failed)
         measurement.samples.clear()
+        self.lanes.pop(id, None)
