@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _TRIES, _STEP = 6, 2.0**-12
 """How often inputs are changed at random to learn the effect of rounding, and by what share at least."""
 
-_LEARNT = (0, 1, 3, _TRIES)
-"""Tries after which a check asks whether the error that was learnt is enough for a result."""
+_LEARNT = (1, 3, _TRIES)
+"""Tries after which a check asks whether the error that was learnt is enough for a result. First it asks before any."""
 
 PREPARE = "_kernelzoo_prepare"
 """A function of a reference's code that is called with a device before the reference runs in float64."""
@@ -140,27 +140,16 @@ def errors_of(
         import torch
 
         several = ref if isinstance(ref, tuple) else (ref,)
-        moved, own = ([torch.zeros_like(result, dtype=torch.float64) for result in several] for _ in range(2))
-        generator = torch.Generator(several[0].device).manual_seed(0)
         step = max((_step(dtype) for dtype in floats), default=_STEP)
         longest = max((size for name in dtypes for size in given[name].shape), default=1)
         steps = [torch.finfo(getattr(torch, out)).eps if out in NARROW else 0.0 for out in outs]  # near a tie
         shares = (8 + math.sqrt(longest)) * unit + (torch.finfo(getattr(torch, floats[0])).eps if floats else 0.0)
 
-        def allowed() -> Any:
-            pooled = [_pooled(mine, result) for result, mine in zip(several, own, strict=True)]
-            return _one(
-                tuple(
-                    change.mul(shares / step).add_(result.abs(), alpha=shares + more).add_(mine, alpha=_OWN).add_(tiny)
-                    for result, change, mine, more in zip(several, moved, pooled, steps, strict=True)
-                )
-            )
-
-        for tried in range(_TRIES + 1):
-            if tried in _LEARNT:
-                yield allowed()
-            if tried == _TRIES:
-                break
+        zipped = zip(several, steps, strict=True)
+        yield _one(tuple(result.abs().double().mul_(shares + more).add_(tiny) for result, more in zipped))
+        moved, own = ([torch.zeros_like(result, dtype=torch.float64) for result in several] for _ in range(2))
+        generator = torch.Generator(several[0].device).manual_seed(0)
+        for tried in range(1, _TRIES + 1):
             near = {name: _near(x, dtypes.get(name, ""), generator) for name, x in given.items()}
             exact = run.wide([_widened(near[name]) for name in order])
             found = run.copied([near[name] for name in order])
@@ -169,6 +158,18 @@ def errors_of(
                     moved[place] = torch.maximum(moved[place], _finite((other - result).abs()))
                     off = (said.double() - other).abs() - other.abs() * _rounding(outs[place])
                     own[place] = torch.maximum(own[place], _finite(off))
+            if tried in _LEARNT:
+                pooled = [_pooled(mine, result) for result, mine in zip(several, own, strict=True)]
+                known = zip(several, moved, pooled, steps, strict=True)
+                yield _one(
+                    tuple(
+                        change.mul(shares / step)
+                        .add_(result.abs(), alpha=shares + more)
+                        .add_(mine, alpha=_OWN)
+                        .add_(tiny)
+                        for result, change, mine, more in known
+                    )
+                )
 
     return named(errors, (*order, "unit", "tiny", "ref"))
 

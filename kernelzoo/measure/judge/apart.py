@@ -20,7 +20,7 @@ from typing import Any
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import About, DiedError, Json, Progress, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import About, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
 
@@ -43,7 +43,13 @@ class Apart(WorkerProcess):
     """A :class:`kernelzoo.measure.runner.Runner` in another process."""
 
     def __init__(
-        self, device: str, modules: Sequence[str], patience: float, together: threading.Barrier | None = None
+        self,
+        device: str,
+        modules: Sequence[str],
+        patience: float,
+        together: threading.Barrier | None = None,
+        *,
+        lenient: bool = False,
     ) -> None:
         self._together = together
         self._known = False
@@ -55,16 +61,21 @@ class Apart(WorkerProcess):
         self._stopped: list[int] = []
         self.broken = False
         """Whether its process has ended or can't be trusted any more."""
-        super().__init__(device, modules, patience=patience)
+        super().__init__(device, modules, patience=patience, opening={"lenient": lenient})
 
     @classmethod
-    def together(cls, device: str, given: Sequence[Sequence[str]], patience: float) -> list[Apart]:
-        """Runners with these modules, started at once. Raises what one of them raises."""
+    def together(
+        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str] | None = None
+    ) -> list[Apart]:
+        """Runners with these modules, started at once. Raises what one of them raises.
+
+        ``lost`` gets why some can't start, by number, instead; they are left out. The first must start.
+        """
         barrier, found = threading.Barrier(len(given)), dict[int, Apart | BaseException]()
 
         def start(number: int, modules: Sequence[str]) -> None:
             try:
-                found[number] = cls(device, modules, patience, barrier)
+                found[number] = cls(device, modules, patience, barrier, lenient=lost is not None)
             except BaseException as error:
                 barrier.abort()
                 found[number] = error
@@ -75,7 +86,11 @@ class Apart(WorkerProcess):
         for thread in threads:
             thread.join()
         made = [found[number] for number in range(len(given))]
-        errors = [one for one in made if isinstance(one, BaseException)]
+        if lost is not None and isinstance(made[0], Apart):
+            lost |= {number: str(one) for number, one in found.items() if isinstance(one, GuardError)}
+        errors = [
+            one for number, one in enumerate(made) if isinstance(one, BaseException) and number not in (lost or ())
+        ]
         for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
             raise error
         runners = [one for one in made if isinstance(one, Apart)]
