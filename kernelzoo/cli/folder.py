@@ -65,8 +65,10 @@ def folder(
         errors.print(f"runs {sum(len(s) for _, s in work)} solutions below {solutions}, with all that this user may do")
         if held:
             errors.print(f"{to} holds {len(held)} verdicts; {sum(len(s) for _, s in work)} solutions are left")
-        bar.expect(sum(len(some) for _, some in work), len(work))
-        crew = Crew(work, places, _How(device, patience, min(rounds, ROUNDS), cache, solutions), bar)
+        parts = list(batches(work, max(2, (os.cpu_count() or 2) // len(places))))
+        count = sum(map(len, parts))
+        bar.expect(sum(len(some) for _, some in work), count)
+        crew = Crew(parts, places, _How(device, patience, min(rounds, ROUNDS), cache, solutions), bar)
         told = [verdicts.unread(_name(path, solutions), words) for path, words in found.refused]
         known |= {one["file"]: one for one in told}
         try:
@@ -77,7 +79,7 @@ def folder(
                     record.add(one.entries, one.failed, [*told, *one.verdicts])
                     told = []
                 known |= {verdict["file"]: verdict for verdict in one.verdicts}
-                bar.say(f"[{number}/{len(work)}] {one.name}: {verdicts.counted(one.verdicts)}")
+                bar.say(f"[{number}/{count}] {one.name}: {verdicts.counted(one.verdicts)}")
         except KeyboardInterrupt:
             whole = False
     if json:
@@ -117,7 +119,7 @@ class Judged:
 class Crew:
     """Judges batches, with a thread for each GPU."""
 
-    work: Batch
+    work: Sequence[Batch]
     places: Sequence[Gpu | None]
     how: _How
     bar: Bar
@@ -126,7 +128,7 @@ class Crew:
     def results(self) -> Iterator[Judged]:
         """What is found, as soon as a definition is done. Ends its processes, however it ends."""
         left, said, over = queue.SimpleQueue[Batch](), queue.SimpleQueue[Any](), threading.Event()
-        for batch in batches(self.work, max(2, (os.cpu_count() or 2) // len(self.places))):
+        for batch in self.work:
             left.put(batch)
 
         def run(place: Gpu | None) -> None:
@@ -218,8 +220,21 @@ class Crew:
         if not mine:
             return
         reference = f"reference/{problem.op}/reference"
-        ids = [*([reference] if rounds and reference not in mine else []), *mine]
-        entries, failed = guard.race(
+        beside = [reference] if rounds and reference not in mine else []
+        entries, failed = self.raced(guard, problem, [*beside, *mine], rounds)
+        for row in [row for row in failed if row.get("kind") == "false time"]:  # a busy host may cause it too
+            again, still = self.raced(guard, problem, [row["id"]], rounds)
+            failed = [other for other in failed if other is not row] + still
+            entries += again
+        result.entries.extend(entries)
+        result.failed.extend(failed)
+        lost = {row["id"]: row for row in failed}
+        times = {entry["extra_info"]["id"]: entry["stats"]["median"] for entry in entries}
+        for id, case in mine.items():
+            case.add(problem, lost.get(id), times.get(id), times.get(reference))
+
+    def raced(self, guard: Guard, problem: Problem, ids: Sequence[str], rounds: int) -> tuple[list[Row], list[Row]]:
+        return guard.race(
             problem,
             ids,
             rounds=rounds,
@@ -227,12 +242,6 @@ class Crew:
             label="definitions",
             progress=lambda stage, id: self.bar.step(f"{problem.id}: {stage} {id}"),
         )
-        result.entries.extend(entries)
-        result.failed.extend(failed)
-        lost = {row["id"]: row for row in failed}
-        times = {entry["extra_info"]["id"]: entry["stats"]["median"] for entry in entries}
-        for id, case in mine.items():
-            case.add(problem, lost.get(id), times.get(id), times.get(reference))
 
 
 def batches(work: Batch, most: int) -> Iterator[Batch]:

@@ -260,12 +260,19 @@ class Record:
         return [id for id in ids if key({"id": id, "op": problem.op, **described(problem)}) not in held]
 
     def add(self, entries: Sequence[Json], failed: Sequence[Json], verdicts: Sequence[Json] = ()) -> None:
-        """Add results and verdicts, and write the file. Raises RecordError if it can't be written."""
-        ours = self._document["kernelzoo"]
-        ours = {**ours, "failed": [*ours["failed"], *failed]}
-        grown = {**self._document, "benchmarks": [*self._document["benchmarks"], *entries], "kernelzoo": ours}
+        """Add results, and write the file; with verdicts, in place of rows of the same id and problem.
+
+        Raises RecordError if it can't be written.
+        """
+        ours, held = self._document["kernelzoo"], self._document["benchmarks"]
+        lost = ours["failed"]
         if verdicts:
-            ours["verdicts"] = [*ours.get("verdicts", []), *verdicts]
+            new = {*(key(entry["extra_info"]) for entry in entries), *map(key, failed)}
+            held = [entry for entry in held if key(entry["extra_info"]) not in new]
+            lost = [failure for failure in lost if key(failure) not in new]
+            ours = {**ours, "verdicts": [*ours.get("verdicts", []), *verdicts]}
+        ours = {**ours, "failed": [*lost, *failed]}
+        grown = {**self._document, "benchmarks": [*held, *entries], "kernelzoo": ours}
         try:
             write(self.path, grown)
         except OSError as error:

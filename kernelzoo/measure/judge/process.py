@@ -60,9 +60,9 @@ class Judge(Answering):
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
         files = [path for path in modules if path not in alone]
         given = [[path for path in meanings if path not in files]]  # kernelzoo's own runs no file of kernels
-        for own in files:
-            needed = meanings if needs is None else needs.get(own, [])
-            given.append([path for path in modules if path in needed or path == own])
+        for file in files:
+            needed = meanings if needs is None else needs.get(file, [])
+            given.append([path for path in modules if path in needed or path == file])
         lost = None if needs is None else dict[int, str]()
         starting = threading.Thread(target=self._start, args=(device, given, patience, lost))
         starting.start()
