@@ -3,6 +3,10 @@
 ``python bench/other_sets.py FOLDER ...`` looks for JSON files below each folder. A definition is loaded, which runs its
 code. Of a solution only the file is read. With ``--run SECONDS`` each reference is also judged by its own definition on
 the host, at the smallest sizes that it means, for at most so long; ``--most`` leaves out larger tensors.
+
+``python bench/other_sets.py VERDICTS.json ... --record FILE.md`` writes what ``kernelzoo compare --definitions`` found
+of solutions: how many are wrong and by what kind, each with its case, and how their speed compares with what is
+published.
 """
 
 from __future__ import annotations
@@ -18,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import definitions
+from kernelzoo.cli import verdicts
 from kernelzoo.definitions.files import DefinitionError, read
 from kernelzoo.errors import OperationError, UndecidableError
+from kernelzoo.files import read_json
 from kernelzoo.measure.problems import Problem
 
 
@@ -28,8 +34,12 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--run", type=int, default=0, metavar="SECONDS", help="judge each reference by its definition")
     parser.add_argument("--most", type=int, default=2**24, metavar="ELEMENTS", help="largest tensor of --run")
+    parser.add_argument("--record", type=Path, metavar="FILE.md", help="write the verdicts of results files")
     parser.add_argument("--names", action="store_true", help="name the files that are refused")
     given = parser.parse_args()
+    if given.record:
+        given.record.write_text(recorded(given.folders), encoding="utf-8")
+        return
     signal.signal(signal.SIGALRM, _late)
     for folder in given.folders:
         print(f"{folder}:")
@@ -146,6 +156,34 @@ def report(kind: str, paths: tuple[Path, ...], load: Any, names: bool) -> None:
         print(f"    {number:4} {why}")
         for path in refused[why] if names else ():
             print(f"           {path}")
+
+
+def recorded(paths: list[Path]) -> str:
+    """The verdicts in results files as Markdown."""
+    documents = [read_json(path) for path in paths]
+    found = [one for document in documents for one in document["kernelzoo"].get("verdicts", ())]
+    latest = list({(one["definition"], one["file"]): one for one in found}.values())
+    devices = dict.fromkeys(str(document["machine_info"].get("device")) for document in documents)
+    kinds = Counter((one["verdict"], one["kind"]) for one in latest if one["verdict"] != "right")
+    lines = ["# Verdicts on public solutions", "", f"On {', '.join(devices)}: {verdicts.counted(latest)}.", ""]
+    lines += ["| verdict | kind | solutions |", "|:--|:--|--:|"]
+    lines += [f"| {verdict} | {kind} | {number} |" for (verdict, kind), number in kinds.most_common()]
+    for verdict in ("wrong", "undecidable", "refused"):
+        some = sorted((one for one in latest if one["verdict"] == verdict), key=lambda one: one["definition"])
+        lines += ["", f"## {verdict.capitalize()}", ""] if some else []
+        lines += [f"- `{one['definition']}`: {verdicts.told(one)}{_whose(one)}" for one in some]
+    right = sorted((one for one in latest if one["verdict"] == "right"), key=lambda one: one["definition"])
+    lines += ["", "## Right", "", "| definition | solution | µs | speedup | published |", "|:--|:--|--:|--:|--:|"]
+    for one in right:
+        ratio, stated, us = one["ratio"], one["published_speedup"], one["median_us"]
+        figures = (f"{x:.3g}" if x else "" for x in (us, ratio and 1 / ratio, stated))
+        lines.append(f"| {one['definition']} | {one['solution']} | {' | '.join(figures)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _whose(one: dict[str, Any]) -> str:
+    link = f", {one['link']}" if one.get("link") else ""
+    return f" ({one['solution']}, by {one['author']}{link})" if one.get("author") else f" ({one['file']})"
 
 
 def reason(words: str, path: Path) -> str:

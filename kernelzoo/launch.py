@@ -130,7 +130,7 @@ class ReturningLaunch:
 
     __slots__ = ("_deliver", "_function")
 
-    def __init__(self, function: Callable[[], Any], deliver: Callable[[Any], None]) -> None:
+    def __init__(self, function: Callable[[], Any], deliver: Callable[[Any], object]) -> None:
         self._function, self._deliver = function, deliver
 
     def __call__(self) -> None:
@@ -141,13 +141,13 @@ class ReturningLaunch:
             waiting.append(partial(self._deliver, results))
 
 
-_undelivered: ContextVar[deque[Callable[[], None]] | None] = ContextVar("undelivered", default=None)
+_undelivered: ContextVar[deque[Callable[[], object]] | None] = ContextVar("undelivered", default=None)
 
 
 @contextmanager
-def undelivered(most: int) -> Iterator[deque[Callable[[], None]]]:
+def undelivered(most: int) -> Iterator[deque[Callable[[], object]]]:
     """Launches that return results leave them here: what delivers those of the last ``most`` launches, in order."""
-    waiting = deque[Callable[[], None]](maxlen=most)
+    waiting = deque[Callable[[], object]](maxlen=most)
     token = _undelivered.set(waiting)
     try:
         yield waiting

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from kernelzoo import definitions, measure
 from kernelzoo.check import verifying
 from kernelzoo.check.cases import cases
 from kernelzoo.definitions import loading
+from kernelzoo.definitions.reference import Reference
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import ContractError, UndecidableError
 from kernelzoo.launch import ReturningLaunch, undelivered
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import Arguments, Operation
+from kernelzoo.operations.expected import bounds_of
 
 Load = Callable[..., Operation]
 
@@ -274,3 +277,31 @@ def test_their_tolerance_is_used_only_when_asked_for(
     for wrong, words in ((far, "0.8438 of 128 elements"), (near[0] / 0, "some not finite"), (near[0].float(), "dtype")):
         with pytest.raises(ContractError, match=words):
             expected.check((wrong,))
+
+
+def test_bounds_are_learnt_only_as_far_as_a_result_needs(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every bound lies within the next, the last is what ``error`` allows, and a close result asks for the first."""
+    code = "def run(x):\n    return F.layer_norm(x, (x.shape[-1],))"
+    matrix = (["rows", "64"], "bfloat16")
+    op = load(code, {"x": matrix}, {"out": matrix})
+    args = op.arguments((torch.randn(9, 64).bfloat16(),))
+    runs = list[int]()
+    wide = Reference.wide
+    monkeypatch.setattr(Reference, "wide", lambda self, given: runs.append(1) or wide(self, given))
+    expected = op.expect(args)
+    exact = op.reference(args)[0]
+    expected.check((exact.bfloat16(),))
+    assert len(runs) == 2  # one of them is that of ``op.reference``
+    with pytest.raises(ContractError):
+        expected.check((exact.bfloat16() * 1.5,))
+    assert len(runs) == 8
+    error = op.allowance(args, exact)
+    bounds, found = [], expected
+    while found is not None:
+        bounds.append(found.outputs[0])
+        found = found.wider and found.wider()
+    assert len(bounds) == 4 and len(runs) < 20
+    for inner, outer in pairwise(bounds):
+        assert (inner.lower >= outer.lower).all() and (inner.upper <= outer.upper).all()
+    lower, upper = bounds_of(exact, error, torch.bfloat16)
+    assert torch.equal(bounds[-1].lower, lower) and torch.equal(bounds[-1].upper, upper)

@@ -12,8 +12,9 @@ import typer
 
 from kernelzoo import registry
 from kernelzoo.cli import against as older
-from kernelzoo.cli import measuring, options, output, sizes, tolerances
+from kernelzoo.cli import folder, measuring, options, output, sizes, tolerances
 from kernelzoo.cli import rows as rows_of
+from kernelzoo.cli.bench import Resume
 
 if TYPE_CHECKING:
     from kernelzoo.cli.against import Held
@@ -29,6 +30,17 @@ Against = Annotated[
     typer.Option("--against", metavar="FILE", help="An older results file of this device to compare with."),
 ]
 Allowed = Annotated[str, typer.Option("--allowed", metavar="SHARE", help="The slowdown that --against allows.")]
+Definitions = Annotated[
+    Path | None,
+    typer.Option(
+        "--definitions",
+        metavar="FOLDER",
+        help="A folder of flashinfer-bench's or SOL-ExecBench's definitions, KernelBench's or gpu-mode's problems.",
+    ),
+]
+Solutions = Annotated[
+    Path | None, typer.Option("--solutions", metavar="FOLDER", help="A folder of solutions of these, to judge all.")
+]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE.json[.gz]", help="Write the results to this file.")
 ]
@@ -63,7 +75,11 @@ def compare(
     patience: options.Patience = 180.0,
     waive: options.Waive,
     their_tolerance: tolerances.TheirTolerance = False,
+    definitions: Definitions = None,
+    solutions: Solutions = None,
+    gpus: options.Gpus = "",
     to: Output = None,
+    resume: Resume = False,
     json: options.Json = False,
 ) -> int:
     """Compare implementations on one or a few problems: times, ratios to a baseline, intervals and verdicts.
@@ -73,6 +89,10 @@ def compare(
     By default the shape is 4096x4096 and the dtype float32. With --against, each row is compared with the file's row of
     the same problem, device, clock and cache.
 
+    With --definitions and --solutions, each solution in a folder gets a verdict: right, wrong, undecidable or refused.
+    It is judged on at most ten workloads of its definition and timed on three, in at most 7 rounds, beside the
+    reference as it is written. The file is complete after each definition, and --resume continues it.
+
     Exit status: 0; 1 if a row is wrong or failed, or slower than --against by more than --allowed; 2 for bad usage, if
     nothing could be measured, or if --against can't be judged.
     """
@@ -80,6 +100,24 @@ def compare(
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record
 
+    tolerances.use(their_tolerance)
+    if definitions or solutions or resume or gpus:
+        if definitions is None or solutions is None:
+            raise options.OptionError("--definitions, --solutions, --resume and --gpus need both folders")
+        if names or op or shape or axes or workload or dtype or baseline or against or module or energy or waive:
+            raise options.OptionError("--definitions and --solutions say what is compared; leave out what else does")
+        return folder.folder(
+            definitions,
+            solutions,
+            device=device,
+            gpus=gpus,
+            patience=patience,
+            rounds=rounds,
+            cache=options.check_cache(cache),
+            to=to,
+            resume=resume,
+            json=json,
+        )
     limit = older.share(allowed)
     old = older.Old(against) if against else None
     measuring.check_energy(energy, clock)
@@ -93,7 +131,6 @@ def compare(
     options.choose_early(module, [*names, *([baseline] if baseline else [])], wanted)
     sizes.shapes_with(dim, shape or [sizes.SHAPE])
     modules = options.check_modules(module)
-    tolerances.use(their_tolerance)
     described: list[dict[str, Any]] = []
     held: list[Held] = []
     whole = True

@@ -62,7 +62,7 @@ def problems(
             for dtype in kinds:
                 measure.problems("quick", (op,), (dtype,))  # raises for unknown names
             found += [_sized(op, dtype, axes(text)) for dtype in kinds for text in sizes]
-            found += [_of_workload(op, dtype, one) for dtype in kinds for path in workloads for one in read(path)[1]]
+            found += [of_workload(op, dtype, one) for dtype in kinds for path in workloads for one in read(path)[1]]
             continue
         named = measure.problems(shape_set, (op,), kinds, seed)
         if not shapes:
@@ -89,7 +89,7 @@ def _check_room(text: str, sizes: Iterable[int]) -> None:
         raise OptionError(f"{text} has {elements:.3g} elements, more than memory has addresses for; take a smaller one")
 
 
-def _of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
+def of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
     """The problem of a workload. Values from a file are drawn anew. Raises OptionError."""
     operation = OPERATIONS[op]
     scalars = {own_name(name): one["value"] for name, one in workload["inputs"].items() if one["type"] == "scalar"}

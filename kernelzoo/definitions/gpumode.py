@@ -193,12 +193,14 @@ def load_folder(path: str | Path) -> tuple[Operation, ...]:
 
 
 def is_kernel(path: str | Path) -> bool:
-    """Whether a file has a function ``custom_kernel``. Nothing of it is run."""
+    """Whether a file defines or assigns ``custom_kernel``. Nothing of it is run."""
     try:
         code = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return False
-    return any(isinstance(node, ast.FunctionDef) and node.name == "custom_kernel" for node in code.body)
+    defined = {node.name for node in code.body if isinstance(node, ast.FunctionDef)}
+    targets = [one for node in code.body if isinstance(node, ast.Assign) for one in node.targets]
+    return "custom_kernel" in defined | {getattr(one, "id", "") for one in targets}
 
 
 def load_kernel(path: str | Path) -> None:

@@ -13,7 +13,7 @@ from kernelzoo.definitions.axes import Axes
 from kernelzoo.definitions.drawing import drawn
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_name, read
 from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
-from kernelzoo.definitions.reference import Reference, error_of, named, reference_of, written_of
+from kernelzoo.definitions.reference import Reference, error_of, errors_of, named, reference_of, written_of
 from kernelzoo.definitions.tolerance import Tolerance, Tolerated, asked, tolerance_of, tolerated
 from kernelzoo.launch import Launch
 from kernelzoo.operations import FLOATS, OPERATIONS, Arguments, Operation, Output, Scalar, operation
@@ -90,6 +90,7 @@ def declare(
     first = next(iter(tensors.values()))["dtype"]
     floats = tuple(own_name(key) for key, tensor in tensors.items() if tensor["dtype"] in FLOATS)
     dtypes = {own_name(key): tensor["dtype"] for key, tensor in tensors.items()}
+    errors = errors_of(run, order, dtypes, [one.dtype for one in outputs.values()])
     body = {
         "__doc__": data.get("description") or f"{data['name']}, as {Path(path).name} defines it.",
         **inputs.inputs,
@@ -98,7 +99,8 @@ def declare(
         "domain": dict.fromkeys(floats, lambda info, n: min(info.max, _LARGEST)),
         "reference": reference_of(run, order),
         "written": written_of(run, order),
-        "error": error_of(run, order, dtypes, [one.dtype for one in outputs.values()]),
+        "error": error_of(errors, order),
+        "errors": errors,
     }
     texts = [one.names for one in inputs.inputs.values()] + [one.names for one in outputs.values()]
     unbound = _unbound(axes, inputs.inputs, outputs, every=bool(data.get("custom_inputs_entrypoint")))

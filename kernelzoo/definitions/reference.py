@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _TRIES, _STEP = 6, 2.0**-12
 """How often inputs are changed at random to learn the effect of rounding, and by what share at least."""
+
+_LEARNT = (1, 3, _TRIES)
+"""Tries after which a check asks whether the error that was learnt is enough for a result. First it asks before any."""
 
 PREPARE = "_kernelzoo_prepare"
 """A function of a reference's code that is called with a device before the reference runs in float64."""
@@ -124,22 +127,29 @@ def written_of(run: Reference, order: tuple[str, ...]) -> Callable[..., Any]:
     return named(written, order)
 
 
-def error_of(
+def errors_of(
     run: Reference, order: tuple[str, ...], dtypes: Mapping[str, str], outs: Sequence[str]
-) -> Callable[..., Any]:
-    """The hook ``error``, learnt from the reference on nearby inputs.
+) -> Callable[..., Iterator[Any]]:
+    """The hook ``errors``, learnt from the reference on nearby inputs: from none of them, some, and all.
 
     ``dtypes``: of the inputs by name, without scalars. ``outs``: of the outputs.
     """
     floats = [dtype for dtype in dtypes.values() if dtype in FLOATS]
 
-    def error(unit: float, tiny: float, ref: Any, **given: Any) -> Any:
+    def errors(unit: float, tiny: float, ref: Any, **given: Any) -> Iterator[Any]:
         import torch
 
         several = ref if isinstance(ref, tuple) else (ref,)
+        step = max((_step(dtype) for dtype in floats), default=_STEP)
+        longest = max((size for name in dtypes for size in given[name].shape), default=1)
+        steps = [torch.finfo(getattr(torch, out)).eps if out in NARROW else 0.0 for out in outs]  # near a tie
+        shares = (8 + math.sqrt(longest)) * unit + (torch.finfo(getattr(torch, floats[0])).eps if floats else 0.0)
+
+        zipped = zip(several, steps, strict=True)
+        yield _one(tuple(result.abs().double().mul_(shares + more).add_(tiny) for result, more in zipped))
         moved, own = ([torch.zeros_like(result, dtype=torch.float64) for result in several] for _ in range(2))
         generator = torch.Generator(several[0].device).manual_seed(0)
-        for _ in range(_TRIES):
+        for tried in range(1, _TRIES + 1):
             near = {name: _near(x, dtypes.get(name, ""), generator) for name, x in given.items()}
             exact = run.wide([_widened(near[name]) for name in order])
             found = run.copied([near[name] for name in order])
@@ -148,17 +158,28 @@ def error_of(
                     moved[place] = torch.maximum(moved[place], _finite((other - result).abs()))
                     off = (said.double() - other).abs() - other.abs() * _rounding(outs[place])
                     own[place] = torch.maximum(own[place], _finite(off))
-        step = max((_step(dtype) for dtype in floats), default=_STEP)
-        longest = max((size for name in dtypes for size in given[name].shape), default=1)
-        steps = [torch.finfo(getattr(torch, out)).eps if out in NARROW else 0.0 for out in outs]  # near a tie
-        shares = (8 + math.sqrt(longest)) * unit + (torch.finfo(getattr(torch, floats[0])).eps if floats else 0.0)
-        own = [_pooled(mine, result) for result, mine in zip(several, own, strict=True)]
-        return _one(
-            tuple(
-                change.mul_(shares / step).add_(result.abs(), alpha=shares + more).add_(mine, alpha=_OWN).add_(tiny)
-                for result, change, mine, more in zip(several, moved, own, steps, strict=True)
-            )
-        )
+            if tried in _LEARNT:
+                pooled = [_pooled(mine, result) for result, mine in zip(several, own, strict=True)]
+                known = zip(several, moved, pooled, steps, strict=True)
+                yield _one(
+                    tuple(
+                        change.mul(shares / step)
+                        .add_(result.abs(), alpha=shares + more)
+                        .add_(mine, alpha=_OWN)
+                        .add_(tiny)
+                        for result, change, mine, more in known
+                    )
+                )
+
+    return named(errors, (*order, "unit", "tiny", "ref"))
+
+
+def error_of(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> Callable[..., Any]:
+    """The hook ``error``: the last of ``errors``."""
+
+    def error(**given: Any) -> Any:
+        *_, last = errors(**given)
+        return last
 
     return named(error, (*order, "unit", "tiny", "ref"))
 

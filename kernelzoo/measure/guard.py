@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -33,14 +34,26 @@ class Guard(WorkerProcess):
     ``modules`` are Python files that register implementations, loaded only there. ``patience``: seconds that one step
     (compile and check, or one sample) may take before it counts as hung. Use it as a context manager. Raises GuardError
     if the process can't start.
+
+    ``needs``: the files of operations that each file of kernels needs; without it, all. With it a file that can't be
+    loaded costs only itself: ``about.refused`` says why.
     """
 
     def __init__(
-        self, device: str = "", modules: Sequence[str] = (), *, patience: float = 180.0, gpu: Gpu | None = None
+        self,
+        device: str = "",
+        modules: Sequence[str] = (),
+        *,
+        patience: float = 180.0,
+        gpu: Gpu | None = None,
+        needs: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._checker: WorkerProcess | None = None
+        opening: Json = {"patience": patience}
+        if needs is not None:
+            opening["needs"] = {os.path.abspath(own): list(map(os.path.abspath, of)) for own, of in needs.items()}
         # A runner that hangs is ended by the judge, before the judge counts as hung.
-        super().__init__(device, modules, patience=2 * patience, gpu=gpu, opening={"patience": patience})
+        super().__init__(device, modules, patience=2 * patience, gpu=gpu, opening=opening)
 
     program = JUDGE
 
@@ -79,7 +92,8 @@ class Guard(WorkerProcess):
         if they are right on ordinary values; see :func:`kernelzoo.measure.race`.
 
         An implementation that kills the process, hangs or breaks its device is a failure. The others are measured again
-        in a new process. With ``cross_check``, cold GPU results are timed by the profiler too.
+        in a new process. With ``cross_check``, cold GPU results are timed by the profiler too. With 0 ``rounds`` all
+        is only checked, and what is right is in neither list.
         """
         left, lost = list(ids), list[Json]()
         request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
@@ -87,7 +101,9 @@ class Guard(WorkerProcess):
         request["tables"] = {id: dict(values) for id, values in (tables or {}).items()}
         while left:
             try:
-                done = self._ask({**request, "ids": left}, progress, judge=partial(_unlike, problem, left, cache))
+                done = self._ask(
+                    {**request, "ids": left}, progress, judge=partial(_unlike, problem, left, cache, rounds)
+                )
                 if cross_check and cache == "cold":
                     twice = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
                     for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
@@ -247,13 +263,14 @@ class Guard(WorkerProcess):
         return lost
 
 
-def _unlike(problem: Problem, ids: Sequence[str], cache: str, done: Json) -> str:
+def _unlike(problem: Problem, ids: Sequence[str], cache: str, rounds: int, done: Json) -> str:
     """How the answer to a race differs from the request; or "". Each id must occur once, with possible times."""
     facts = {"op": problem.op, **record.described(problem)}
     asked = json.dumps(facts, sort_keys=True)
     try:
         infos, failed = [entry["extra_info"] for entry in done["entries"]], done["failed"]
-        if (told := sorted(row["id"] for row in (*infos, *failed))) != sorted(ids):
+        checked = [] if rounds else done.get("right", [])
+        if (told := sorted([*checked, *(row["id"] for row in (*infos, *failed))])) != sorted(ids):
             return f"rows of {told}"
         for row in (*infos, *failed):
             if (found := json.dumps({name: row.get(name) for name in facts}, sort_keys=True)) != asked:

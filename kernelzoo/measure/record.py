@@ -163,7 +163,7 @@ def failure_of(measured: Measurement) -> Json | None:
     """The failure of a measurement, or None if it has samples."""
     for outcome in ("wrong", "failed", "refused"):
         if reason := getattr(measured, outcome):
-            return failure(measured.problem, measured.implementation.id, outcome, reason)
+            return failure(measured.problem, measured.implementation.id, outcome, reason) | measured.details
     return None
 
 
@@ -227,7 +227,7 @@ class Record:
         }
         if resume and path.exists():
             held = _resumed(path, device, versions, rounds)
-            if held["benchmarks"] or held["kernelzoo"]["failed"]:
+            if held["benchmarks"] or held["kernelzoo"]["failed"] or held["kernelzoo"].get("verdicts"):
                 _check_source(path, held, now)
                 _check_shard(path, held["kernelzoo"].get("shard"), shard)
                 now["modules"] = held["kernelzoo"]["source"]["modules"] | now["modules"]
@@ -242,6 +242,11 @@ class Record:
     def failed(self) -> list[Json]:
         return list(self._document["kernelzoo"]["failed"])
 
+    @property
+    def verdicts(self) -> list[Json]:
+        """What was found of solutions; see :mod:`kernelzoo.cli.folder`."""
+        return list(self._document["kernelzoo"].get("verdicts", ()))
+
     def employ(self, workers: Sequence[Json]) -> None:
         """Add workers to the record; they are written with the next results."""
         self._document["kernelzoo"]["workers"] = [*self._document["kernelzoo"].get("workers", []), *workers]
@@ -255,13 +260,20 @@ class Record:
         }
         return [id for id in ids if key({"id": id, "op": problem.op, **described(problem)}) not in held]
 
-    def add(self, entries: Sequence[Json], failed: Sequence[Json]) -> None:
-        """Add the results of one problem, and write the file. Raises RecordError if it can't be written."""
-        grown = {
-            **self._document,
-            "benchmarks": [*self._document["benchmarks"], *entries],
-            "kernelzoo": {**self._document["kernelzoo"], "failed": [*self._document["kernelzoo"]["failed"], *failed]},
-        }
+    def add(self, entries: Sequence[Json], failed: Sequence[Json], verdicts: Sequence[Json] = ()) -> None:
+        """Add results, and write the file; with verdicts, in place of rows of the same id and problem.
+
+        Raises RecordError if it can't be written.
+        """
+        ours, held = self._document["kernelzoo"], self._document["benchmarks"]
+        lost = ours["failed"]
+        if verdicts:
+            new = {*(key(entry["extra_info"]) for entry in entries), *map(key, failed)}
+            held = [entry for entry in held if key(entry["extra_info"]) not in new]
+            lost = [failure for failure in lost if key(failure) not in new]
+            ours = {**ours, "verdicts": [*ours.get("verdicts", []), *verdicts]}
+        ours = {**ours, "failed": [*lost, *failed]}
+        grown = {**self._document, "benchmarks": [*held, *entries], "kernelzoo": ours}
         try:
             write(self.path, grown)
         except OSError as error:

@@ -47,9 +47,9 @@ class Lane:
     launches: list[Launch]
     made: registry.Implementation | None = None
     turn: Turn | None = None
-    arranged: dict[tuple[int, ...], tuple[Turn, deque[Callable[[], None]]]] = field(default_factory=dict)
+    arranged: dict[tuple[int, ...], tuple[Turn, deque[Callable[[], object]]]] = field(default_factory=dict)
     """Turns, and what delivers the results that a turn's launches returned while they were recorded."""
-    delivers: deque[Callable[[], None]] = field(default_factory=deque)
+    delivers: deque[Callable[[], object]] = field(default_factory=deque)
     returns: bool = False
     """Whether it returns results, which are copied to the outputs after the clock."""
     waits: bool = False
@@ -178,7 +178,7 @@ class Runner:
         lane.count = len(order)
 
     @staticmethod
-    def _left(lane: Lane, count: int) -> AbstractContextManager[deque[Callable[[], None]]]:
+    def _left(lane: Lane, count: int) -> AbstractContextManager[deque[Callable[[], object]]]:
         """Where launches leave what delivers their results; a launch that is none of that kind delivers at once."""
         return undelivered(count) if lane.waits else nullcontext(deque())
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -43,15 +43,14 @@ class Worker(Answering):
         self._weak: dict[str, tuple[str, ...]] = {}
         """Wrong results that the bounds of an operation accept."""
 
-    def on_open(self, device: str, modules: list[str], **ignored: Any) -> dict[str, Any]:
+    def on_open(self, device: str, modules: list[str], lenient: bool = False, **ignored: Any) -> dict[str, Any]:
         """Load the user's modules and choose the device; reply with everything that can be measured."""
-        for path in modules:
-            definitions.load_reported(path)
+        refused = loaded(modules, lenient)
         self._device = opened(device)
         from kernelzoo.measure.runner import Runner  # with torch: only now, since a module may say how that starts
 
         self._runner = Runner(self._device)
-        return about(str(self._device))
+        return {**about(str(self._device)), "refused": refused}
 
     def on_runner(self, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Call a method of the runner. What the implementation raises is the reply."""
@@ -208,6 +207,19 @@ def opened(device: str) -> torch.device:
     if found.type not in ("cpu", "cuda"):  # elsewhere a launch may return before it is done
         raise OpenError(f"device {device!r} can't be measured on; allowed: cpu, cuda, cuda:1 and so on")
     return found
+
+
+def loaded(modules: Sequence[str], lenient: bool) -> dict[str, str]:
+    """Run files of a user. Returns why some can't be loaded, by path; unless ``lenient``, raises that instead."""
+    refused = dict[str, str]()
+    for path in modules:
+        try:
+            definitions.load_reported(path)
+        except KernelZooError as error:
+            if not lenient:
+                raise
+            refused[path] = str(error)
+    return refused
 
 
 def about(device: str) -> dict[str, Any]:

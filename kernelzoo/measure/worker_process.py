@@ -77,6 +77,10 @@ class About:
     """``index`` and ``uuid`` of the GPU, and ``host`` for another machine, for every result; None on the host."""
     host: Json = field(default_factory=dict)
     """The record of another machine: ``machine``, as in the head of a results file."""
+    files: dict[str, str] = field(default_factory=dict)
+    """The user's file that has an implementation, by id."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Why a user's file can't be used, by path, where that costs only the file."""
 
 
 class WorkerProcess:
@@ -157,7 +161,16 @@ class WorkerProcess:
             raise
         self._learn(done.get("operations", ()))
         summaries = {i["id"]: i["summary"] for i in done["implementations"]}
-        return About(done["device"], done["device_name"], done["versions"], summaries, self._which(done))
+        files = {i["id"]: i["file"] for i in done["implementations"] if "file" in i}
+        return About(
+            done["device"],
+            done["device_name"],
+            done["versions"],
+            summaries,
+            self._which(done),
+            files=files,
+            refused=dict(done.get("refused", {})),
+        )
 
     def _learn(self, said: Sequence[Json]) -> None:
         """Know what the process says of its operations."""

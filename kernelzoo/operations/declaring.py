@@ -30,6 +30,7 @@ TAKEN = (
 _FUNCTIONS = {
     "reference": "the result in float64",
     "error": "how far off a result may be",
+    "errors": "ever larger errors, up to that one",
     "special": "where NaN and infinities are due",
     "exact": "the result of float64 in pairs",
     "sample": "values of the first input",
@@ -59,6 +60,7 @@ HOOKS = (*_FUNCTIONS, *_VALUES)
 _GIVEN = {
     "reference": ("unit", "n", "dtype"),
     "error": ("unit", "tiny", "n", "ref"),
+    "errors": ("unit", "tiny", "n", "ref"),
     "special": ("unit", "n", "ref"),
     "exact": ("unit", "n"),
     "sample": ("n", "generator"),
@@ -87,6 +89,8 @@ def operation(
     - ``error(ref, ..., unit, tiny)``: the absolute error allowed in each element, in float64, before rounding to a half
       precision. ``ref`` is the result, and ``unit`` the unit roundoff: 2^-24, for float64 2^-53. ``tiny`` is the
       smallest normal number, below which a value may count as zero. Without ``error``, it must equal the reference.
+    - ``errors(...)``: an iterator of such errors, each at least the one before, the last ``error``. A check takes as
+      few as it needs, where ``error`` takes long to find. Not by rows.
     - ``domain``: a dict from an input's name to a function of (torch.finfo, n). It returns the largest finite number
       allowed, or the least and the largest.
     - ``finite``: a tuple of inputs of that domain without infinities, though they may hold NaN.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, OperationError
@@ -103,8 +103,9 @@ class Operation(Signature):
         if "expects" in self.hooks:
             found: Expected = self.call("expects", {"args": args})
             return found
+        if "errors" in self.hooks and not self.by_rows:
+            return self._widening(args)
         rows, dtypes = Rows(self, args), self.out_dtypes(args)
-        several = len(self.outputs) > 1
         pairs_of = [
             tuple(torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2))
             for shape, dtype in zip(rows.out_shapes, dtypes, strict=True)
@@ -121,20 +122,51 @@ class Operation(Signature):
             errors = self._answers("error", known, bounds[::2]) if self.rounds else (None,) * len(results)
             due = self._answers("special", known, bounds[::2]) if "special" in self.hooks else results
             for i, (exact, error, special, dtype) in enumerate(zip(results, errors, due, dtypes, strict=True)):
-                lower, upper = bounds[2 * i], bounds[2 * i + 1]
-                if error is None or not lower.is_floating_point():
-                    lower.copy_(exact)
-                    upper.copy_(lower)
-                    continue
-                total = error + self._rounding(exact, dtype)
-                low, high = bounds_of(exact.double(), total, lower.dtype)
-                if special is not exact:
-                    low, high = _as_due(low, high, exact, special)
-                lower.copy_(low)
-                upper.copy_(high)
-        names = [f"{self.name} {name}" if several else self.name for name in self.outputs]
+                self._bound(bounds[2 * i : 2 * i + 2], exact, error, special, dtype)
         pairs = [[rows.back(i, bound) for bound in pair] for i, pair in enumerate(pairs_of)]
-        described = zip(names, pairs, dtypes, strict=True)
+        return self._expected(args, pairs)
+
+    def _widening(self, args: Arguments) -> Expected:
+        """The bounds by the first of ``errors``. A result outside of them is compared with those by the next."""
+        import torch
+
+        kinds = list(zip(self.out_shapes(args), self.out_dtypes(args), strict=True))
+        known = self._known([self._wide(x) for x in Rows(self, args).inputs], args)
+        results = self._answers("reference", known, [torch.empty(shape, device="meta") for shape, _ in kinds])
+        errors = self.call("errors", {**known, "ref": _one(results)})
+
+        def made() -> Expected | None:
+            if (found := self.guarded("errors", next, errors, None)) is None:
+                return None
+            pairs = []
+            for exact, error, (shape, dtype) in zip(results, _several(found), kinds, strict=True):
+                pairs.append([torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2)])
+                self._bound(pairs[-1], exact, error, exact, dtype)
+            return replace(self._expected(args, pairs), wider=cache(made))
+
+        first = made()
+        assert first is not None
+        return first
+
+    def _bound(
+        self, pair: Sequence[torch.Tensor], exact: torch.Tensor, error: Any, special: torch.Tensor, dtype: torch.dtype
+    ) -> None:
+        """Write the least and the greatest right value of an output."""
+        lower, upper = pair
+        if error is None or not lower.is_floating_point():
+            lower.copy_(exact)
+            upper.copy_(lower)
+            return
+        low, high = bounds_of(exact.double(), error + self._rounding(exact, dtype), lower.dtype)
+        if special is not exact:
+            low, high = _as_due(low, high, exact, special)
+        lower.copy_(low)
+        upper.copy_(high)
+
+    def _expected(self, args: Arguments, pairs: Sequence[Sequence[torch.Tensor]]) -> Expected:
+        several = len(self.outputs) > 1
+        names = [f"{self.name} {name}" if several else self.name for name in self.outputs]
+        described = zip(names, pairs, self.out_dtypes(args), strict=True)
         doubt = partial(self.undecidable, args) if "written" in self.hooks else None
         return Expected(tuple(Bounds(name, lower, upper, dtype) for name, (lower, upper), dtype in described), doubt)
 

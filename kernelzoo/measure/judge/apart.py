@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import About, DiedError, Json, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import About, DiedError, GuardError, Json, WorkerProcess, quiet
 
 if TYPE_CHECKING:
     from kernelzoo.measure.judge.memory import Sets
@@ -43,7 +43,13 @@ class Apart(WorkerProcess):
     """A :class:`kernelzoo.measure.runner.Runner` in another process."""
 
     def __init__(
-        self, device: str, modules: Sequence[str], patience: float, together: threading.Barrier | None = None
+        self,
+        device: str,
+        modules: Sequence[str],
+        patience: float,
+        together: threading.Barrier | None = None,
+        *,
+        lenient: bool = False,
     ) -> None:
         self._together = together
         self._known = False
@@ -55,26 +61,34 @@ class Apart(WorkerProcess):
         self._stopped: list[int] = []
         self.broken = False
         """Whether its process has ended or can't be trusted any more."""
-        super().__init__(device, modules, patience=patience)
+        super().__init__(device, modules, patience=patience, opening={"lenient": lenient})
 
     @classmethod
-    def together(cls, device: str, given: Sequence[Sequence[str]], patience: float) -> list[Apart]:
-        """Runners with these modules, started at once. Raises what one of them raises."""
+    def together(
+        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str] | None = None
+    ) -> list[Apart]:
+        """Runners with these modules, started at once. Raises what one of them raises.
+
+        ``lost`` gets why some can't start, by number, instead; they are left out. The first must start.
+        """
         barrier = threading.Barrier(len(given))
 
         def start(modules: Sequence[str]) -> Apart:
             try:
-                return cls(device, modules, patience, barrier)
+                return cls(device, modules, patience, barrier, lenient=lost is not None)
             except BaseException:
                 barrier.abort()
                 raise
 
         with ThreadPoolExecutor(len(given)) as threads:
             started = [threads.submit(start, modules) for modules in given]
-        errors = [error for one in started if (error := one.exception())]
+        failed = {number: error for number, one in enumerate(started) if (error := one.exception())}
+        if lost is not None and 0 not in failed:
+            lost |= {number: str(error) for number, error in failed.items() if isinstance(error, GuardError)}
+        errors = [error for number, error in failed.items() if number not in (lost or ())]
         for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
             raise error
-        runners = [one.result() for one in started]
+        runners = [one.result() for number, one in enumerate(started) if number not in failed]
         for runner in runners:
             runner._together = None
             runner._halt()

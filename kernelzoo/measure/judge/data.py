@@ -14,7 +14,8 @@ from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.measurement import Cache
 from kernelzoo.measure.problems import Problem
 
-_MOST_SETS = 2048
+_MOST_SETS, _CHECKED = 2048, 8
+"""Most sets, and those of a race without rounds."""
 
 _SHORTEST = {"cuda": (1.2e-6, 6e12), "cpu": (1e-6, 1e11)}
 """Seconds that a launch takes at least, and bytes per second that it moves at most; for few sets, not for a check."""
@@ -36,11 +37,15 @@ class Data:
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
 
     def draw(self, turn: float) -> None:
-        """Allocate the sets for turns of so many seconds. Raises NoRoomError and what torch raises."""
+        """Allocate the sets for turns of so many seconds; few if nothing is to be timed, for 0.
+
+        Raises NoRoomError and what torch raises.
+        """
         one = max(1, self.problem.bytes)
         least, fastest = _SHORTEST[self.device.type]
         shortest = least + one / fastest
         asked = self.cached // 2 // one if self.cache == "hot" else max(4 * self.cached // one, int(turn / shortest))
+        asked = asked if turn else _CHECKED
         room = torch.cuda.mem_get_info(self.device)[1] // 4 if self.is_gpu else free_memory() // 4
         count = max(2, min(asked + 1, room // one, _MOST_SETS))
         if not self.is_gpu and one * count > free_memory():

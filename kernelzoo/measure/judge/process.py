@@ -21,7 +21,7 @@ from kernelzoo.measure import planning, record
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.judge.apart import Apart, adopt_orphans
 from kernelzoo.measure.problems import problem_of
-from kernelzoo.measure.worker import about, opened
+from kernelzoo.measure.worker import about, loaded, opened
 from kernelzoo.measure.worker_process import DiedError
 
 _TRIES = 2
@@ -44,19 +44,35 @@ class Judge(Answering):
         self._beside: set[int] = set()
         """Runners whose file declares an operation too."""
 
-    def on_open(self, device: str, modules: list[str], ceilings: list[float] | None, patience: float) -> dict[str, Any]:
-        """Start a runner for kernelzoo's kernels, and one for each file of kernels."""
+    def on_open(
+        self,
+        device: str,
+        modules: list[str],
+        ceilings: list[float] | None,
+        patience: float,
+        needs: dict[str, list[str]] | None = None,
+    ) -> dict[str, Any]:
+        """Start a runner for kernelzoo's kernels, and one for each file of kernels.
+
+        With ``needs``, the operations' files that each of these needs, a file that can't be loaded costs only itself.
+        """
         meanings = [path for path in modules if declares_operations(path)]
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
         files = [path for path in modules if path not in alone]
-        self._beside = {1 + files.index(path) for path in meanings if path in files}
         given = [[path for path in meanings if path not in files]]  # kernelzoo's own runs no file of kernels
-        given += [[path for path in modules if path in meanings or path == own] for own in files]
-        starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience)
+        for file in files:
+            needed = meanings if needs is None else needs.get(file, [])
+            given.append([path for path in modules if path in needed or path == file])
+        lost = None if needs is None else dict[int, str]()
+        starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience, lost)
         self._device = opened(device)
-        for path in meanings:
-            definitions.load_reported(path)
+        refused = loaded(meanings, needs is not None)
         self._runners = starting.result()
+        refused |= {files[number - 1]: words for number, words in (lost or {}).items()}
+        files = [path for path in files if path not in refused]
+        self._beside = {1 + files.index(path) for path in meanings if path in files}
+        for runner in self._runners:
+            refused |= runner.about.refused
         for number, path in enumerate(files, 1):  # what it declares by way of other files
             if set(self._runners[number].declared) - set(operations.OPERATIONS):
                 definitions.load_reported(path)
@@ -69,9 +85,9 @@ class Judge(Answering):
         for number, runner in enumerate(self._runners):
             for id, summary in runner.about.summaries.items():
                 said.setdefault(id, {"id": id, "summary": summary})
-                if id not in own:
-                    self._owner.setdefault(id, number)
-        return {**found, "implementations": list(said.values())}
+                if id not in own and self._owner.setdefault(id, number) == number:
+                    said[id]["file"] = files[number - 1]
+        return {**found, "implementations": list(said.values()), "refused": refused}
 
     def _seat(self, id: str) -> Apart:
         return self._runners[self._owner.get(id.partition("@")[0], 0)]
@@ -129,8 +145,9 @@ class Judge(Answering):
             return {
                 "entries": [record.entry(m, device, ceilings, label) for m in measured.values() if m.samples],
                 "failed": [*lost, *(failure for m in measured.values() if (failure := record.failure_of(m)))],
+                "right": [id for id, m in measured.items() if not m.samples and not record.failure_of(m)],
             }
-        return {"entries": [], "failed": lost}
+        return {"entries": [], "failed": lost, "right": []}
 
     def _entrant(self, id: str, tables: Mapping[str, Mapping[str, int]]) -> measure.Entrant:
         plain, _, label = id.partition("@")

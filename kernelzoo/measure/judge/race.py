@@ -70,7 +70,7 @@ def race(
     With ``ceilings``, a cold result more than 5 % faster than its limit is wrong. So is a cold host result faster than
     memory, and one whose turns took longer by the judge's clock. An id in ``waive`` may be wrong on special values
     (NaN, infinities, a dtype's largest). It is timed, and its result says that it breaks the contract. ``progress`` is
-    called before each step.
+    called before each step. With 0 ``rounds`` nothing is timed, and what is right has neither samples nor a fault.
 
     Raises DeviceLostError if an implementation broke the device for this process. Raises EnergyError if the device has
     no energy counter.
@@ -86,8 +86,9 @@ def race(
         try:
             if made.opened():
                 made.admit(waive)
-                made.run(rounds, until_clear)
-                made.finish(meter, ceilings)
+                if rounds:
+                    made.run(rounds, until_clear)
+                    made.finish(meter, ceilings)
         finally:
             for seat in seats:
                 with suppress(DiedError, RaisedError):
@@ -132,7 +133,7 @@ class _Race:
             for one in self.entrants
         }
         try:
-            self.data.draw(self.turn)
+            self.data.draw(self.turn if self.rounds else 0.0)
         except (RuntimeError, MemoryError) as error:  # torch raises a plain RuntimeError for host memory
             if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
                 raise
@@ -317,8 +318,10 @@ class _Race:
                 measurement.failed = f"raised {type(refusal).__name__}: {refusal}"
             else:
                 measurement.refused = str(refusal)
+                measurement.undecidable = isinstance(refusal, UndecidableError)
         except AssertionError as error:
             measurement.wrong = f"{when}{error}"
+            measurement.finding = error if isinstance(error, ContractError) else None
         except torch.OutOfMemoryError as error:
             measurement.refused = f"out of memory: {error}"
         except Exception as error:

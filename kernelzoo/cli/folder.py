@@ -1,0 +1,293 @@
+"""``kernelzoo compare --definitions FOLDER --solutions FOLDER``: a verdict on each solution, in one run.
+
+The solutions of a definition share its process, its sets of inputs and the times of its reference. Each has a process
+of its own, as any file of a user; those of several definitions start together.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo import files
+from kernelzoo.cli import measuring, options, output, verdicts
+from kernelzoo.cli.guards import check_gpus
+from kernelzoo.cli.progress import Bar
+from kernelzoo.definitions.folders import Found, Solution, Task, paired
+
+if TYPE_CHECKING:
+    from kernelzoo.measure import Problem
+    from kernelzoo.measure.gpus import Gpu
+    from kernelzoo.measure.guard import Guard
+
+Row = dict[str, Any]
+Batch = list[tuple[Task, list[Solution]]]
+"""Definitions whose solutions run at the same time, each stopped while it is not asked."""
+
+JUDGED, TIMED = 10, 3
+"""Workloads of a definition that are judged, and those that are timed. Of more, a sample: by size, ends included."""
+
+ROUNDS = 7
+"""Most rounds of a race, which goes on while its verdict is unclear."""
+
+
+def folder(
+    definitions: Path,
+    solutions: Path,
+    *,
+    device: str,
+    gpus: str,
+    patience: float,
+    rounds: int,
+    cache: str,
+    to: Path | None,
+    resume: bool,
+    json: bool,
+) -> int:
+    """Judge the solutions in a folder. Returns the exit status."""
+    from kernelzoo.measure.record import Record
+
+    if resume and to is None:
+        raise options.OptionError("--resume needs the file to continue: -o FILE")
+    places: list[Gpu | None] = [*check_gpus(gpus, device)] or [None]
+    found = paired(definitions, solutions)
+    errors, record, whole = output.console(errors=True), None, True
+    held = _held(to) if resume and to and to.exists() else {}
+    known = {path: one for path, one in held.items() if path in {_name(s.path, solutions) for s in _all(found)}}
+    work = _left(found, solutions, known)
+    with Bar() as bar, nullcontext() if to is None else measuring.prepared(to, resume=resume):
+        errors.print(f"runs {sum(len(s) for _, s in work)} solutions below {solutions}, with all that this user may do")
+        if held:
+            errors.print(f"{to} holds {len(held)} verdicts; {sum(len(s) for _, s in work)} solutions are left")
+        parts = list(batches(work, max(2, (os.cpu_count() or 2) // len(places))))
+        count = sum(map(len, parts))
+        bar.expect(sum(len(some) for _, some in work), count)
+        crew = Crew(parts, places, _How(device, patience, min(rounds, ROUNDS), cache, solutions), bar)
+        told = [verdicts.unread(_name(path, solutions), words) for path, words in found.refused]
+        known |= {one["file"]: one for one in told}
+        try:
+            for number, one in enumerate(crew.results(), 1):
+                if to and record is None:
+                    record = Record(to, one.device, resume=resume)
+                if record:
+                    record.add(one.entries, one.failed, [*told, *one.verdicts])
+                    told = []
+                known |= {verdict["file"]: verdict for verdict in one.verdicts}
+                bar.say(f"[{number}/{count}] {one.name}: {verdicts.counted(one.verdicts)}")
+        except KeyboardInterrupt:
+            whole = False
+    if json:
+        found_ones = {"verdicts": [*known.values()], "file": str(to) if to else None}
+        output.emit({**found_ones, **({} if whole else {"interrupted": True})})
+    else:
+        verdicts.show(output.console(), [*known.values()], JUDGED, TIMED)
+        if found.alone:
+            output.console().print(f"{found.alone} definitions have no solution", style="dim")
+    if not whole:
+        return output.interrupted(f"{len(known)} of {len(_all(found))} solutions", to)
+    return verdicts.status(known.values())
+
+
+@dataclass(frozen=True)
+class _How:
+    device: str
+    patience: float
+    rounds: int
+    cache: str
+    root: Path
+    """The folder of solutions."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was found of the solutions of one definition."""
+
+    name: str
+    device: str
+    entries: list[Row]
+    failed: list[Row]
+    verdicts: list[Row]
+
+
+@dataclass
+class Crew:
+    """Judges batches, with a thread for each GPU."""
+
+    work: Sequence[Batch]
+    places: Sequence[Gpu | None]
+    how: _How
+    bar: Bar
+    guards: list[Guard] = field(default_factory=list)
+
+    def results(self) -> Iterator[Judged]:
+        """What is found, as soon as a definition is done. Ends its processes, however it ends."""
+        left, said, over = queue.SimpleQueue[Batch](), queue.SimpleQueue[Any](), threading.Event()
+        for batch in self.work:
+            left.put(batch)
+
+        def run(place: Gpu | None) -> None:
+            try:
+                while not over.is_set():
+                    for one in self.judged(left.get_nowait(), place):
+                        said.put(one)
+            except queue.Empty:
+                pass
+            except BaseException as error:
+                said.put(error)
+            said.put(None)
+
+        for place in self.places:
+            threading.Thread(target=run, args=(place,), daemon=True).start()
+        at_work = len(self.places)
+        try:
+            while at_work:
+                try:
+                    one = said.get(timeout=0.5)  # without one, Ctrl-C would wait
+                except queue.Empty:
+                    continue
+                if isinstance(one, BaseException):
+                    raise one
+                at_work -= one is None
+                if one is not None:
+                    yield one
+        finally:
+            over.set()
+            for guard in self.guards:
+                guard.close()
+
+    def judged(self, batch: Batch, place: Gpu | None) -> Iterator[Judged]:
+        """What is found of a batch. If its processes can't start together, each definition is tried alone."""
+        from kernelzoo.measure.guard import Guard
+        from kernelzoo.measure.worker_process import GuardError
+
+        needs = {str(one.path): [str(task.path)] for task, some in batch for one in some}
+        modules = [*(str(task.path) for task, _ in batch), *needs]
+        self.bar.step(f"starting {len(needs)} solutions")
+        try:
+            guard = Guard(self.how.device, modules, patience=self.how.patience, gpu=place, needs=needs)
+        except GuardError as error:
+            for task, some in batch:
+                if len(batch) > 1:
+                    yield from self.judged([(task, some)], place)
+                else:
+                    told = [verdicts.Case(self.file(one), task, one).refused(str(error)) for one in some]
+                    yield Judged(task.name, "", [], [], told)
+            return
+        self.guards.append(guard)
+        with guard:
+            if any(guard.about.files.values()):
+                guard.ceilings()
+            for task, some in batch:
+                yield self.one(guard, task, some)
+
+    def file(self, solution: Solution) -> str:
+        return _name(solution.path, self.how.root)
+
+    def one(self, guard: Guard, task: Task, some: Sequence[Solution]) -> Judged:
+        """Judge the solutions of one definition together."""
+        self.bar.item(len(some))
+        about, cases = guard.about, list[verdicts.Case]()
+        why = about.refused.get(os.path.abspath(task.path), "")
+        result = Judged(task.name, about.device_name, [], [], [])
+        for solution in some:
+            path, case = os.path.abspath(solution.path), verdicts.Case(self.file(solution), task, solution)
+            case.ids = [id for id, file in about.files.items() if file == path]
+            if words := why or about.refused.get(path, ""):
+                result.verdicts.append(case.refused(words, "definition" if why else ""))
+            elif not case.ids:
+                result.verdicts.append(case.refused("another solution of its definition has its author and name"))
+            else:
+                cases.append(case)
+        ops = list(dict.fromkeys(id.split("/")[1] for case in cases for id in case.ids))
+        problems, unmade = verdicts.problems(task, ops)
+        judged = sampled(problems, JUDGED)
+        timed = sampled(judged, TIMED)
+        for problem in judged:
+            self.race(guard, problem, cases, result, self.how.rounds if problem in timed else 0)
+        for case in cases:
+            result.verdicts.append(case.verdict(len(problems), unmade))
+        return result
+
+    def race(self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Case], result: Judged, rounds: int) -> None:
+        """Judge all solutions that may still be right on one workload, and time them with the reference."""
+        mine = {id: case for case in cases for id in case.ids if id.split("/")[1] == problem.op and not case.lost}
+        if not mine:
+            return
+        reference = f"reference/{problem.op}/reference"
+        beside = [reference] if rounds and reference not in mine else []
+        entries, failed = self.raced(guard, problem, [*beside, *mine], rounds)
+        for row in [row for row in failed if row.get("kind") == "false time"]:  # a busy host may cause it too
+            again, still = self.raced(guard, problem, [row["id"]], rounds)
+            failed = [other for other in failed if other is not row] + still
+            entries += again
+        result.entries.extend(entries)
+        result.failed.extend(failed)
+        lost = {row["id"]: row for row in failed}
+        times = {entry["extra_info"]["id"]: entry["stats"]["median"] for entry in entries}
+        for id, case in mine.items():
+            case.add(problem, lost.get(id), times.get(id), times.get(reference))
+
+    def raced(self, guard: Guard, problem: Problem, ids: Sequence[str], rounds: int) -> tuple[list[Row], list[Row]]:
+        return guard.race(
+            problem,
+            ids,
+            rounds=rounds,
+            cache=self.how.cache,
+            label="definitions",
+            progress=lambda stage, id: self.bar.step(f"{problem.id}: {stage} {id}"),
+        )
+
+
+def batches(work: Batch, most: int) -> Iterator[Batch]:
+    """Parts of the work with at most so many solutions, and no name of a definition twice."""
+    batch: Batch = []
+    for task, some in work:
+        for start in range(0, len(some), most):
+            part = some[start : start + most]
+            full = sum(len(one) for _, one in batch) + len(part) > most
+            if batch and (full or task.name in {other.name for other, _ in batch}):
+                yield batch
+                batch = []
+            batch.append((task, list(part)))
+    if batch:
+        yield batch
+
+
+def sampled(problems: Sequence[Problem], most: int) -> list[Problem]:
+    """At most so many of the problems: evenly along their order, with both ends."""
+    if len(problems) <= most:
+        return list(problems)
+    return [problems[round(place * (len(problems) - 1) / (most - 1))] for place in range(most)]
+
+
+def _all(found: Found) -> list[Solution]:
+    return [solution for task in found.tasks for solution in task.solutions]
+
+
+def _name(path: Path, root: Path) -> str:
+    """A solution's file, as verdicts name it."""
+    return path.relative_to(root).as_posix() if path != root and path.is_relative_to(root) else path.name
+
+
+def _left(found: Found, root: Path, known: dict[str, Row]) -> Batch:
+    """The definitions with the solutions that have no verdict yet, or were edited since."""
+    work: Batch = []
+    for task in found.tasks:
+        some = [s for s in task.solutions if known.get(_name(s.path, root), {}).get("sha256") != task.digest(s)]
+        if some:
+            work.append((task, some))
+    return work
+
+
+def _held(path: Path) -> dict[str, Row]:
+    """The verdicts in a file, by the solution's file. Raises FileError."""
+    document = files.read_json(path)
+    ours = document.get("kernelzoo") if isinstance(document, dict) else None
+    found = ours.get("verdicts", ()) if isinstance(ours, dict) else ()
+    return {one["file"]: one for one in found}

@@ -1,0 +1,218 @@
+"""Verdicts on solutions of other people's problem sets: right, wrong, undecidable or refused."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo.cli import output, sizes
+from kernelzoo.definitions.folders import Solution, Task
+from kernelzoo.errors import KernelZooError
+from kernelzoo.measure.measurement import UNDECIDABLE
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kernelzoo.measure import Problem
+
+Row = dict[str, Any]
+
+VERDICTS = ("wrong", "refused", UNDECIDABLE, "right")
+"""In the order of the table."""
+
+_STYLES = {"wrong": "red", "refused": "yellow", UNDECIDABLE: "yellow"}
+
+_CHEATS = ("false time", "not repeatable", "changes the process")
+"""Kinds of findings of turns that are timed."""
+
+_SPARE = ("definition",)
+
+_LAUNCHED = "right when checked alone, wrong when timed"
+
+
+@dataclass
+class Case:
+    """What was found of one solution."""
+
+    file: str
+    task: Task
+    solution: Solution
+    ids: list[str] = field(default_factory=list)
+    """Its implementations: one, or one for each test of a problem of gpu-mode."""
+    right: list[Problem] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    failures: list[Row] = field(default_factory=list)
+    """What it raised, which is a fault only if it can run at all."""
+    wrong: Row | None = None
+    """The first workload on which it is wrong, crashes or hangs."""
+    times: list[tuple[float, float | None]] = field(default_factory=list)
+    """Seconds of a launch, and of the reference in the same rounds."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing can change its verdict."""
+        return self.wrong is not None
+
+    def add(self, problem: Problem, failed: Row | None, seconds: float | None, reference: float | None) -> None:
+        """Note a workload: why it failed there, or its time where it has one."""
+        if failed is None:
+            self.right.append(problem)
+            if seconds is not None:
+                self.times.append((seconds, reference))
+        elif failed.get("kind") == UNDECIDABLE:
+            self.undecided.append(failed["reason"])
+        elif failed["outcome"] == "refused":
+            self.refusals.append(failed["reason"])
+        elif failed["outcome"] == "failed" and failed["reason"].startswith("raised"):
+            self.failures.append(failed)
+        else:
+            self.wrong = failed
+
+    def verdict(self, workloads: int, unmade: Sequence[str] = ()) -> Row:
+        """The verdict on workloads of so many. ``unmade``: why there are none of some."""
+        wrong = self.wrong or (self.failures[0] if self.failures and self.right else None)
+        if wrong is not None:
+            return self._told("wrong", kind_of(wrong), wrong["reason"], workloads) | {"case": _case(wrong)}
+        if self.right:
+            return self._told("right", "", "", workloads)
+        if self.failures:
+            return self.refused(self.failures[0]["reason"], "raises", workloads)
+        if self.undecided:
+            return self._told(UNDECIDABLE, "the reference is wrong", self.undecided[0], workloads)
+        return self.refused(next(iter((*self.refusals, *unmade)), "it has no workload"), "", workloads)
+
+    def refused(self, reason: str, kind: str = "", workloads: int = 0) -> Row:
+        """The verdict on a solution that can't be judged here."""
+        kind = kind or ("does not compile" if "can't be built" in reason else "can't run")
+        return self._told("refused", kind, reason, workloads)
+
+    def _told(self, verdict: str, kind: str, reason: str, workloads: int) -> Row:
+        timed = self.times if verdict == "right" else []
+        ratios = [own / of for own, of in timed if of]
+        stated = self.solution.published
+        return {
+            "file": self.file,
+            "solution": self.solution.name,
+            "author": self.solution.author,
+            "definition": self.task.name,
+            "id": self.ids[0] if self.ids else "",
+            "link": self.solution.link,
+            "sha256": self.task.digest(self.solution),
+            "verdict": verdict,
+            "kind": kind,
+            "reason": reason,
+            "case": None,
+            "workloads": workloads,
+            "right_on": len(self.right),
+            "undecidable_on": len(self.undecided),
+            "refused_on": len(self.refusals),
+            "timed_on": len(timed),
+            "median_us": timed[-1][0] * 1e6 if timed else None,
+            "ratio": math.exp(statistics.fmean(map(math.log, ratios))) if ratios else None,
+            "published_speedup": stated,
+        }
+
+
+def problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
+    """The workloads of a definition by their bytes, and why some can't be made. Without any: the sizes that it means.
+
+    An operation of a problem of KernelBench, or of a test of gpu-mode, has the sizes of its inputs.
+    """
+    from kernelzoo.definitions.loading import workloads_beside
+    from kernelzoo.operations import OPERATIONS
+
+    workloads = workloads_beside(task.path) if task.kind == "definition" else ()
+    found, unmade = list[Any](), list[str]()
+    for op in ops:
+        dtype, meant = OPERATIONS[op].dtypes[0], OPERATIONS[op].hooks.get("sizes", ())
+        for one in workloads or [{"axes": each, "inputs": {}} for each in meant]:
+            try:
+                problem = sizes.of_workload(op, dtype, one)
+                if problem not in found:
+                    found.append(problem)
+            except KernelZooError as error:
+                unmade.append(str(error))
+    return sorted(found, key=lambda problem: problem.bytes), unmade
+
+
+def kind_of(failed: Row) -> str:
+    """The kind of a fault, by what the judge said of it."""
+    reason, kind = failed["reason"], failed.get("kind", "")
+    if failed["outcome"] == "failed":
+        return "raises" if reason.startswith("raised") else "hangs" if reason.startswith("hung") else "crashes"
+    if kind in _CHEATS or reason.startswith(_LAUNCHED):
+        return f"timing: {kind or 'wrong value'}"
+    if kind == "wrong kind of result":
+        return next((f"wrong {what}" for what in ("dtype", "shape", "device") if f"has {what}" in reason), kind)
+    return kind or "wrong value"
+
+
+def _case(failed: Row) -> Row:
+    """A failing case in a few numbers."""
+    keys = ("dtype", "shape", "axes", "scalars", "place", "got", "expected")
+    return {key: failed[key] for key in keys if key in failed}
+
+
+def unread(file: str, reason: str) -> Row:
+    """The verdict on a file that belongs to no definition."""
+    return {"file": file, "solution": file, "definition": "", "verdict": "refused", "kind": "no solution"} | {
+        "reason": reason
+    }
+
+
+def counted(found: Iterable[Row]) -> str:
+    """How many there are of each verdict."""
+    count = Counter(one["verdict"] for one in found)
+    return ", ".join(f"{count[name]} {name}" for name in reversed(VERDICTS) if count[name]) or "none"
+
+
+def status(found: Iterable[Row]) -> int:
+    """The exit status: 1 if any is wrong, 2 if none could be judged."""
+    said = {one["verdict"] for one in found}
+    return 1 if "wrong" in said else 0 if "right" in said else 2
+
+
+def show(console: Console, found: Sequence[Row], judged: int, timed: int) -> None:
+    """Print the table of verdicts, and what is wrong."""
+    order = sorted(found, key=lambda one: (one["definition"], VERDICTS.index(one["verdict"]), one.get("ratio") or 0.0))
+    sampled = any(one.get("workloads", 0) > judged for one in found)
+    output.note(
+        console,
+        f"{counted(found)}. Each is judged on {'a sample of ' if sampled else ''}at most {judged} workloads of its "
+        f"definition, by size, and timed on at most {timed} of them. µs: on the largest. speedup: the time of the "
+        "reference, as it is written, over its own; the geometric mean. published: what its own set states.",
+    )
+    made = output.table("definition", "solution", "verdict", "kind", ">µs", ">speedup", ">published", spare=_SPARE)
+    for one in order:
+        speedup = output.number(1 / ratio) if (ratio := one.get("ratio")) else ""
+        us = "" if one.get("median_us") is None else output.number(one["median_us"])
+        published = output.number(stated) if (stated := one.get("published_speedup")) else ""
+        names = short(one["definition"]), short(one["solution"])
+        made.add_row(*names, one["verdict"], one["kind"], us, speedup, published, style=_STYLES.get(one["verdict"]))
+    output.show(console, made)
+    for one in order:
+        if one["verdict"] != "right":
+            output.note(console, f"{one['solution']}: {told(one)}")
+
+
+def told(one: Row) -> str:
+    """A verdict in a sentence: the case in a few numbers, and why."""
+    case = one.get("case") or {}
+    axes = case.get("axes") or {}
+    where = ",".join(f"{axis}={size}" for axis, size in axes.items()) or "x".join(map(str, case.get("shape", ())))
+    scalars = "".join(f" {name}={value}" for name, value in case.get("scalars", {}).items() if name not in axes)
+    words = f"{one['verdict']}, {one['kind']}" + (f" ({case['dtype']} {where}{scalars})" if case else "")
+    if "place" in case:
+        return f"{words}: at {tuple(case['place'])} got {case['got']}, expected {case['expected']}"
+    return f"{words}: {output.brief(re.sub(r' [(]gate seed [0-9]+[)]', '', one['reason']))}"
+
+
+def short(name: str, most: int = 30) -> str:
+    """A long name without its middle."""
+    return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-most // 2 :]}"

@@ -1,0 +1,194 @@
+"""Finds the definitions and solutions in folders, and which belong together. Nothing of them is run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
+from kernelzoo.definitions.gpumode import is_folder, is_kernel
+from kernelzoo.definitions.kernelbench import is_problem, is_submission
+
+_NUMBERED = re.compile(r"level_?(\d+)_problem_?(\d+)_")
+"""How KernelBench names what it generates."""
+
+_LINKS = ("url", "link", "source_url", "homepage")
+"""Keys of a solution that may hold an address."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A file with one implementation."""
+
+    path: Path
+    name: str
+    """As its file says it, else the file's own."""
+    author: str = ""
+    link: str = ""
+    published: float | None = None
+    """The speedup over the reference that its set's traces state: the geometric mean of their workloads."""
+
+
+@dataclass
+class Task:
+    """A definition and its solutions."""
+
+    path: Path
+    name: str
+    kind: str
+    """``definition`` (JSON), ``problem`` (KernelBench) or ``folder`` (gpu-mode)."""
+    solutions: list[Solution] = field(default_factory=list)
+
+    def digest(self, solution: Solution) -> str:
+        """Changes with any byte of the definition or the solution."""
+        found = hashlib.sha256()
+        paths = sorted(self.path.glob("*.*")) if self.path.is_dir() else [self.path]
+        for path in (*paths, solution.path):
+            found.update(path.read_bytes() if path.is_file() else b"")
+        return found.hexdigest()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What lies in folders."""
+
+    tasks: tuple[Task, ...]
+    """Definitions that have solutions, by name."""
+    refused: tuple[tuple[Path, str], ...]
+    """Files of solutions that can't be judged, and why."""
+    alone: int
+    """Definitions without a solution."""
+
+
+def paired(definitions: Path, solutions: Path) -> Found:
+    """The definitions below one folder, each with its solutions below another. Either may be a single file.
+
+    A solution of flashinfer-bench and SOL-ExecBench names its definition. A submission to KernelBench is named after
+    its problem, or lies in a folder named after it; so does one of gpu-mode.
+
+    Raises DefinitionError if there is no definition or no solution.
+    """
+    known, twice = _tasks(definitions), list[tuple[Path, str]]()
+    by_name = dict[str, Task]()
+    for task in known:
+        if task.kind != "definition" or by_name.setdefault(identifier(task.name), task) is task:
+            continue
+        twice.append((task.path, f"a definition {task.name!r} is in {by_name[identifier(task.name)].path} already"))
+    published = _published({definitions, solutions})
+    refused = list(twice)
+    for path, data in _solutions(solutions):
+        if isinstance(data, str):
+            refused.append((path, data))
+            continue
+        try:
+            task = by_name[identifier(data["definition"])] if data else _problem_of(path, known)
+        except LookupError:
+            named = repr(data["definition"]) if data else "any, by its name or its folders'"
+            refused.append((path, f"its definition is not there: {named}"))
+            continue
+        if data:
+            link = next((data[key] for key in _LINKS if isinstance(data.get(key), str)), "")
+            stated = published.get((identifier(data["definition"]), data["name"]))
+            task.solutions.append(Solution(path, data["name"], data["author"], link, stated))
+        else:
+            task.solutions.append(Solution(path, path.stem))
+    tasks = tuple(task for task in known if task.solutions)
+    if not known:
+        raise DefinitionError(f"no definition, problem or task.yml lies in {definitions}")
+    if not tasks and not refused:
+        raise DefinitionError(f"no solution or submission lies in {solutions}")
+    return Found(tasks, tuple(refused), len(known) - len(tasks) - len(twice))
+
+
+def _below(folder: Path, pattern: str) -> Iterator[Path]:
+    """The files of a pattern, or the one that is named. Raises DefinitionError for a path without anything."""
+    if not folder.exists():
+        raise DefinitionError(f"no file or folder {str(folder)!r}")
+    yield from [folder] if folder.is_file() else sorted(folder.rglob(pattern))
+
+
+def _tasks(folder: Path) -> list[Task]:
+    found = list[Task]()
+    for path in _below(folder, "*.json"):
+        data = _json(path)
+        if {"axes", "inputs", "outputs", "reference"} <= data.keys():
+            found.append(Task(path, str(data.get("name", path.stem)), "definition"))
+    problems = [path for path in _below(folder, "*.py") if path.suffix == ".py" and is_problem(path)]
+    found += [Task(path, path.stem, "problem") for path in problems]
+    folders = [path.parent for path in _below(folder, "task.yml") if path.name == "task.yml" and is_folder(path.parent)]
+    found += [Task(path, path.name, "folder") for path in folders]
+    return sorted(found, key=lambda task: (task.name, task.path))
+
+
+def _json(path: Path) -> Json:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else {}
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _solutions(folder: Path) -> Iterator[tuple[Path, Any]]:
+    """Each file of a solution, with its data; None for a submission in Python; why it is none, as text."""
+    for path in _below(folder, "*.json"):
+        if "sources" in _json(path):
+            try:
+                yield path, read(path)[1]
+            except DefinitionError as error:
+                yield path, str(error)
+    for path in _below(folder, "*.py"):
+        if path.suffix == ".py" and (is_submission(path) or is_kernel(path)):
+            yield path, None
+
+
+def _problem_of(path: Path, tasks: Sequence[Task]) -> Task:
+    """The problem of a submission. Raises LookupError."""
+    kernel = is_kernel(path)
+    fitting = [task for task in tasks if task.kind == ("folder" if kernel else "problem")]
+    named = [task for task in fitting if task.name in path.parts[:-1]]
+    if not kernel:
+        named += [task for task in fitting if path.stem.startswith(task.name)]
+        if number := _NUMBERED.search(path.stem):
+            level, place = number.groups()
+            named += [
+                task
+                for task in fitting
+                if task.path.parent.name == f"level{level}" and task.name.startswith(f"{place}_")
+            ]
+    if not named:
+        raise LookupError(path)
+    return max(named, key=lambda task: (len(task.name), _common(task.path, path)))
+
+
+def _common(problem: Path, path: Path) -> int:
+    """How many folders above a problem's own name also lie above a submission, innermost first."""
+    above = list(reversed(path.resolve().parts))
+    names = list(reversed(problem.resolve().parts))
+    if names[0] not in above:
+        return len({*problem.resolve().parts} & {*path.resolve().parts})
+    pairs = zip(names, above[above.index(names[0]) :], strict=False)
+    return sum(1 for one, other in pairs if one == other)
+
+
+def _published(folders: Iterable[Path]) -> dict[tuple[str, str], float]:
+    """The speedup that traces state, by definition and solution: the geometric mean of the workloads that passed."""
+    stated = dict[tuple[str, str], list[float]]()
+    for path in sorted({path for folder in folders if folder.is_dir() for path in folder.rglob("*.jsonl")}):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if '"evaluation"' not in line or '"speedup_factor"' not in line:
+                continue
+            try:
+                trace = json.loads(line)
+                speedup = float(trace["evaluation"]["performance"]["speedup_factor"])
+                key = identifier(trace["definition"]), str(trace["solution"])
+            except (ValueError, KeyError, TypeError):
+                continue
+            if 0 < speedup < math.inf:
+                stated.setdefault(key, []).append(speedup)
+    return {key: math.exp(math.fsum(map(math.log, found)) / len(found)) for key, found in stated.items()}

@@ -1,0 +1,83 @@
+"""``kernelzoo compare`` on a folder of solutions: verdicts, a file that is continued, and what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kernelzoo as package
+
+Answer = Callable[..., tuple[int, Any]]
+
+DEFINITION: dict[str, Any] = {
+    "name": "scaled_rows",
+    "axes": {"rows": {"type": "var"}, "width": {"type": "const", "value": 32}},
+    "inputs": {"x": {"shape": ["rows", "width"], "dtype": "bfloat16"}},
+    "outputs": {"out": {"shape": ["rows", "width"], "dtype": "bfloat16"}},
+    "reference": "def run(x):\n    return (3 * x.float()).bfloat16()",
+}
+SOLUTIONS = {
+    "right": "def run(x):\n    return x * 3",
+    "wide": "def run(x):\n    return x.float() * 3",
+    "off": "def run(x):\n    return x * 3.5",
+    "unbuilt": "import nothing_there",
+    "dies": "import os\ndef run(x):\n    os._exit(3)",
+}
+
+
+def put(folder: Path) -> None:
+    (folder / "there").mkdir()
+    (folder / "mine").mkdir()
+    (folder / "there" / "d.json").write_text(json.dumps(DEFINITION))
+    workloads = [{"axes": {"rows": rows}, "inputs": {"x": {"type": "random"}}} for rows in (4, 64)]
+    (folder / "there" / "d.jsonl").write_text("\n".join(map(json.dumps, workloads)) + "\n")
+    for name, code in SOLUTIONS.items():
+        spec = {"language": "python", "entry_point": "main.py::run", "destination_passing_style": False}
+        made: dict[str, Any] = {"name": name, "author": "me", "definition": "scaled_rows", "spec": spec}
+        made["sources"] = [{"path": "main.py", "content": code}]
+        (folder / "mine" / f"{name}.json").write_text(json.dumps(made))
+
+
+def test_each_solution_gets_a_verdict(kernelzoo: Callable[..., Any], answer: Answer, tmp_path: Path) -> None:
+    put(tmp_path)
+    command = ("compare", "--definitions", "there", "--solutions", "mine", "--device", "cpu", "-o", "v.json")
+    status, told = answer(*command, "--rounds", "2")
+    assert status == 1, told
+    found = {one["solution"]: one for one in told["verdicts"]}
+    assert {name: (one["verdict"], one["kind"]) for name, one in found.items()} == {
+        "right": ("right", ""),
+        "wide": ("wrong", "wrong dtype"),
+        "off": ("wrong", "wrong value"),
+        "unbuilt": ("refused", "does not compile"),
+        "dies": ("wrong", "crashes"),
+    }
+    right, off = found["right"], found["off"]
+    assert (right["right_on"], right["timed_on"], right["workloads"]) == (2, 2, 2)
+    assert right["median_us"] > 0 and right["ratio"] > 0 and right["id"] == "me/scaled_rows/right"
+    assert off["case"]["axes"] == {"rows": 4} and len(off["case"]["place"]) == 2 and " to " in off["case"]["expected"]
+    rows = package.results.read(tmp_path / "v.json")
+    assert {row["id"] for row in rows if row["outcome"] == "measured"} >= {
+        "me/scaled_rows/right",
+        "reference/scaled_rows/reference",
+    }
+
+    assert kernelzoo(*command).returncode == 2
+    (tmp_path / "mine" / "off.json").unlink()
+    done = kernelzoo(*command, "--resume", COLUMNS="80")
+    assert done.returncode == 1 and "0 solutions are left" in " ".join(done.stderr.split())
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "1 right, 1 refused, 2 wrong" in done.stdout and "off" not in done.stdout.split()
+
+
+def test_what_does_not_go_together_is_refused(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:
+    put(tmp_path)
+    both = ("--definitions", "there", "--solutions", "mine")
+    for options, words in (
+        (both[:2], "need both folders"),
+        (("--resume", "torch/softmax/eager"), "need both folders"),
+        ((*both, "--shape", "4x4"), "leave out what else does"),
+        ((*both, "--resume"), "-o FILE"),
+        (("--definitions", "mine", "--solutions", "mine"), "no definition"),
+    ):
+        done = kernelzoo("compare", *options)
+        assert done.returncode == 2 and words in done.stderr, done.stderr

@@ -1,0 +1,130 @@
+"""Which solutions in a folder belong to which definitions, without running any of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelzoo.cli.folder import batches, sampled
+from kernelzoo.cli.verdicts import Case, kind_of
+from kernelzoo.definitions.files import DefinitionError
+from kernelzoo.definitions.folders import Solution, Task, paired
+
+DEFINITION: dict[str, Any] = {
+    "name": "doubled",
+    "axes": {"rows": {"type": "var"}},
+    "inputs": {"x": {"shape": ["rows"], "dtype": "float32"}},
+    "outputs": {"out": {"shape": ["rows"], "dtype": "float32"}},
+    "reference": "def run(x):\n    return 2 * x",
+}
+PROBLEM = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+
+
+def solution(name: str, **more: Any) -> dict[str, Any]:
+    spec = {"language": "python", "entry_point": "main.py::run"}
+    sources = [{"path": "main.py", "content": "def run(x):\n    return 2 * x"}]
+    return {"name": name, "definition": "doubled", "author": "me", "spec": spec, "sources": sources, **more}
+
+
+def put(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_solutions_find_their_definitions(tmp_path: Path) -> None:
+    there, mine = tmp_path / "there", tmp_path / "mine"
+    put(there / "definitions" / "a.json", DEFINITION)
+    put(there / "definitions" / "z.json", DEFINITION)
+    put(there / "definitions" / "alone.json", {**DEFINITION, "name": "alone"})
+    for level, name in ((1, "3_ReLU"), (2, "3_Other"), (1, "30_ReLU")):
+        put(there / f"level{level}" / f"{name}.py", PROBLEM)
+    for set_ in ("old", "new"):
+        put(there / set_ / "sum_py" / "task.yml", "tests:\n")
+        put(there / set_ / "sum_py" / "reference.py", "")
+    put(mine / "one.json", solution("one", url="https://example.org/one"))
+    put(mine / "lost.json", solution("lost", definition="nowhere"))
+    put(mine / "broken.json", {**solution("broken"), "spec": {}})
+    put(mine / "level_2_problem_3_sample_0_kernel.py", "class ModelNew: ...")
+    put(mine / "30_ReLU_fast.py", "class ModelNew: ...")
+    put(mine / "3_ReLU" / "mine.py", "class ModelNew: ...")
+    put(mine / "new" / "sum_py" / "fast.py", "custom_kernel = print")
+    put(mine / "stray.py", "class ModelNew: ...")
+    traces = [
+        {"definition": "doubled", "solution": "one", "evaluation": {"performance": {"speedup_factor": s}}}
+        for s in (2.0, 8.0)
+    ]
+    put(mine / "traces" / "t.jsonl", "\n".join(map(json.dumps, traces)) + "\nno JSON\n")
+    found = paired(there, mine)
+    said = {one.path.stem: task.path.relative_to(there).as_posix() for task in found.tasks for one in task.solutions}
+    assert said == {
+        "one": "definitions/a.json",
+        "level_2_problem_3_sample_0_kernel": "level2/3_Other.py",
+        "30_ReLU_fast": "level1/30_ReLU.py",
+        "mine": "level1/3_ReLU.py",
+        "fast": "new/sum_py",
+    }
+    (one,) = next(task for task in found.tasks if task.name == "doubled").solutions
+    assert one.link == "https://example.org/one" and one.published == pytest.approx(4.0)
+    refused = {path.stem: words for path, words in found.refused}
+    assert refused.keys() == {"z", "lost", "broken", "stray"} and "lacks" in refused["broken"]
+    assert found.alone == 2
+    with pytest.raises(DefinitionError, match="no definition"):
+        paired(mine / "traces", mine)
+    with pytest.raises(DefinitionError, match="no file or folder"):
+        paired(tmp_path / "nowhere", mine)
+
+
+def test_batches_hold_few_solutions_and_no_name_twice() -> None:
+    tasks = [
+        (
+            Task(Path(f"{name}{number}"), name, "folder"),
+            [Solution(Path(f"{name}{number}{i}"), "s") for i in range(count)],
+        )
+        for number, (name, count) in enumerate((("a", 5), ("b", 1), ("b", 1), ("c", 2)))
+    ]
+    parts = [[(task.name, len(some)) for task, some in batch] for batch in batches(tasks, 4)]
+    assert parts == [[("a", 4)], [("a", 1), ("b", 1)], [("b", 1), ("c", 2)]]
+    problems: list[Any] = list(range(31))
+    some: list[Any] = sampled(problems, 3)
+    assert some == [0, 15, 30] and len(sampled(problems[:2], 3)) == 2
+
+
+@pytest.mark.parametrize(
+    ("failed", "kind"),
+    [
+        ({"outcome": "failed", "reason": "hung in check"}, "hangs"),
+        ({"outcome": "failed", "reason": "the process was killed by SIGSEGV"}, "crashes"),
+        (
+            {"outcome": "wrong", "kind": "wrong kind of result", "reason": "out that it returned has dtype a"},
+            "wrong dtype",
+        ),
+        ({"outcome": "wrong", "kind": "drops NaN", "reason": "got 1"}, "drops NaN"),
+        ({"outcome": "wrong", "kind": "false time", "reason": "a turn"}, "timing: false time"),
+        (
+            {"outcome": "wrong", "kind": "wrong value", "reason": "right when checked alone, wrong when timed: x"},
+            "timing: wrong value",
+        ),
+    ],
+)
+def test_kinds_of_faults(failed: dict[str, Any], kind: str) -> None:
+    assert kind_of(failed) == kind
+
+
+def test_a_solution_that_raises_everywhere_can_not_run_here(tmp_path: Path) -> None:
+    path = put(tmp_path / "one.json", solution("one"))
+    task = Task(put(tmp_path / "d.json", DEFINITION), "doubled", "definition")
+    raised = {"outcome": "failed", "reason": "raised RuntimeError: no such instruction"}
+    problem: Any = "a workload"
+    case = Case("one.json", task, Solution(path, "one"), ["me/doubled/one"])
+    case.add(problem, raised, None, None)
+    assert (case.verdict(2)["verdict"], case.verdict(2)["kind"]) == ("refused", "raises")
+    case.add(problem, None, 1e-6, 4e-6)
+    assert (case.verdict(2)["verdict"], case.verdict(2)["kind"]) == ("wrong", "raises")
+    case = Case("one.json", task, Solution(path, "one"), ["me/doubled/one"])
+    case.add(problem, {"outcome": "refused", "kind": "undecidable", "reason": "its own reference"}, None, None)
+    assert case.verdict(2)["verdict"] == "undecidable"
+    case.add(problem, None, 1e-6, 4e-6)
+    found = case.verdict(2)
+    assert found["verdict"] == "right" and found["ratio"] == pytest.approx(0.25) and found["undecidable_on"] == 1
