@@ -1,4 +1,4 @@
-"""The data of the page's explorer: every row with its numbers and texts, by group, operation and dtype.
+"""The data of the page's explorer: standings, and every row with its numbers and texts, by group, operation and dtype.
 
 The texts are those of the tables, from the same functions. The numbers only place points and sort lines. So the page's
 script computes nothing that a reader could quote.
@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from kernelzoo import operations, packages, side_by_side
 from kernelzoo.measure.clocks import OF_CALLS
-from kernelzoo.report import compare, headlines, looks, packed
+from kernelzoo.report import compare, looks, packed, standing
 from kernelzoo.report.compare import Comparison
 from kernelzoo.report.energy import digits
 from kernelzoo.report.looks import Look
-from kernelzoo.report.packed import sources
+from kernelzoo.report.notes import NOTES
 from kernelzoo.report.page_cells import (
     BEST,
     WORST,
@@ -53,23 +54,27 @@ CLASSES = {
 
 def document(results: Results, styles: Mapping[str, Look]) -> Json:
     """Everything that the explorer shows. A subject is one operation and dtype of one group."""
-    forms = {row.form or row.id for group in results.groups for row in group.rows}
     names = slugs(results)
+    texts = packed.texts(results)
     return {
         "baseline": results.baseline,
         "fields": FIELDS,
         "classes": CLASSES,
         "looks": {id: [look.colour, look.symbol] for id, look in styles.items()},
-        "sources": {form: paths for form in sorted(forms) if (paths := sources(form))},
+        "marks": NOTES,
+        "peer": standing.PEER,
+        "lines": _lines(results),
+        "sources": {form: list(of_form) for form, of_form in texts.items()},
+        "texts": {path: text for of_form in texts.values() for path, text in of_form.items()},
         "verdicts": packed.VERDICTS,
-        "packed": packed.packed(results),
         "groups": [
             {
                 "id": slug,
                 "label": group.label,
                 "cache": group.cache,
                 "runs": [[run.file, date(run), run.commit or "unknown"] for run, _ in group.runs()],
-                "headlines": {op: headlines.headline(group, group.select(op)) for op in group.operations()},
+                "checked": {op: _checked(results, op) for op in group.operations()},
+                "standings": {op: _standings(group, op) for op in group.operations()},
                 "subjects": [
                     _subject(results, group, group.select(op, dtype))
                     for op in group.operations()
@@ -93,18 +98,6 @@ def slugs(results: Results) -> list[str]:
     return made
 
 
-def lead(selection: Selection) -> list[str]:
-    """The implementations shown at first: the baseline, each backend's auto, and all of a backend without one. All, if
-    these are fewer than two."""
-    known = {name.partition("/")[0] for name in selection.names if name.endswith("/auto") or name == selection.baseline}
-    names = [
-        name
-        for name in selection.names
-        if name == selection.baseline or name.endswith("/auto") or name.partition("/")[0] not in known
-    ]
-    return names if len(names) > 1 else selection.names
-
-
 def arguments(problem: Problem) -> str:
     """The options that name a problem to ``kernelzoo compare`` and ``inspect``; empty where none can."""
     if problem.scalars:
@@ -120,6 +113,58 @@ def classes(problem: Problem) -> list[str]:
     length = problem.length
     found = ["short" if length <= SHORT else "middle" if length <= MIDDLE else "long", "odd" if length % 2 else "even"]
     return found + ["axis"] * (problem.dim != len(problem.shape) - 1 and not problem.axes)
+
+
+def _standings(group: Group, op: str) -> Json:
+    """A standing for each dtype, and for all where there are several, by kind of shapes."""
+    known = standing.scores(group.select(op))
+    dtypes = group.dtypes(op)
+    return {
+        dtype or "all": {
+            kind: made
+            for kind in ("", *CLASSES)
+            if (made := _standing(group.select(op, dtype), known, kind)) is not None
+        }
+        for dtype in [*dtypes, *[None] * (len(dtypes) > 1)]
+    }
+
+
+def _standing(selection: Selection, known: standing.Scores, kind: str) -> Json | None:
+    asked = [problem for problem in selection.problems if not kind or kind in classes(problem)]
+    found = standing.standing(selection, known, asked)
+    if not found.bars:
+        return None
+    return {
+        "said": standing.sentence(found, selection),
+        "shapes": standing.shapes(found, len(asked)),
+        "count": len(found.problems),
+        "lead": standing.lead(selection),
+        "bars": [
+            [
+                *(bar.name, *map(_place, (bar.score, bar.low, bar.high)), bar.count),
+                *("" if bar.ratio is None else f"{bar.ratio:.2f}", bar.marks),
+            ]
+            for bar in found.bars
+        ],
+    }
+
+
+def _checked(results: Results, op: str) -> str:
+    wrong = sum(failure.op == op and failure.outcome == "wrong" for failure in results.failed)
+    lost = f" {wrong} that were wrong got no time." if wrong else ""
+    return f"Checked: each result was right against a float64 reference, before and while it was timed.{lost}"
+
+
+def _lines(results: Results) -> Mapping[str, int]:
+    """Lines of code of each implementation of ours: of its own files, and of all forms that it chose."""
+    names = tuple(operations.OPERATIONS)
+    forms: dict[str, set[str]] = {}
+    for group in results.groups:
+        for row in group.rows:
+            forms.setdefault(row.id, {row.id}).add(row.form or row.id)
+    files = {id: {path for form in of_id for path in packages.files(form, names)} for id, of_id in forms.items()}
+    counted = {path: side_by_side.lines_of(path) for paths in files.values() for path in paths}
+    return {id: sum(counted[path] for path in paths) for id, paths in files.items() if paths}
 
 
 def _subject(results: Results, group: Group, selection: Selection) -> Json:
@@ -142,18 +187,17 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
     return {
         "op": rows[0].op,
         "dtype": rows[0].problem.dtype,
-        "headline": headlines.headline(group, selection),
         "withLimit": with_limit,
         "ceiling": looks.ceiling(rows),
         "floor": looks.floor(rows),
         "names": names,
-        "lead": [places[1][name] for name in lead(selection)],
+        "lead": [places[1][name] for name in standing.lead(selection)],
         "problems": [[str(p), moved[p], p.length, arguments(p), classes(p)] for p in problems],
-        "readable": [places[0][problem] for problem in selection.readable()],
         "rows": [
             _trimmed([places[1][row.name], places[0][row.problem], *line(row, run=runs[row.run])]) for row in ordered
         ],
         "counters": counters,
+        "pairs": packed.pairs(selection),
     }
 
 

@@ -72,7 +72,7 @@ def summary(group: Group, op: str, looks: Mapping[str, Look]) -> Grid:
     lines = []
     for line, (named, *_) in zip(grid.rows, table.rows, strict=True):
         name, cell = line[0], line[ratio]
-        name = replace(name, swatch=looks[named.id].colour)
+        name = replace(name, swatch=looks[named.id].colour if named.id in looks else "")
         cell = replace(cell, shade=ratio_shade(float(cell.text))) if cell.text != result_tables.BLANK.text else cell
         lines.append([name, *line[1:ratio], cell, *line[ratio + 1 :]])
     return replace(grid, rows=lines, op=op)

@@ -1,5 +1,7 @@
 """A page of the report, read as a browser's parser would read it."""
 
+import base64
+import gzip
 import itertools
 import json
 import re
@@ -59,8 +61,8 @@ class Page(HTMLParser):
 
     def data(self) -> dict:
         """What the explorer draws."""
-        (text,) = (text for attributes, text in self.scripts if attributes.get("type") == "application/json")
-        return json.loads(text)
+        (text,) = (text for attributes, text in self.scripts if "type" in attributes)
+        return json.loads(gzip.decompress(base64.b64decode(text)))
 
     def subjects(self) -> list[dict]:
         return [subject for group in self.data()["groups"] for subject in group["subjects"]]
@@ -75,7 +77,7 @@ class Page(HTMLParser):
         return made
 
     def code(self) -> list[str]:
-        return [text for attributes, text in self.scripts if attributes.get("type") != "application/json"]
+        return [text for attributes, text in self.scripts if "type" not in attributes]
 
 
 __all__ = ["Page"]

@@ -31,6 +31,28 @@ const bytesAxis = (rows, width) => {
 };
 const plain = (value) => String(+value.toPrecision(3));
 
+// The symbols: corners in a square from -1 to 1.
+const CORNERS = {
+  square: "-.85 -.85 .85 -.85 .85 .85 -.85 .85", triangle: "0 -1.1 1.05 .8 -1.05 .8", diamond: "0 -1.35 .8 0 0 1.35 -.8 0",
+  star: "0 -1.25 .3 -.4 1.2 -.38 .48 .16 .75 1.02 0 .5 -.75 1.02 -.48 .16 -1.2 -.38 -.3 -.4",
+  wye: "-.35 1.1 .35 1.1 .35 .2 1.15 -.35 .8 -.95 0 -.4 -.8 -.95 -1.15 -.35 -.35 .2",
+  cross: "-.35 -1.1 .35 -1.1 .35 -.35 1.1 -.35 1.1 .35 .35 .35 .35 1.1 -.35 1.1 -.35 .35 -1.1 .35 -1.1 -.35 -.35 -.35",
+  times: "-1 -.5 -.5 -1 0 -.5 .5 -1 1 -.5 .5 0 1 .5 .5 1 0 .5 -.5 1 -1 .5 -.5 0", down: "0 1.1 1.05 -.8 -1.05 -.8",
+  left: "-1.1 0 .8 1.05 .8 -1.05", right: "1.1 0 -.8 1.05 -.8 -1.05", spark: "0 -1.4 .3 -.3 1.4 0 .3 .3 0 1.4 -.3 .3 -1.4 0 -.3 -.3",
+  hourglass: "-1 -1.1 1 -1.1 .15 0 1 1.1 -1 1.1 -.15 0", bowtie: "-1.1 -1 0 -.15 1.1 -1 1.1 1 0 .15 -1.1 1",
+  bar: "-.45 -1.25 .45 -1.25 .45 1.25 -.45 1.25", dash: "-1.25 -.45 1.25 -.45 1.25 .45 -1.25 .45",
+  roof: "-1.2 .3 0 -.9 1.2 .3 1.2 .95 0 -.2 -1.2 .95", valley: "-1.2 -.3 0 .9 1.2 -.3 1.2 -.95 0 .2 -1.2 -.95",
+  lens: "-1.4 0 0 -.7 1.4 0 0 .7", half: "-1.1 .5 -1 -.2 -.55 -.7 0 -.85 .55 -.7 1 -.2 1.1 .5",
+  corner: "-1 -1 -.2 -1 -.2 .3 1 .3 1 1 -1 1", tee: "-1.1 -1 1.1 -1 1.1 -.3 .4 -.3 .4 1.1 -.4 1.1 -.4 -.3 -1.1 -.3",
+};
+const symbolOf = (name) => (name === "circle" ? d3.symbolCircle : {
+  draw(context, size) {
+    const [scale, numbers] = [Math.sqrt(size / 3), CORNERS[name].split(" ").map(Number)];
+    for (let i = 0; i < numbers.length; i += 2) context[i ? "lineTo" : "moveTo"](numbers[i] * scale, numbers[i + 1] * scale);
+    context.closePath();
+  },
+});
+
 const FIXED = { color: { type: "identity" }, symbol: { type: "identity" } };
 
 // The text beside the pointer.
@@ -39,7 +61,7 @@ const words = (row) =>
     `${row.marked}, ${shapeText(row.problem)}`,
     `${row.us} µs, ${row.speed} GB/s`,
     row.shareText && `${row.shareText} of the limit`,
-    row.ratioText && row.name !== DATA.baseline && `${row.ratioText} × ${DATA.baseline} ${row.verdict}`,
+    row.ratioText && row.name !== BASELINE && `${row.ratioText} × ${BASELINE} ${row.verdict}`,
     row.mj && `${row.mj} mJ, ${row.perGb} J/GB, ${row.watts} W`,
     row.form && `by ${row.form}`,
     row.flags,
@@ -49,13 +71,71 @@ const words = (row) =>
 
 const dots = (rows, options) =>
   Plot.dot(rows, {
-    symbol: "symbol", r: rows.length > 400 ? 2.8 : 4, stroke: "colour", strokeWidth: 1.4,
+    symbol: (row) => symbolOf(row.symbol), r: rows.length > 400 ? 2.8 : 4, stroke: "colour", strokeWidth: 1.4,
     fill: (row) => (row.marks ? "transparent" : row.colour),
     ...options,
   });
 const tips = (rows, options) => Plot.tip(rows, Plot.pointer({ title: words, fontSize: 12, ...options }));
 const markTexts = (rows, options) =>
   Plot.text(rows, { filter: (row) => row.marks, text: "marks", dy: -8, fontSize: 11, ...options });
+
+// A bar's words: its score and interval, its shapes, its speed and its lines of code.
+const barWords = (bar) =>
+  [
+    `${bar.label}, score ${plain(bar.score)}`,
+    bar.high && `95 % interval ${bar.low} to ${bar.high}`,
+    `${bar.count} of ${standingOf().count} shapes`,
+    bar.ratio && `${bar.ratio} × ${BASELINE}`,
+    bar.lines && `${bar.lines} lines of code`,
+  ].filter(Boolean).join("\n");
+const barTips = (bars, options) => Plot.tip(bars, Plot.pointerY({ title: barWords, fontSize: 12, ...options }));
+const withLimit = () => subjectsOf(groupOf()).some((subject) => subject.withLimit);
+
+// A bar for each language, the fastest first. Hollow: on fewer shapes, or breaking the contract.
+function scoreFigure(bars, width) {
+  const step = width < NARROW ? 22 : 25;
+  const narrow = width < NARROW;
+  const [right, first] = narrow ? [96, 40] : [190, 96];
+  const left = Math.min(width * 0.4, 10 + 6.9 * d3.max(bars, (bar) => bar.label.length));
+  const limit = withLimit();
+  const filled = (bar) => bar.whole && !bar.marks.includes("†");
+  const y = "label";
+  const column = (text, dx, fontWeight) => Plot.text(bars, { y, text, frameAnchor: "right", textAnchor: "end", dx, fontWeight });
+  const head = (text, dx) => Plot.text([text], { text: (d) => d, frameAnchor: "top-right", textAnchor: "end", dx, dy: -16, fill: "currentColor", fillOpacity: 0.75 });
+  return Plot.plot({
+    ...FIXED, width, height: 26 + step * bars.length, marginLeft: left, marginRight: right, marginTop: 22, marginBottom: 4,
+    x: { domain: [0, limit ? 1 : 1.05 * d3.max(bars, (bar) => bar.high || bar.score)], axis: null },
+    y: { type: "band", domain: bars.map((bar) => bar.label), label: null, tickSize: 0, padding: 0.22 },
+    marks: [
+      Plot.gridX(limit ? [0.25, 0.5, 0.75, 1] : [1]),
+      Plot.barX(bars, { x: "score", y, fill: (bar) => (filled(bar) ? bar.colour : "transparent"), stroke: "colour", strokeWidth: 1.2, strokeDasharray: null }),
+      Plot.text(bars, { filter: (bar) => !bar.whole, x: 0, y, dx: 6, textAnchor: "start", text: (bar) => `on ${bar.count} shapes` }),
+      Plot.ruleY(bars.filter((bar) => bar.high), { x1: "low", x2: "high", y, strokeWidth: 3 }),
+      column((bar) => (narrow || !bar.high ? bar.score.toFixed(2) : `${bar.score.toFixed(3)} ±${((bar.high - bar.low) / 2).toFixed(3)}`), first, 700),
+      column((bar) => bar.ratio && `${bar.ratio} ×`, right - 4), head("score", first), head(narrow ? `× ${backendOf(BASELINE)}` : `× ${BASELINE}`, right - 4),
+      barTips(bars, { x: "score", y }),
+    ],
+  });
+}
+
+// What more lines of code bring: the score of each implementation of ours on all shapes.
+function linesFigure(bars, width) {
+  const drawn = bars.filter((bar) => bar.lines && bar.whole);
+  if (drawn.length < 2) return null;
+  const [low, high] = d3.extent(drawn, (bar) => bar.lines);
+  const domain = [low / 1.3, high * 1.3];
+  const top = withLimit() ? 1.05 : 1.1 * d3.max(drawn, (bar) => bar.score);
+  const place = { x: "lines", y: "score" };
+  return Plot.plot({
+    ...FIXED, width, height: width < NARROW ? 300 : 360, marginLeft: 52, marginRight: 14, marginTop: 24, marginBottom: 40,
+    x: { type: "log", domain, axis: null },
+    y: { label: "score", domain: [0, top], grid: true },
+    marks: [
+      ...axis("x", logTicks(domain, width / 75), plain, { label: "lines of code" }),
+      dots(drawn, { ...place, r: 5 }), Plot.tip(drawn, Plot.pointer({ title: barWords, fontSize: 12, ...place })),
+    ],
+  });
+}
 
 function limitFigure(rows, width) {
   const share = state.y !== "speed" && rows.some((row) => row.share);
@@ -96,7 +176,7 @@ function limitFigure(rows, width) {
 
 // A line for each shape, or points over the bytes if there are many shapes.
 function ratioFigure(rows, width) {
-  const drawn = rows.filter((row) => row.ratio && row.name !== DATA.baseline);
+  const drawn = rows.filter((row) => row.ratio && row.name !== BASELINE);
   if (!drawn.length) return null;
   const names = unique(drawn.map((row) => row.name));
   const shapes = shapesOf(drawn);
@@ -107,7 +187,7 @@ function ratioFigure(rows, width) {
   const high = d3.max(drawn, (row) => Math.min(row.high || row.ratio, largest * WIDER));
   const domain = [Math.min(0.9, low / 1.05), Math.max(1.1, high * 1.05)];
   const scale = { type: "log", domain, axis: null };
-  const label = { label: `time / ${DATA.baseline} (${listed ? "left of" : "below"} 1 is faster)`, labelArrow: "none" };
+  const label = { label: `time / ${BASELINE} (${listed ? "left of" : "below"} 1 is faster)`, labelArrow: "none" };
   const look = { strokeWidth: 1.6, stroke: "colour", clip: true };
   if (listed) {
     const step = Math.min(3.2, 13 / names.length);
@@ -219,9 +299,8 @@ function legendOf(rows) {
   const seen = new Map(rows.map((row) => [row.name, row]));
   const order = d3.sort(seen.values(), (row) => row.place);
   return order.map((row) => {
-    const kind = d3[`symbol${row.symbol[0].toUpperCase()}${row.symbol.slice(1)}`];
     const svg = d3.create("svg").attr("width", 14).attr("height", 14).attr("viewBox", "-7 -7 14 14").attr("aria-hidden", "true");
-    svg.append("path").attr("d", d3.symbol(kind, 46)()).attr("fill", row.colour);
+    svg.append("path").attr("d", d3.symbol(symbolOf(row.symbol), 46)()).attr("fill", row.colour);
     return element("span", { className: "key" }, svg.node(), row.name);
   });
 }
