@@ -18,16 +18,7 @@ from kernelzoo.report.compare import Comparison
 from kernelzoo.report.energy import digits
 from kernelzoo.report.looks import Look
 from kernelzoo.report.notes import NOTES
-from kernelzoo.report.page_cells import (
-    BEST,
-    WORST,
-    date,
-    interval_text,
-    known,
-    mix,
-    ratio_shade,
-    ratio_text,
-)
+from kernelzoo.report.page_cells import date, interval_text, known, ratio_text
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection
 from kernelzoo.report.table import significant
 
@@ -35,7 +26,7 @@ Json = dict[str, Any]
 
 FIELDS = (
     *("name", "problem", "us", "speed", "share", "shareText", "ratio", "ratioText", "low", "high", "interval"),
-    *("verdict", "marks", "shade", "form", "run", "samples", "copy", "submit", "first", "cupti", "repeated", "flags"),
+    *("verdict", "marks", "form", "run", "samples", "copy", "submit", "first", "cupti", "repeated", "flags"),
     *("breaks", "table", "mj", "perGb", "energyRatio", "watts"),
 )
 """The fields of each row, in this order. Empty fields at the end are left out."""
@@ -173,7 +164,6 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
     comparisons = compare.to_baseline(selection)
     runs = {run: place for place, (run, _) in enumerate(group.runs())}
     rows = selection.rows
-    with_limit = any(row.of_limit is not None for row in rows)
     moved: dict[Problem, int] = {}
     counters: Json = {}
     for row in rows:
@@ -183,11 +173,11 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
             counters[f"{places[1][row.name]} {places[0][row.problem]}"] = facts
     cells = selection.cells
     ordered = [cells[problem, name] for problem in problems for name in names if (problem, name) in cells]
-    line = partial(_row, selection=selection, comparisons=comparisons, with_limit=with_limit)
+    line = partial(_row, selection=selection, comparisons=comparisons)
     return {
         "op": rows[0].op,
         "dtype": rows[0].problem.dtype,
-        "withLimit": with_limit,
+        "withLimit": any(row.of_limit is not None for row in rows),
         "ceiling": looks.ceiling(rows),
         "floor": looks.floor(rows),
         "names": names,
@@ -206,7 +196,6 @@ def _row(
     *,
     selection: Selection,
     comparisons: Mapping[tuple[Problem, str], Comparison],
-    with_limit: bool,
     run: int,
 ) -> list[Any]:
     """The :data:`FIELDS` of one row, after its name and problem."""
@@ -214,11 +203,6 @@ def _row(
     ratio = selection.ratio(row) if comparison is None else comparison.ratio
     interval = None if comparison is None else comparison.interval
     verdict = None if comparison is None else comparison.verdict
-    shade = ""
-    if with_limit and row.of_limit is not None:
-        shade = mix(WORST, BEST, min(row.of_limit, 1.0))
-    elif not with_limit and ratio is not None:
-        shade = ratio_shade(ratio)
     return [
         significant(row.microseconds),
         significant(row.gb_per_s),
@@ -230,7 +214,6 @@ def _row(
         "" if comparison is None else interval_text(comparison),
         "" if verdict is None else verdict.value,
         " ".join(row.marks),
-        shade,
         row.chosen,
         run,
         row.samples,

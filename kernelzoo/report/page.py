@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -41,8 +41,6 @@ class Part:
     notes: Sequence[str]
     """Explanations of the marks in its tables."""
     summaries: Sequence[Grid]
-    gaps: Sequence[Grid]
-    """Lists of problems, closed at first."""
     remarks: Grid | None
 
 
@@ -60,7 +58,7 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
         baseline=results.baseline,
         data=packed.packed(data),
         explored=bool(data["groups"]),
-        parts=[_part(group, slug, styles) for group, slug in zip(results.groups, explorer.slugs(results), strict=True)],
+        parts=[_part(group, slug) for group, slug in zip(results.groups, explorer.slugs(results), strict=True)],
         breaking=page_tables.breaking(results),
         breaking_note=sections.BREAKING_NOTE,
         failures=page_tables.failures(results),
@@ -81,7 +79,7 @@ def _file(name: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _part(group: Group, id: str, styles: Mapping[str, looks.Look]) -> Part:
+def _part(group: Group, id: str) -> Part:
     facts = [("device", group.device), ("clock", f"{group.clock}: {sections.clocks(group.rows)}")]
     if group.clock not in OF_CALLS:  # the cache matters to kernels only
         facts.append(("cache", group.cache))
@@ -94,7 +92,6 @@ def _part(group: Group, id: str, styles: Mapping[str, looks.Look]) -> Part:
         facts=facts,
         runs=page_tables.runs(group),
         notes=notes.lines([row.marks for row in group.rows]),
-        summaries=[page_tables.summary(group, op, styles) for op in group.operations()],
-        gaps=[grid for kind in ("shortfall", "behind", "variants") for grid in page_tables.scores(group, kind)],
+        summaries=[page_tables.summary(group, op) for op in group.operations()],
         remarks=page_tables.remarks(group),
     )

@@ -13,10 +13,6 @@ from kernelzoo.report.compare import Comparison
 from kernelzoo.report.results import Run
 from kernelzoo.report.table import Table, significant
 
-Shade = tuple[int, int, int]
-WORST, BEST = (246, 240, 228), (84, 160, 222)  # share of the limit; black text is readable on all shades
-FASTER, EQUAL, SLOWER = (72, 178, 160), (247, 247, 247), (234, 150, 78)  # ratio to the baseline, likewise
-
 
 @dataclass(frozen=True)
 class Td:
@@ -28,10 +24,6 @@ class Td:
     hover: str = ""
     kind: str = ""
     """Its CSS classes."""
-    shade: str = ""
-    """Its background, with black text."""
-    swatch: str = ""
-    """The implementation's colour in the figures."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +54,11 @@ def _html(cell: Td, tag: str = "td", scope: str = "") -> str:
     facts = {
         "scope": scope,
         "class": cell.kind,
-        "style": f"background:{cell.shade};color:#000" if cell.shade else "",
         "title": cell.hover,
     }
     said = "".join(f' {name}="{escape(value)}"' for name, value in facts.items() if value)
-    dot = f'<i class="dot" style="background:{escape(cell.swatch)}"></i>' if cell.swatch else ""
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
-    return f"<{tag}{said}>{dot}{escape(cell.text)}{note}</{tag}>"
+    return f"<{tag}{said}>{escape(cell.text)}{note}</{tag}>"
 
 
 def grid_of(caption: str, table: Table) -> Grid:
@@ -104,14 +94,3 @@ def verdict_kind(verdict: Verdict | None) -> str:
 
 def known(value: float | None) -> str:
     return "" if value is None else significant(value)
-
-
-def ratio_shade(ratio: float) -> str:
-    """The shade of a ratio: white at 1, full colour from a factor of four."""
-    if ratio < 1:
-        return mix(EQUAL, FASTER, (1 / max(ratio, 1 / 4) - 1) / 3)
-    return mix(EQUAL, SLOWER, (min(ratio, 4) - 1) / 3)
-
-
-def mix(start: Shade, end: Shade, part: float) -> str:
-    return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(start, end, strict=True))

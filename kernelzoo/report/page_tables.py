@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
-from kernelzoo.measure.clocks import OF_CALLS
 from kernelzoo.report import result_tables, sections
-from kernelzoo.report.looks import Look
-from kernelzoo.report.page_cells import Grid, Td, date, grid_of, ratio_shade
+from kernelzoo.report.page_cells import Grid, Td, date, grid_of
 from kernelzoo.report.results import OUTCOMES, Failure, Group, Problem, Results, Row
 
 LONG = 1000
@@ -63,25 +61,10 @@ def conditions(rows: Iterable[Row]) -> list[tuple[str, str]]:
     return facts
 
 
-def summary(group: Group, op: str, looks: Mapping[str, Look]) -> Grid:
-    selection = group.select(op)
+def summary(group: Group, op: str) -> Grid:
     tables = {"submit": result_tables.submit_table, "call": result_tables.call_table}
-    table = tables.get(group.clock, result_tables.summary_table)(selection)
-    grid = grid_of(f"{op}: the fastest first", table)
-    ratio = next(i for i, header in enumerate(table.headers) if header.endswith(f" / {selection.baseline}"))
-    lines = []
-    for line, (named, *_) in zip(grid.rows, table.rows, strict=True):
-        name, cell = line[0], line[ratio]
-        name = replace(name, swatch=looks[named.id].colour if named.id in looks else "")
-        cell = replace(cell, shade=ratio_shade(float(cell.text))) if cell.text != result_tables.BLANK.text else cell
-        lines.append([name, *line[1:ratio], cell, *line[ratio + 1 :]])
-    return replace(grid, rows=lines, op=op)
-
-
-def scores(group: Group, kind: str) -> list[Grid]:
-    made = sections.SCORES[kind]
-    tables = [(op, made.table(group, op)) for op in group.operations() if group.clock not in OF_CALLS]
-    return [replace(grid_of(f"{op}: {made.caption}", table), op=op) for op, table in tables if table is not None]
+    table = tables.get(group.clock, result_tables.summary_table)(group.select(op))
+    return replace(grid_of(f"{op}: the fastest first", table), op=op)
 
 
 def remarks(group: Group) -> Grid | None:

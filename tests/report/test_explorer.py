@@ -92,13 +92,6 @@ def test_shapes_stand_short_rows_first_with_their_bytes_kinds_and_options(entry,
     assert problems[-1][4] == ["long", "even"]
 
 
-def test_shares_are_shaded_blue_and_ratios_where_no_limit_is_known(host, sweep, write, made) -> None:
-    subjects = made(load([write(host)]))
-    assert subjects.subjects()[0]["withLimit"] is False
-    assert {row["shade"] for row in subjects.rows() if row["name"] == "torch/eager"} == {page_cells.ratio_shade(1.0)}
-    assert made(load([write(sweep)])).rows()[0]["shade"] not in ("", page_cells.ratio_shade(1.0))
-
-
 def test_what_a_profiler_counted_stands_with_its_result(entry, write, made, tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
     counted = {"id": "triton/softmax/auto", "problem": "float32 (4096, 256)", "registers": 40.0, "kernel": BAD}

@@ -33,8 +33,9 @@ function drawFilters() {
     });
     return button;
   });
+  const without = backendsHere().filter((name) => hidden.has(name));
   const chosenClass = state.class ? `, ${DATA.classes[state.class]}` : "";
-  at("chosen").textContent = `Filters: ${state.op}, ${state.dtype === "all" ? "all dtypes" : state.dtype}${chosenClass}${hidden.size ? `, without ${[...hidden].join(", ")}` : ""}`;
+  at("chosen").textContent = `Filters: ${state.op}, ${state.dtype === "all" ? "all dtypes" : state.dtype}${chosenClass}${without.length ? `, without ${without.join(", ")}` : ""}`;
   at("filters").querySelector(".controls").replaceChildren(...controls, element("div", { className: "chips", role: "group", ariaLabel: "backends" }, ...chips));
 }
 
@@ -70,7 +71,7 @@ function drawDetails() {
 }
 
 const legendRows = (id, rows) =>
-  ({ ratios: rows.filter((row) => row.name !== BASELINE), energy: rows.filter((row) => row.mj), heat: [], score: [], lines: rows.filter((bar) => bar.lines) })[id] ?? rows;
+  ({ energy: rows.filter((row) => row.mj), score: [], lines: rows.filter((bar) => bar.lines) })[id] ?? rows;
 
 // Draws a figure, or hides it where there is nothing to draw.
 function drawFigure(id, width) {
@@ -86,11 +87,6 @@ function drawFigure(id, width) {
   made.style.cursor = "pointer";
   box.replaceChildren(made);
   figure.querySelector(".legend").replaceChildren(...legendOf(legendRows(id, rows)));
-  if (id === "heat") {
-    figure.querySelector("figcaption").textContent = rows.some((row) => row.share)
-      ? "Share of the limit in percent, the bluer the nearer; short rows first. Grey: no result."
-      : `Time / ${BASELINE}: green is faster, orange slower; short rows first. Grey: no result.`;
-  }
 }
 
 function drawCompare(rows) {
@@ -137,10 +133,11 @@ function drawResults(rows) {
 }
 
 function drawTools(rows) {
-  const tools = at("limit").querySelector(".tools");
   const both = rows.some((row) => row.share);
   at("limit").querySelector("figcaption").lastChild.textContent = both ? ROOFLINE : "No limit was measured here.";
-  tools.replaceChildren(...(both ? [choice("upwards", "y", [["", "share of the limit"], ["speed", "GB/s, and the roofline"]])] : []));
+  const modes = [["share", "share of the limit"], ["speed", both ? "GB/s, and the roofline" : "GB/s"], ["ratio", `time / ${BASELINE}`]].slice(both ? 0 : 1);
+  modes[0][0] = "";
+  at("limit").querySelector(".tools").replaceChildren(choice("upwards", "y", modes));
 }
 
 // Hides tables of operations or groups that are not chosen.
@@ -150,7 +147,7 @@ function hideOthers() {
 }
 
 const PARTS = { details: () => drawDetails(), compare: (rows) => drawCompare(rows), results: (rows) => drawResults(rows) };
-const FIGURES = { score: scoreFigure, lines: linesFigure, limit: limitFigure, ratios: ratioFigure, energy: energyFigure, heat: heatFigure };
+const FIGURES = { score: scoreFigure, lines: linesFigure, limit: limitFigure, energy: energyFigure };
 let later = 0;
 
 function draw() {

@@ -80,7 +80,7 @@ function settle() {
   }
   if (!Object.hasOwn(group.standings[state.op][state.dtype] ?? {}, state.class)) state.class = "";
   if (state.variants !== "all") state.variants = "";
-  if (state.y !== "speed") state.y = "";
+  if (!["speed", "ratio"].includes(state.y)) state.y = "";
   const known = new Set(Object.keys(DATA.looks).map((id) => id.split("/")[0]));
   state.off = unique(state.off.split(",")).filter((name) => known.has(name)).join(",");
   const names = unique(subjectRows().map((row) => row.name));
@@ -108,7 +108,8 @@ function writeAddress() {
 
 const subjectRows = () => subjectsOf(groupOf()).flatMap((subject) => rowsOf(groupOf(), subject));
 
-const standingOf = () => groupOf().standings[state.op][state.dtype][state.class];
+const NOTHING = { said: "", shapes: "", count: 0, lead: [], bars: [] };
+const standingOf = () => groupOf().standings[state.op][state.dtype][state.class] ?? NOTHING;
 const backendOf = (name) => name.split("/")[0];
 const backendsHere = () => unique(subjectRows().map((row) => row.backend));
 
