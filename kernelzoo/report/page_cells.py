@@ -11,7 +11,7 @@ from markupsafe import Markup
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report.compare import Comparison
 from kernelzoo.report.results import Run
-from kernelzoo.report.table import Table, significant
+from kernelzoo.report.table import Cell, Table, significant
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,6 @@ class Td:
     text: str
     note: str = ""
     """A second, smaller line."""
-    hover: str = ""
     kind: str = ""
     """Its CSS classes."""
 
@@ -39,9 +38,8 @@ class Grid:
     @property
     def body(self) -> Markup:
         """The rows as HTML. The template would be too slow for a hundred thousand cells."""
-        return Markup(
-            "".join(f"<tr>{_html(row[0], 'th', 'row')}{''.join(map(_html, row[1:]))}</tr>\n" for row in self.rows)
-        )
+        lines = (f"<tr>{_html(row[0], 'th', 'row')}{''.join(map(_html, row[1:]))}</tr>\n" for row in self.rows)
+        return Markup("".join(lines))
 
     @property
     def heads(self) -> list[tuple[str, bool]]:
@@ -51,25 +49,16 @@ class Grid:
 
 
 def _html(cell: Td, tag: str = "td", scope: str = "") -> str:
-    facts = {
-        "scope": scope,
-        "class": cell.kind,
-        "title": cell.hover,
-    }
-    said = "".join(f' {name}="{escape(value)}"' for name, value in facts.items() if value)
+    said = "".join(f' {name}="{value}"' for name, value in (("scope", scope), ("class", cell.kind)) if value)
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
     return f"<{tag}{said}>{escape(cell.text)}{note}</{tag}>"
 
 
 def grid_of(caption: str, table: Table) -> Grid:
-    return Grid(
-        caption,
-        table.headers,
-        [
-            [Td(cell.text, kind=("number" if i else "") + (" best" if cell.best else "")) for i, cell in enumerate(row)]
-            for row in table.rows
-        ],
-    )
+    def cells(row: Sequence[Cell]) -> list[Td]:
+        return [Td(cell.text, kind="number" * bool(i) + " best" * cell.best) for i, cell in enumerate(row)]
+
+    return Grid(caption, table.headers, list(map(cells, table.rows)))
 
 
 def date(run: Run) -> str:

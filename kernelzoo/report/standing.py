@@ -55,15 +55,9 @@ def lead(selection: Selection) -> list[str]:
     return names if len(names) > 1 else selection.names
 
 
-@dataclass(frozen=True)
-class Score:
-    """What one row counts, and how well it is known."""
-
-    log: float
-    """The logarithm of its share of the limit; without a limit, of its speed relative to the baseline."""
-    errors: Sequence[tuple[float, int]]
-    """Variances with their degrees of freedom; empty where samples are too few."""
-
+Score = tuple[float, Sequence[tuple[float, int]]]
+"""The logarithm of a row's share of the limit; without a limit, of its speed relative to the baseline. Then variances
+with their degrees of freedom, none where samples are too few."""
 
 Scores = Mapping[tuple[Problem, str], Score]
 
@@ -84,7 +78,7 @@ def scores(selection: Selection) -> Scores:
 
 def score_of(value: float, timed: Sequence[Sequence[float]]) -> Score:
     """The score of a value that rests on these samples."""
-    return Score(math.log(value), [_error(times) for times in timed] if min(map(len, timed)) > 1 else [])
+    return math.log(value), [_error(times) for times in timed] if min(map(len, timed)) > 1 else []
 
 
 def standing(selection: Selection, known: Scores, problems: Iterable[Problem]) -> Standing:
@@ -110,10 +104,8 @@ def standing(selection: Selection, known: Scores, problems: Iterable[Problem]) -
 
 def sentence(found: Standing, selection: Selection) -> str:
     """The fastest, those that samples can't tell from it, and how many times as fast it is as others."""
-    shown = {*lead(selection), PEER}
-    bars = [
-        bar for bar in found.bars if bar.name in shown and bar.count == len(found.problems) and DAGGER not in bar.marks
-    ]
+    shown, count = {*lead(selection), PEER}, len(found.problems)
+    bars = [bar for bar in found.bars if bar.name in shown and bar.count == count and DAGGER not in bar.marks]
     if not bars:
         return "No implementation took all of these shapes."
     first, *others = bars
@@ -126,12 +118,8 @@ def sentence(found: Standing, selection: Selection) -> str:
     if first.ratio is not None and first.name != selection.baseline:
         said.append(f"{first.ratio:.2f} × {selection.baseline}")
     names += ", too close to tell apart" * bool(level)
-    return (
-        f"Fastest: {names}"
-        + (f", with {said[0].replace('×', '× the speed of')}" if said else "")
-        + "".join(f", {part}" for part in said[1:])
-        + "."
-    )
+    speeds = ", ".join(said).replace("×", "× the speed of", 1)
+    return f"Fastest: {names}{', with ' * bool(said)}{speeds}."
 
 
 def shapes(found: Standing, asked: int) -> str:
@@ -151,10 +139,10 @@ def interval(rows: Sequence[Score]) -> tuple[float, float, float]:
     It holds the noise of measuring alone: other shapes would give another mean. Student's t with the degrees of freedom
     of Welch and Satterthwaite.
     """
-    mean = math.exp(math.fsum(row.log for row in rows) / len(rows))
-    if not all(row.errors for row in rows):
+    mean = math.exp(math.fsum(log for log, _ in rows) / len(rows))
+    if not all(of_row for _, of_row in rows):
         return mean, 0.0, 0.0
-    errors = [error for row in rows for error in row.errors]
+    errors = [error for _, of_row in rows for error in of_row]
     total = math.fsum(variance for variance, _ in errors)
     if not total:
         return mean, mean, mean

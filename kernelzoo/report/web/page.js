@@ -71,7 +71,7 @@ function drawDetails() {
 }
 
 const legendRows = (id, rows) =>
-  ({ energy: rows.filter((row) => row.mj), score: [], lines: rows.filter((bar) => bar.lines) })[id] ?? rows;
+  ({ energy: rows.filter((row) => row.mj), score: [], lines: rows.filter((bar) => bar.lines && bar.whole) })[id] ?? rows;
 
 // Draws a figure, or hides it where there is nothing to draw.
 function drawFigure(id, width) {
@@ -123,13 +123,12 @@ function drawCompare(rows) {
 function drawResults(rows) {
   const section = at("results");
   section.hidden = false;
-  const draw = () => section.querySelector(".table").replaceChildren(...resultsTable(rows, pick, (sort) => change({ sort }, { only: "results" })));
   const tools = section.querySelector(".tools");
   const box = tools.querySelector("input");
   if (!box) {
     tools.append(searchBox("Search in every result", state.q, (q) => change({ q }, { only: "results" })));
   } else if (box.value !== state.q) box.value = state.q;
-  draw();
+  section.querySelector(".table").replaceChildren(...resultsTable(rows, pick, (sort) => change({ sort }, { only: "results" })));
 }
 
 function drawTools(rows) {
