@@ -7,7 +7,7 @@ script computes nothing that a reader could quote.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ FIELDS = (
     *("verdict", "marks", "form", "run", "samples", "copy", "submit", "first", "cupti", "repeated", "flags"),
     *("breaks", "table", "mj", "perGb", "energyRatio", "watts"),
 )
-"""The fields of each row, in this order. Empty fields at the end are left out."""
+"""The fields of each row, in the order of their columns."""
 
 SHORT, MIDDLE = 1024, 16384
 CLASSES = {
@@ -183,9 +183,9 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
         "names": names,
         "lead": [places[1][name] for name in standing.lead(selection)],
         "problems": [[str(p), moved[p], p.length, arguments(p), classes(p)] for p in problems],
-        "rows": [
-            _trimmed([places[1][row.name], places[0][row.problem], *line(row, run=runs[row.run])]) for row in ordered
-        ],
+        "columns": list(
+            zip(*([places[1][r.name], places[0][r.problem], *line(r, run=runs[r.run])] for r in ordered), strict=True)
+        ),
         "counters": counters,
         "pairs": packed.pairs(selection),
     }
@@ -232,10 +232,3 @@ def _row(
 def _place(value: float | None) -> float:
     """A number to draw by: finer than a screen, shorter than a float."""
     return 0 if value is None else float(f"{value:.4g}")
-
-
-def _trimmed(values: Sequence[Any]) -> list[Any]:
-    made = list(values)
-    while made and not made[-1]:
-        made.pop()
-    return made

@@ -14,7 +14,7 @@ LONG = 1000
 """Most characters of a reason."""
 
 FEW = 12
-"""Most problems named beside a reason."""
+"""Most problems named beside a reason or a flag."""
 
 VALUES = re.compile(
     r", in rows of [^:]*|torch\.\w+|[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)\b(?: to [-+]?\d\S*)?|[(),]"
@@ -87,10 +87,14 @@ def remarks(group: Group) -> Grid | None:
         "Flags: what to know about some results",
         ["flag", "implementation", "results", "where"],
         [
-            [Td(flag), Td(id), Td(str(len(where)), kind="number"), Td("; ".join(where), kind="text")]
+            [Td(flag), Td(id), Td(str(len(where)), kind="number"), Td(_some(where), kind="text")]
             for (flag, id), where in sorted(found.items())
         ],
     )
+
+
+def _some(problems: list[str]) -> str:
+    return "; ".join(dict.fromkeys(problems[:FEW])) + f"; and {len(problems) - FEW} more" * (len(problems) > FEW)
 
 
 def breaking(results: Results) -> Grid | None:
@@ -112,14 +116,13 @@ def failures(results: Results) -> Grid | None:
         text = reasons[0] if len(reasons[0]) <= LONG else f"{reasons[0][:LONG]} ..."
         more = f"and {len(reasons) - 1} more that differ in values or names" if len(reasons) > 1 else ""
         problems = [f"{failure.problem.dtype} {failure.problem}" for failure in alike]
-        some = "; ".join(dict.fromkeys(problems[:FEW])) + (f"; and {len(problems) - FEW} more" * (len(problems) > FEW))
         lines.append(
             [
                 Td(", ".join(dict.fromkeys(failure.id for failure in alike)), kind="wrap"),
                 Td(outcome, kind="neutral" if outcome == "refused" else "slower"),
                 Td(text, note=more, kind="text"),
                 Td(str(len(alike)), kind="number"),
-                Td(some, kind="text"),
+                Td(_some(problems), kind="text"),
                 Td(", ".join(dict.fromkeys(failure.run.file for failure in alike)), kind="wrap"),
             ]
         )

@@ -93,7 +93,7 @@ def test_every_ranking_of_the_disturbed_is_marked(entry, write, tmp_path) -> Non
         assert all(any("~" in cell.text for cell in line) for line in table.rows[:2])
     assert all("~" in line[-1].text for line in result_tables.summary_table(selection).rows)
     (subject,) = explorer.document(results, looks.looks(group.rows))["groups"][0]["subjects"]
-    told = [dict(zip(explorer.FIELDS, line, strict=False)) for line in subject["rows"]]
+    told = [dict(zip(explorer.FIELDS, line, strict=True)) for line in zip(*subject["columns"], strict=True)]
     assert [row["marks"] for row in told] == ["~"] * 3
     assert [row["ratioText"] for row in told] == ["1.000", "0.50 ~", "0.50 ~"]
     (difference,) = differences(results, results)[1]

@@ -2,7 +2,6 @@
 
 import base64
 import gzip
-import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -71,7 +70,7 @@ class Page(HTMLParser):
         """The explorer's rows of one subject, with the names of implementations and problems in place."""
         data = self.subjects()[subject]
         fields = self.data()["fields"]
-        made = [dict(itertools.zip_longest(fields, values, fillvalue="")) for values in data["rows"]]
+        made = [dict(zip(fields, values, strict=True)) for values in zip(*data["columns"], strict=True)]
         for row in made:
             row["name"], row["problem"] = data["names"][row["name"]], data["problems"][row["problem"]][0]
         return made

@@ -102,10 +102,10 @@ function scoreFigure(bars, width) {
     marks: [
       Plot.gridX(limit ? [0.25, 0.5, 0.75, 1] : [1]),
       Plot.barX(bars, { x: "score", y, fill: (bar) => (filled(bar) ? bar.colour : "transparent"), stroke: "colour", strokeWidth: 1.2 }),
-      Plot.text(bars, { filter: (bar) => !bar.whole, x: 0, y, dx: 6, textAnchor: "start", text: (bar) => `on ${bar.count} shapes` }),
+      Plot.text(bars, { filter: (bar) => !bar.whole, x: 0, y, dx: 6, textAnchor: "start", text: (bar) => `on ${bar.count} shape${bar.count > 1 ? "s" : ""}` }),
       Plot.ruleY(bars.filter((bar) => bar.high), { x1: "low", x2: "high", y, strokeWidth: 3 }),
       column((bar) => (narrow || !bar.high ? bar.score.toFixed(2) : `${bar.score.toFixed(4)} ±${((bar.high - bar.low) / 2).toFixed(4)}`), first, 700),
-      column((bar) => bar.ratio && `${bar.ratio} ×`, right - 4), head("score", first), head(narrow ? `× ${backendOf(BASELINE)}` : `× ${BASELINE}`, right - 4),
+      column((bar) => bar.ratio && `${bar.ratio} ×`, right - 4), head("score", first), head(bars.some((bar) => bar.ratio) ? `× ${narrow ? backendOf(BASELINE) : BASELINE}` : "", right - 4),
       tips(bars, { x: "score", y }, barWords, Plot.pointerY),
     ],
   });

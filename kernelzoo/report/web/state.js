@@ -25,7 +25,7 @@ function element(tag, attributes = {}, ...children) {
 }
 
 const unique = (values) => [...new Set(values)];
-const zipped = (fields, values) => Object.fromEntries(fields.map((field, i) => [field, values[i] ?? ""]));
+const zipped = (fields, values) => Object.fromEntries(fields.map((field, i) => [field, values[i]]));
 
 // A subject's rows as objects, made on first use.
 function rowsOf(group, subject) {
@@ -34,7 +34,7 @@ function rowsOf(group, subject) {
     text, bytes, length, args, classes, place, dtype: subject.dtype, key: `${subject.dtype} ${text}`,
   }));
   const lead = new Set(subject.lead);
-  subject.decoded = subject.rows.map((values) => {
+  subject.decoded = d3.transpose(subject.columns).map((values) => {
     const row = zipped(DATA.fields, values);
     const name = subject.names[row.name];
     const [backend, variant] = name.split("/");
@@ -54,7 +54,7 @@ function rowsOf(group, subject) {
 }
 
 const groupOf = () => DATA.groups.find((group) => group.id === state.device) ?? DATA.groups[0];
-const most = (subjects) => subjects.reduce((a, b) => (b.rows.length > a.rows.length ? b : a));
+const most = (subjects) => subjects.reduce((a, b) => (b.columns[0].length > a.columns[0].length ? b : a));
 const opsOf = (group) => unique(group.subjects.map((subject) => subject.op));
 const dtypesOf = (group, op) => group.subjects.filter((s) => s.op === op).map((s) => s.dtype);
 const subjectsOf = (group) =>
