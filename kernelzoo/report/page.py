@@ -41,7 +41,6 @@ class Part:
     notes: Sequence[str]
     """Explanations of the marks in its tables."""
     summaries: Sequence[Grid]
-    remarks: Grid | None
 
 
 def write_page(results: Results, path: Path, *, against: Results | None = None, title: str) -> None:
@@ -93,5 +92,4 @@ def _part(group: Group, id: str) -> Part:
         runs=page_tables.runs(group),
         notes=notes.lines([row.marks for row in group.rows]),
         summaries=[page_tables.summary(group, op) for op in group.operations()],
-        remarks=page_tables.remarks(group),
     )

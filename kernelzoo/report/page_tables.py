@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from kernelzoo.report import result_tables, sections
 from kernelzoo.report.page_cells import Grid, Td, date, grid_of
-from kernelzoo.report.results import OUTCOMES, Failure, Group, Problem, Results, Row
+from kernelzoo.report.results import OUTCOMES, Failure, Group, Results, Row
 
 LONG = 1000
 """Most characters of a reason."""
 
 FEW = 12
-"""Most problems named beside a reason or a flag."""
+"""Most problems named beside a reason."""
 
 VALUES = re.compile(
     r", in rows of [^:]*|torch\.\w+|[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)\b(?: to [-+]?\d\S*)?|[(),]"
@@ -65,32 +65,6 @@ def summary(group: Group, op: str) -> Grid:
     tables = {"submit": result_tables.submit_table, "call": result_tables.call_table}
     table = tables.get(group.clock, result_tables.summary_table)(group.select(op))
     return replace(grid_of(f"{op}: the fastest first", table), op=op)
-
-
-def remarks(group: Group) -> Grid | None:
-    """The flags of rows, and problems with repeated rounds."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in sorted(group.rows, key=lambda row: (row.id, row.problem)):
-        for flag in row.flags:
-            found.setdefault((flag, row.id), []).append(f"{row.problem.dtype} {row.problem}")
-    repeated: dict[tuple[str, Problem], int] = {}
-    for row in group.rows:
-        if row.repeated_rounds:
-            repeated[row.op, row.problem] = max(repeated.get((row.op, row.problem), 0), row.repeated_rounds)
-    for (op, problem), count in sorted(repeated.items()):
-        found.setdefault((f"{count} rounds repeated" if count > 1 else "1 round repeated", f"all of {op}"), []).append(
-            f"{problem.dtype} {problem}"
-        )
-    if not found:
-        return None
-    return Grid(
-        "Flags: what to know about some results",
-        ["flag", "implementation", "results", "where"],
-        [
-            [Td(flag), Td(id), Td(str(len(where)), kind="number"), Td(_some(where), kind="text")]
-            for (flag, id), where in sorted(found.items())
-        ],
-    )
 
 
 def _some(problems: list[str]) -> str:

@@ -59,16 +59,6 @@ def test_environment_names_what_the_figures_rest_on(entry, write, made) -> None:
     assert page.tables["Files"][1] == ["results.json", "2026-01-02 03:04", "0123456789", "sweep", "1", "50"]
 
 
-def test_flags_and_repeated_rounds_are_listed_with_where(entry, write, made) -> None:
-    entries = [entry(shape=(8, n), flags=["host-bound"]) for n in (8, 16)]
-    entries += [entry(id, (8, 32), repeated_rounds=2) for id in ("torch/softmax/eager", "cpu/softmax/auto")]
-    assert made(load([write(entries)])).tables["Flags: what to know about some results"][1:] == [
-        ["2 rounds repeated", "all of softmax", "1", "float32 (8, 32)"],
-        ["host-bound", "torch/softmax/eager", "2", "float32 (8, 8); float32 (8, 16)"],
-    ]
-    assert "Flags: what to know about some results" not in made(load([write([entry()])])).tables
-
-
 def test_failures_of_one_reason_are_one_line_the_worst_first(entry, write, failure, made) -> None:
     wrong = failure(id="mine/softmax/x", outcome="wrong", reason="off " * 1000)
     held = "triton/softmax/persistent holds 64 at most, got 999, in a float32"
