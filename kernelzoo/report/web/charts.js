@@ -186,12 +186,14 @@ const shapesOf = (rows) => {
   return d3.sort(shapes, (s) => s.length, (s) => s.bytes, (s) => s.key);
 };
 
+// The symbol of a row, as the figures draw it.
+function icon(row) {
+  const svg = d3.create("svg").attr("width", 14).attr("height", 14).attr("viewBox", "-7 -7 14 14").attr("aria-hidden", "true").attr("class", "icon");
+  svg.append("path").attr("d", d3.symbol(symbolOf(row.symbol), 46)()).attr("fill", row.colour);
+  return svg.node();
+}
+
 function legendOf(rows) {
   const seen = new Map(rows.map((row) => [row.name, row]));
-  const order = d3.sort(seen.values(), (row) => row.place);
-  return order.map((row) => {
-    const svg = d3.create("svg").attr("width", 14).attr("height", 14).attr("viewBox", "-7 -7 14 14").attr("aria-hidden", "true");
-    svg.append("path").attr("d", d3.symbol(symbolOf(row.symbol), 46)()).attr("fill", row.colour);
-    return element("span", { className: "key" }, svg.node(), row.name);
-  });
+  return d3.sort(seen.values(), (row) => row.place).map((row) => element("span", { className: "key" }, icon(row), row.name));
 }

@@ -79,7 +79,8 @@ function drawFigure(id, width) {
   const rows = id === "score" || id === "lines" ? shownBars() : shownRows();
   figure.hidden = false;
   const box = figure.querySelector(".plot");
-  const made = rows.length ? FIGURES[id](rows, width || box.clientWidth) : null;
+  const space = width || box.clientWidth; // none where it is not displayed
+  const made = rows.length && space ? FIGURES[id](rows, space) : null;
   figure.hidden = !made;
   if (!made) return;
   // A press chooses the nearest point, which Observable Plot gives as the figure's value.

@@ -66,12 +66,7 @@ function enhance(table) {
   table.closest(".scroll").before(element("div", { className: "tools" }, box));
 }
 
-const named = (row) => element("span", {}, dot(row), row.marked);
-const dot = (row) => {
-  const made = element("i", { className: "dot" });
-  made.style.background = row.colour;
-  return made;
-};
+const named = (row) => element("span", {}, icon(row), row.marked);
 
 const COLUMNS = [
   ["implementation", (row) => row.marked, (row) => named(row)],
@@ -231,7 +226,7 @@ function detailsOf(row, closed) {
   const close = element("button", { type: "button", ariaLabel: "close" }, "×");
   close.addEventListener("click", closed);
   return [
-    element("h3", {}, dot(row), `${row.id} ${row.marks}`, element("small", {}, ` ${row.problem.key}`), close),
+    element("h3", {}, icon(row), `${row.id} ${row.marks}`, element("small", {}, ` ${row.problem.key}`), close),
     element("dl", { className: "facts" }, ...facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
     ...commands.map((line) => element("pre", {}, line)),
     ...(DATA.sources[form] ?? []).map(sourceOf),
