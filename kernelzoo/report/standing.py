@@ -186,4 +186,4 @@ def _is_own(name: str) -> bool:
 
 
 def _named(bar: Bar) -> str:
-    return f"the {bar.name}" * (bar.name == PEER) or bar.name
+    return f"{'the ' * (bar.name == PEER)}{bar.name}{f' ({bar.marks})' * bool(bar.marks)}"

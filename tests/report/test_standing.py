@@ -55,6 +55,11 @@ def test_what_breaks_the_contract_is_never_the_fastest(entry, found) -> None:
     assert said == "Fastest: triton/auto, with 2.00 × the speed of torch/eager."
 
 
+def test_what_was_disturbed_is_said_to_be(entry, found) -> None:
+    rows = [entry(us=10.0, of_limit=0.2), entry("triton/softmax/auto", us=5.0, of_limit=0.4, flags=["disturbed"])]
+    assert found(rows)[1] == "Fastest: triton/auto (1 ~), with 2.00 × the speed of torch/eager."
+
+
 def test_all_are_ranked_on_the_shapes_that_every_language_has(entry, found) -> None:
     shapes = [(8, 8 * i) for i in range(1, 11)]
     rows = [entry(id, shape, of_limit=0.5) for id in ("cupy/softmax/auto", "numba/softmax/auto") for shape in shapes]
