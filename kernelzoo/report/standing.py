@@ -152,7 +152,7 @@ def interval(rows: Sequence[Score]) -> tuple[float, float, float]:
 
 
 def _error(times: Sequence[float]) -> tuple[float, int]:
-    """The variance of the logarithm of a median, which is 1.5708 times that of a mean, and its degrees of freedom."""
+    """The variance of a median's logarithm, with its degrees of freedom. It is 1.5708 times that of a mean."""
     logs = list(map(math.log, times))
     mean = math.fsum(logs) / len(logs)
     return 1.5708 * math.fsum((log - mean) ** 2 for log in logs) / (len(logs) - 1) / len(logs), len(logs) - 1
