@@ -1,4 +1,4 @@
-"""The data of the page's explorer: every row with its numbers and texts, by group, operation and dtype.
+"""The data of the page's explorer: standings, and every row with its numbers and texts, by group, operation and dtype.
 
 The texts are those of the tables, from the same functions. The numbers only place points and sort lines. So the page's
 script computes nothing that a reader could quote.
@@ -7,26 +7,18 @@ script computes nothing that a reader could quote.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from kernelzoo import operations, packages, side_by_side
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.report import compare, headlines, looks, packed
+from kernelzoo.report import compare, looks, packed, standing
 from kernelzoo.report.compare import Comparison
 from kernelzoo.report.energy import digits
 from kernelzoo.report.looks import Look
-from kernelzoo.report.packed import sources
-from kernelzoo.report.page_cells import (
-    BEST,
-    WORST,
-    date,
-    interval_text,
-    known,
-    mix,
-    ratio_shade,
-    ratio_text,
-)
+from kernelzoo.report.notes import NOTES
+from kernelzoo.report.page_cells import date, interval_text, known, ratio_text
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection
 from kernelzoo.report.table import significant
 
@@ -34,10 +26,10 @@ Json = dict[str, Any]
 
 FIELDS = (
     *("name", "problem", "us", "speed", "share", "shareText", "ratio", "ratioText", "low", "high", "interval"),
-    *("verdict", "marks", "shade", "form", "run", "samples", "copy", "submit", "first", "cupti", "repeated", "flags"),
+    *("verdict", "marks", "form", "run", "samples", "copy", "submit", "first", "cupti", "repeated", "flags"),
     *("breaks", "table", "mj", "perGb", "energyRatio", "watts"),
 )
-"""The fields of each row, in this order. Empty fields at the end are left out."""
+"""The fields of each row, in the order of their columns."""
 
 SHORT, MIDDLE = 1024, 16384
 CLASSES = {
@@ -53,23 +45,27 @@ CLASSES = {
 
 def document(results: Results, styles: Mapping[str, Look]) -> Json:
     """Everything that the explorer shows. A subject is one operation and dtype of one group."""
-    forms = {row.form or row.id for group in results.groups for row in group.rows}
     names = slugs(results)
+    texts = packed.texts(results)
     return {
         "baseline": results.baseline,
         "fields": FIELDS,
         "classes": CLASSES,
         "looks": {id: [look.colour, look.symbol] for id, look in styles.items()},
-        "sources": {form: paths for form in sorted(forms) if (paths := sources(form))},
+        "marks": NOTES,
+        "peer": standing.PEER,
+        "lines": _lines(results),
+        "sources": {form: list(of_form) for form, of_form in texts.items()},
+        "texts": {path: text for of_form in texts.values() for path, text in of_form.items()},
         "verdicts": packed.VERDICTS,
-        "packed": packed.packed(results),
         "groups": [
             {
                 "id": slug,
                 "label": group.label,
                 "cache": group.cache,
                 "runs": [[run.file, date(run), run.commit or "unknown"] for run, _ in group.runs()],
-                "headlines": {op: headlines.headline(group, group.select(op)) for op in group.operations()},
+                "checked": {op: _checked(results, op) for op in group.operations()},
+                "standings": {op: _standings(group, op) for op in group.operations()},
                 "subjects": [
                     _subject(results, group, group.select(op, dtype))
                     for op in group.operations()
@@ -93,18 +89,6 @@ def slugs(results: Results) -> list[str]:
     return made
 
 
-def lead(selection: Selection) -> list[str]:
-    """The implementations shown at first: the baseline, each backend's auto, and all of a backend without one. All, if
-    these are fewer than two."""
-    known = {name.partition("/")[0] for name in selection.names if name.endswith("/auto") or name == selection.baseline}
-    names = [
-        name
-        for name in selection.names
-        if name == selection.baseline or name.endswith("/auto") or name.partition("/")[0] not in known
-    ]
-    return names if len(names) > 1 else selection.names
-
-
 def arguments(problem: Problem) -> str:
     """The options that name a problem to ``kernelzoo compare`` and ``inspect``; empty where none can."""
     if problem.scalars:
@@ -122,13 +106,64 @@ def classes(problem: Problem) -> list[str]:
     return found + ["axis"] * (problem.dim != len(problem.shape) - 1 and not problem.axes)
 
 
+def _standings(group: Group, op: str) -> Json:
+    """A standing for each dtype, and for all where there are several, by kind of shapes."""
+    known = standing.scores(group.select(op))
+    dtypes = group.dtypes(op)
+    return {
+        dtype or "all": {
+            kind: made
+            for kind in ("", *CLASSES)
+            if (made := _standing(group.select(op, dtype), known, kind)) is not None
+        }
+        for dtype in [*dtypes, *[None] * (len(dtypes) > 1)]
+    }
+
+
+def _standing(selection: Selection, known: standing.Scores, kind: str) -> Json | None:
+    asked = [problem for problem in selection.problems if not kind or kind in classes(problem)]
+    found = standing.standing(selection, known, asked)
+    if not found.bars:
+        return None
+    return {
+        "said": standing.sentence(found, selection),
+        "shapes": standing.shapes(found, len(asked)),
+        "count": len(found.problems),
+        "lead": standing.lead(selection),
+        "bars": [
+            [
+                *(bar.name, *map(_place, (bar.score, bar.low, bar.high)), bar.count),
+                *("" if bar.ratio is None else f"{bar.ratio:.2f}", bar.marks),
+            ]
+            for bar in found.bars
+        ],
+    }
+
+
+def _checked(results: Results, op: str) -> str:
+    wrong = sum(failure.op == op and failure.outcome == "wrong" for failure in results.failed)
+    lost = f" {wrong} that were wrong got no time." if wrong else ""
+    return f"Checked: each result was right against a float64 reference, before and while it was timed.{lost}"
+
+
+def _lines(results: Results) -> Mapping[str, int]:
+    """Lines of code of each implementation of ours: of its own files, and of all forms that it chose."""
+    names = tuple(operations.OPERATIONS)
+    forms: dict[str, set[str]] = {}
+    for group in results.groups:
+        for row in group.rows:
+            forms.setdefault(row.id, {row.id}).add(row.form or row.id)
+    files = {id: {path for form in of_id for path in packages.files(form, names)} for id, of_id in forms.items()}
+    counted = {path: side_by_side.lines_of(path) for paths in files.values() for path in paths}
+    return {id: sum(counted[path] for path in paths) for id, paths in files.items() if paths}
+
+
 def _subject(results: Results, group: Group, selection: Selection) -> Json:
     problems, names = looks.by_length(selection.problems), selection.names
     places = {problem: place for place, problem in enumerate(problems)}, {name: i for i, name in enumerate(names)}
     comparisons = compare.to_baseline(selection)
     runs = {run: place for place, (run, _) in enumerate(group.runs())}
     rows = selection.rows
-    with_limit = any(row.of_limit is not None for row in rows)
     moved: dict[Problem, int] = {}
     counters: Json = {}
     for row in rows:
@@ -138,22 +173,21 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
             counters[f"{places[1][row.name]} {places[0][row.problem]}"] = facts
     cells = selection.cells
     ordered = [cells[problem, name] for problem in problems for name in names if (problem, name) in cells]
-    line = partial(_row, selection=selection, comparisons=comparisons, with_limit=with_limit)
+    line = partial(_row, selection=selection, comparisons=comparisons)
     return {
         "op": rows[0].op,
         "dtype": rows[0].problem.dtype,
-        "headline": headlines.headline(group, selection),
-        "withLimit": with_limit,
+        "withLimit": any(row.of_limit is not None for row in rows),
         "ceiling": looks.ceiling(rows),
         "floor": looks.floor(rows),
         "names": names,
-        "lead": [places[1][name] for name in lead(selection)],
+        "lead": [places[1][name] for name in standing.lead(selection)],
         "problems": [[str(p), moved[p], p.length, arguments(p), classes(p)] for p in problems],
-        "readable": [places[0][problem] for problem in selection.readable()],
-        "rows": [
-            _trimmed([places[1][row.name], places[0][row.problem], *line(row, run=runs[row.run])]) for row in ordered
-        ],
+        "columns": list(
+            zip(*([places[1][r.name], places[0][r.problem], *line(r, run=runs[r.run])] for r in ordered), strict=True)
+        ),
         "counters": counters,
+        "pairs": packed.pairs(selection),
     }
 
 
@@ -162,7 +196,6 @@ def _row(
     *,
     selection: Selection,
     comparisons: Mapping[tuple[Problem, str], Comparison],
-    with_limit: bool,
     run: int,
 ) -> list[Any]:
     """The :data:`FIELDS` of one row, after its name and problem."""
@@ -170,11 +203,6 @@ def _row(
     ratio = selection.ratio(row) if comparison is None else comparison.ratio
     interval = None if comparison is None else comparison.interval
     verdict = None if comparison is None else comparison.verdict
-    shade = ""
-    if with_limit and row.of_limit is not None:
-        shade = mix(WORST, BEST, min(row.of_limit, 1.0))
-    elif not with_limit and ratio is not None:
-        shade = ratio_shade(ratio)
     return [
         significant(row.microseconds),
         significant(row.gb_per_s),
@@ -186,7 +214,6 @@ def _row(
         "" if comparison is None else interval_text(comparison),
         "" if verdict is None else verdict.value,
         " ".join(row.marks),
-        shade,
         row.chosen,
         run,
         row.samples,
@@ -205,10 +232,3 @@ def _row(
 def _place(value: float | None) -> float:
     """A number to draw by: finer than a screen, shorter than a float."""
     return 0 if value is None else float(f"{value:.4g}")
-
-
-def _trimmed(values: Sequence[Any]) -> list[Any]:
-    made = list(values)
-    while made and not made[-1]:
-        made.pop()
-    return made

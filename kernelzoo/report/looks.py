@@ -5,35 +5,41 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kernelzoo import packages, registry
 from kernelzoo.report.results import BASELINE, Problem, Row
 
-# A hue for each backend, and shades for its variants; the first is for auto or the baseline. All have a contrast of at
-# least 3 to white and to the page's dark background. The baseline is grey. Built-in backends take hues in the
-# registry's order, and others take the spare hues.
-GREYS = ("#7a7a7a", "#988d7a", "#626c7e", "#859382", "#746677", "#98807c", "#607a7b")
+# A hue for each backend, in three shades from dark to light. All have a contrast of at least 3 to white and to the
+# page's dark background. Two shades of different lightness differ for people who see no red, no green or no colour.
+# Built-in backends take hues in the registry's order, and others take the spare hues.
+GREYS = ("#656565", "#7c7c7c", "#949494")
 HUES = (
-    ("#1b9247", "#04a786", "#547a00", "#749f2b", "#0c7e65", "#019f68", "#3d892a"),  # green
-    ("#c4530f", "#c87a00", "#b63a3d", "#df605f", "#995b00", "#cb6700", "#c0482a"),  # orange
-    ("#a87700", "#919534", "#975d04"),  # gold
-    ("#8a63d2", "#6d55c0", "#a07bdc"),  # violet
-    ("#008c8d", "#349db6", "#087e66", "#40a289"),  # teal
-    ("#a87700", "#919534", "#975d04"),  # gold
-    ("#bc4891", "#e0597d", "#9841a3", "#be66ca", "#b7325b", "#d1528b", "#ad459b"),  # pink
-    ("#287ccf", "#7385e9", "#03769d", "#009cce", "#5361c1", "#5283e0", "#007bbc"),  # blue
+    ("#117530", "#328d46", "#4da65d"),  # green
+    ("#9c5029", "#b7673f", "#d27f55"),  # orange
+    ("#7e6101", "#9a7700", "#b68f16"),  # gold
+    ("#6e53b7", "#876ad1", "#a182eb"),  # violet
+    ("#097170", "#008a89", "#09a5a3"),  # teal
+    ("#616a2f", "#798144", "#91995b"),  # olive
+    ("#a64074", "#c0588b", "#db71a4"),  # pink
+    ("#0269aa", "#0e80ce", "#0a99f5"),  # blue
 )
 OWN = sorted(set(packages.BUILT_IN) - {registry.BASELINE})
 COLOURS = {registry.BASELINE: GREYS, **dict(zip(OWN, HUES, strict=False))}
 SPARE_COLOURS = (
-    ("#d6404a", "#e0527a", "#b8323c"),  # red
-    ("#8f6a45", "#a37b52", "#866646"),  # brown
-    ("#5f9a1e", "#7d8a00", "#6e7200"),  # lime
+    ("#b13d3b", "#cc5650", "#e96e67"),  # red
+    ("#7e5f40", "#967656", "#b08e6c"),  # brown
+    ("#4d6e31", "#648547", "#7c9e5d"),  # lime
 )
-# A symbol tells a variant from its siblings without colour. The names are Observable Plot's.
-SYMBOLS = ("circle", "square", "triangle", "diamond", "star", "wye", "cross")
+SYMBOLS = (
+    *("circle", "square", "triangle", "diamond", "star", "wye", "cross", "times", "down", "left", "right", "spark"),
+    *("hourglass", "bowtie", "bar", "dash", "roof", "valley", "lens", "half", "corner", "tee"),
+)
+"""Shapes that web/charts.js draws, each unlike the others at the size of a point."""
+
+SHADES = (1, 0, 2)
+"""The order in which shades are taken."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +51,34 @@ class Look:
 
 
 def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
-    """A look for each implementation, by id. It depends only on the set of implementations."""
+    """A look for each implementation, by id. It depends only on the set of implementations.
+
+    Two implementations of one operation have different symbols, or shades of different lightness. That holds for up to
+    66 implementations; later ones repeat.
+    """
     ids = sorted(
-        {(row.backend, row.op, row.variant) for row in rows},
-        key=lambda i: (i[0], i[1], f"{i[0]}/{i[2]}" != BASELINE, i[2] != "auto", i[2]),
+        {(row.op, row.backend, row.variant) for row in rows},
+        key=lambda i: (i[0], i[2] != "auto" and f"{i[1]}/{i[2]}" != BASELINE, i[1], i[2]),
     )
-    spare = iter(itertools.cycle(SPARE_COLOURS))
+    turns = {backend: turn for turn, backend in enumerate(sorted({backend for _, backend, _ in ids}))}
+    spare = itertools.cycle(SPARE_COLOURS)
+    colours = {backend: COLOURS.get(backend) or next(spare) for backend in turns}
     found: dict[str, Look] = {}
-    for turn, (backend, of_backend) in enumerate(itertools.groupby(ids, lambda i: i[0])):
-        shades = COLOURS.get(backend) or next(spare)
-        for op, of_op in itertools.groupby(of_backend, lambda i: i[1]):
-            for place, (_, _, variant) in enumerate(of_op):
-                # All symbols once, then again in the next shade, so the first dozens differ. Each backend begins with
-                # another symbol.
-                shade = (place + place // len(SYMBOLS)) % len(shades)
-                found[f"{backend}/{op}/{variant}"] = Look(shades[shade], SYMBOLS[(turn + place) % len(SYMBOLS)])
+    for op, of_op in itertools.groupby(ids, lambda i: i[0]):
+        taken: set[tuple[str, int]] = set()
+        for _, backend, variant in of_op:
+            pairs = list(_pairs(turns[backend]))
+            pair = next((pair for pair in pairs if pair not in taken), pairs[len(found) % len(pairs)])
+            taken.add(pair)
+            found[f"{backend}/{op}/{variant}"] = Look(colours[backend][pair[1]], pair[0])
     return found
+
+
+def _pairs(turn: int) -> Iterator[tuple[str, int]]:
+    """Symbols with the places of shades, in the order in which a backend takes them; each begins with another one."""
+    for shade in SHADES:
+        for place in range(len(SYMBOLS)):
+            yield SYMBOLS[(turn + place) % len(SYMBOLS)], shade
 
 
 def by_length(problems: Iterable[Problem]) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Compressed data of the page, used only on request: comparisons of every two rows, and sources of forms."""
+"""The compressed data of the page, comparisons of every two rows, and sources of forms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import kernelzoo
 from kernelzoo import operations, packages
-from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, looks
 from kernelzoo.report.page_cells import ratio_text
@@ -23,28 +22,23 @@ PACKAGE = Path(kernelzoo.__file__).parent
 ROOT = PACKAGE.parent
 
 
-def packed(results: Results) -> str:
-    """JSON, compressed, as base64, which a page's script can read in any browser.
-
-    ``pairs`` is by group and subject, as in the explorer's document. The key ``"1 4"`` names two implementations by
-    number. Its value has the ratio of their times for each problem. ``sources`` is text by path.
-    """
-    forms = {row.form or row.id for group in results.groups for row in group.rows}
-    document = {
-        "pairs": [
-            [pairs(group.select(op, dtype)) for op in group.operations() for dtype in group.dtypes(op)]
-            for group in results.groups
-            if group.clock not in OF_CALLS
-        ],
-        "sources": {path: (ROOT / path).read_text(encoding="utf-8") for form in forms for path in sources(form)},
-    }
-    text = json.dumps(document, separators=(",", ":"), sort_keys=True)
+def packed(document: object) -> str:
+    """The document as JSON, compressed, as base64: what the page's script unpacks."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
+def texts(results: Results) -> dict[str, dict[str, str]]:
+    """The sources of each form, by path."""
+    forms = sorted({row.form or row.id for group in results.groups for row in group.rows})
+    paths = {form: found for form in forms if (found := sources(form))}
+    return {form: {path: (ROOT / path).read_text(encoding="utf-8") for path in found} for form, found in paths.items()}
+
+
 def pairs(selection: Selection) -> dict[str, list[str]]:
-    """Comparisons of every two implementations on each common problem, if their samples give an interval. Each has the
-    ratio, its ends, the verdict's number and the marks. Those with the baseline are in its rows."""
+    """Comparisons of every two implementations on each common problem, if their samples give an interval. The key
+    ``"1 4"`` names two by number. Each problem has the ratio, its ends, the verdict's number and the marks. Those with
+    the baseline are in its rows."""
     found = {}
     problems = looks.by_length(selection.problems)
     for (one, name), (other, base) in combinations(enumerate(selection.names), 2):

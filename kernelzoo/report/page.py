@@ -1,6 +1,6 @@
 """The report as one HTML page that holds everything and fetches nothing.
 
-Results files are untrusted. The template escapes every text, and the explorer's script sets its JSON only as text. The
+Results files are untrusted. The template escapes every text, and the explorer's script sets its data only as text. The
 page's policy allows no other script and no request.
 """
 
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -20,7 +19,7 @@ from markupsafe import Markup
 from kernelzoo import __version__
 from kernelzoo.files import printable, write_whole
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.report import explorer, looks, notes, page_tables, sections
+from kernelzoo.report import explorer, looks, notes, packed, page_tables, sections
 from kernelzoo.report.page_cells import Grid
 from kernelzoo.report.page_changes import differences
 from kernelzoo.report.results import Group, Results
@@ -42,10 +41,6 @@ class Part:
     notes: Sequence[str]
     """Explanations of the marks in its tables."""
     summaries: Sequence[Grid]
-    scores: Sequence[Grid]
-    gaps: Sequence[Grid]
-    """Lists of problems, closed at first."""
-    remarks: Grid | None
 
 
 def write_page(results: Results, path: Path, *, against: Results | None = None, title: str) -> None:
@@ -55,15 +50,14 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
     """
     scripts = [f"/*!\n{_file(licence)}*/\n{_file(name)}" for name, licence in VENDOR] + [_file(name) for name in OURS]
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    styles = looks.looks(row for group in results.groups for row in group.rows)
+    styles = looks.looks(row for group in results.groups if group.clock not in OF_CALLS for row in group.rows)
     data = explorer.document(results, styles)
     html = environment.from_string(_file("page.html")).render(
         title=printable(title),
         baseline=results.baseline,
-        headline=next((text for group in data["groups"] for text in group["headlines"].values()), ""),
-        data=Markup(embedded(data)),
+        data=packed.packed(data),
         explored=bool(data["groups"]),
-        parts=[_part(group, slug, styles) for group, slug in zip(results.groups, explorer.slugs(results), strict=True)],
+        parts=[_part(group, slug) for group, slug in zip(results.groups, explorer.slugs(results), strict=True)],
         breaking=page_tables.breaking(results),
         breaking_note=sections.BREAKING_NOTE,
         failures=page_tables.failures(results),
@@ -79,18 +73,12 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
     write_whole(path, html.encode())
 
 
-def embedded(data: object) -> str:
-    """JSON for a script element: no text in it can end the element or begin another."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
 def _file(name: str) -> str:
     text = resources.files("kernelzoo.report").joinpath("web", *name.split("/")).read_text(encoding="utf-8")
     return text.replace("\r\n", "\n")
 
 
-def _part(group: Group, id: str, styles: Mapping[str, looks.Look]) -> Part:
+def _part(group: Group, id: str) -> Part:
     facts = [("device", group.device), ("clock", f"{group.clock}: {sections.clocks(group.rows)}")]
     if group.clock not in OF_CALLS:  # the cache matters to kernels only
         facts.append(("cache", group.cache))
@@ -103,8 +91,5 @@ def _part(group: Group, id: str, styles: Mapping[str, looks.Look]) -> Part:
         facts=facts,
         runs=page_tables.runs(group),
         notes=notes.lines([row.marks for row in group.rows]),
-        summaries=[page_tables.summary(group, op, styles) for op in group.operations()],
-        scores=page_tables.scores(group, "score"),
-        gaps=[grid for kind in ("shortfall", "behind", "variants") for grid in page_tables.scores(group, kind)],
-        remarks=page_tables.remarks(group),
+        summaries=[page_tables.summary(group, op) for op in group.operations()],
     )

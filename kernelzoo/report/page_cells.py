@@ -11,11 +11,7 @@ from markupsafe import Markup
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report.compare import Comparison
 from kernelzoo.report.results import Run
-from kernelzoo.report.table import Table, significant
-
-Shade = tuple[int, int, int]
-WORST, BEST = (246, 240, 228), (84, 160, 222)  # share of the limit; black text is readable on all shades
-FASTER, EQUAL, SLOWER = (72, 178, 160), (247, 247, 247), (234, 150, 78)  # ratio to the baseline, likewise
+from kernelzoo.report.table import Cell, Table, significant
 
 
 @dataclass(frozen=True)
@@ -25,13 +21,8 @@ class Td:
     text: str
     note: str = ""
     """A second, smaller line."""
-    hover: str = ""
     kind: str = ""
     """Its CSS classes."""
-    shade: str = ""
-    """Its background, with black text."""
-    swatch: str = ""
-    """The implementation's colour in the figures."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +38,8 @@ class Grid:
     @property
     def body(self) -> Markup:
         """The rows as HTML. The template would be too slow for a hundred thousand cells."""
-        return Markup(
-            "".join(f"<tr>{_html(row[0], 'th', 'row')}{''.join(map(_html, row[1:]))}</tr>\n" for row in self.rows)
-        )
+        lines = (f"<tr>{_html(row[0], 'th', 'row')}{''.join(map(_html, row[1:]))}</tr>\n" for row in self.rows)
+        return Markup("".join(lines))
 
     @property
     def heads(self) -> list[tuple[str, bool]]:
@@ -59,27 +49,16 @@ class Grid:
 
 
 def _html(cell: Td, tag: str = "td", scope: str = "") -> str:
-    facts = {
-        "scope": scope,
-        "class": cell.kind,
-        "style": f"background:{cell.shade};color:#000" if cell.shade else "",
-        "title": cell.hover,
-    }
-    said = "".join(f' {name}="{escape(value)}"' for name, value in facts.items() if value)
-    dot = f'<i class="dot" style="background:{escape(cell.swatch)}"></i>' if cell.swatch else ""
+    said = "".join(f' {name}="{value}"' for name, value in (("scope", scope), ("class", cell.kind)) if value)
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
-    return f"<{tag}{said}>{dot}{escape(cell.text)}{note}</{tag}>"
+    return f"<{tag}{said}>{escape(cell.text)}{note}</{tag}>"
 
 
 def grid_of(caption: str, table: Table) -> Grid:
-    return Grid(
-        caption,
-        table.headers,
-        [
-            [Td(cell.text, kind=("number" if i else "") + (" best" if cell.best else "")) for i, cell in enumerate(row)]
-            for row in table.rows
-        ],
-    )
+    def cells(row: Sequence[Cell]) -> list[Td]:
+        return [Td(cell.text, kind="number" * bool(i) + " best" * cell.best) for i, cell in enumerate(row)]
+
+    return Grid(caption, table.headers, list(map(cells, table.rows)))
 
 
 def date(run: Run) -> str:
@@ -104,14 +83,3 @@ def verdict_kind(verdict: Verdict | None) -> str:
 
 def known(value: float | None) -> str:
     return "" if value is None else significant(value)
-
-
-def ratio_shade(ratio: float) -> str:
-    """The shade of a ratio: white at 1, full colour from a factor of four."""
-    if ratio < 1:
-        return mix(EQUAL, FASTER, (1 / max(ratio, 1 / 4) - 1) / 3)
-    return mix(EQUAL, SLOWER, (min(ratio, 4) - 1) / 3)
-
-
-def mix(start: Shade, end: Shade, part: float) -> str:
-    return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(start, end, strict=True))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, sections
 from kernelzoo.report.compare import Change, Comparison
-from kernelzoo.report.page_cells import Grid, Td, date, interval_text, ratio_shade, ratio_text, verdict_kind
+from kernelzoo.report.page_cells import Grid, Td, date, interval_text, ratio_text, verdict_kind
 from kernelzoo.report.results import Group, Results, Row, geometric_mean
 from kernelzoo.report.table import significant
 
@@ -58,7 +58,7 @@ def _difference(change: Change) -> Difference:
                     Td(" ".join([c.row.id, *c.marks])),
                     Td(f"{c.row.problem.dtype} {c.row.problem}"),
                     *(Td(significant(row.microseconds), kind="number") for row in (c.base, c.row)),
-                    Td(ratio_text(c.ratio), kind="number", shade=ratio_shade(c.ratio)),
+                    Td(ratio_text(c.ratio), kind="number"),
                     Td(interval_text(c), kind="number"),
                     Td(verdict.value if verdict else "", kind=verdict_kind(verdict)),
                     Td("" if base is None else ratio_text(c.ratio / base), kind="number"),
@@ -71,14 +71,13 @@ def _difference(change: Change) -> Difference:
             return []
         return [grid(f"{word}: {len(of)}" + (f", the first {FEW}" if len(of) > FEW else ""), of[:FEW])]
 
+    every = grid(f"Every comparison, the worst slowdown first ({len(comparisons)})", comparisons)
     return Difference(
         heading=change.new.label,
         differing=_differing(change),
         summary=_change_summary(change),
         changed=[*few("Slower", slower), *few("Faster", faster)],
-        all=grid(f"Every comparison, the worst slowdown first ({len(comparisons)})", comparisons)
-        if comparisons
-        else None,
+        all=every if comparisons else None,
         only=[
             (f"Only in the {name} results: {len(rows)}", _by_id(rows))
             for name, rows in (("newer", change.only_new), ("older", change.only_old))
@@ -129,14 +128,5 @@ def _change_summary(change: Change) -> Grid:
                 Td("-" if base is None else ratio_text(base), kind="number"),
             ]
         )
-    headers = [
-        "operation",
-        "compared",
-        "slower",
-        "faster",
-        "same",
-        "unclear",
-        "now / before",
-        f"{change.new.baseline} alone",
-    ]
-    return Grid("Summary", headers, lines)
+    headers = ["operation", "compared", "slower", "faster", "same", "unclear", "now / before"]
+    return Grid("Summary", [*headers, f"{change.new.baseline} alone"], lines)

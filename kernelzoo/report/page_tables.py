@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
-from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import result_tables, sections
-from kernelzoo.report.looks import Look
-from kernelzoo.report.page_cells import Grid, Td, date, grid_of, ratio_shade
-from kernelzoo.report.results import OUTCOMES, Failure, Group, Problem, Results, Row
+from kernelzoo.report.page_cells import Grid, Td, date, grid_of
+from kernelzoo.report.results import OUTCOMES, Failure, Group, Results, Row
 
 LONG = 1000
 """Most characters of a reason."""
@@ -63,51 +61,14 @@ def conditions(rows: Iterable[Row]) -> list[tuple[str, str]]:
     return facts
 
 
-def summary(group: Group, op: str, looks: Mapping[str, Look]) -> Grid:
-    selection = group.select(op)
+def summary(group: Group, op: str) -> Grid:
     tables = {"submit": result_tables.submit_table, "call": result_tables.call_table}
-    table = tables.get(group.clock, result_tables.summary_table)(selection)
-    grid = grid_of(f"{op}: the fastest first", table)
-    ratio = next(i for i, header in enumerate(table.headers) if header.endswith(f" / {selection.baseline}"))
-    lines = []
-    for line, (named, *_) in zip(grid.rows, table.rows, strict=True):
-        name, cell = line[0], line[ratio]
-        name = replace(name, swatch=looks[named.id].colour)
-        cell = replace(cell, shade=ratio_shade(float(cell.text))) if cell.text != result_tables.BLANK.text else cell
-        lines.append([name, *line[1:ratio], cell, *line[ratio + 1 :]])
-    return replace(grid, rows=lines, op=op)
+    table = tables.get(group.clock, result_tables.summary_table)(group.select(op))
+    return replace(grid_of(f"{op}: the fastest first", table), op=op)
 
 
-def scores(group: Group, kind: str) -> list[Grid]:
-    made = sections.SCORES[kind]
-    tables = [(op, made.table(group, op)) for op in group.operations() if group.clock not in OF_CALLS]
-    return [replace(grid_of(f"{op}: {made.caption}", table), op=op) for op, table in tables if table is not None]
-
-
-def remarks(group: Group) -> Grid | None:
-    """The flags of rows, and problems with repeated rounds."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in sorted(group.rows, key=lambda row: (row.id, row.problem)):
-        for flag in row.flags:
-            found.setdefault((flag, row.id), []).append(f"{row.problem.dtype} {row.problem}")
-    repeated: dict[tuple[str, Problem], int] = {}
-    for row in group.rows:
-        if row.repeated_rounds:
-            repeated[row.op, row.problem] = max(repeated.get((row.op, row.problem), 0), row.repeated_rounds)
-    for (op, problem), count in sorted(repeated.items()):
-        found.setdefault((f"{count} rounds repeated" if count > 1 else "1 round repeated", f"all of {op}"), []).append(
-            f"{problem.dtype} {problem}"
-        )
-    if not found:
-        return None
-    return Grid(
-        "Flags: what to know about some results",
-        ["flag", "implementation", "results", "where"],
-        [
-            [Td(flag), Td(id), Td(str(len(where)), kind="number"), Td("; ".join(where), kind="text")]
-            for (flag, id), where in sorted(found.items())
-        ],
-    )
+def _some(problems: list[str]) -> str:
+    return "; ".join(dict.fromkeys(problems[:FEW])) + f"; and {len(problems) - FEW} more" * (len(problems) > FEW)
 
 
 def breaking(results: Results) -> Grid | None:
@@ -129,14 +90,13 @@ def failures(results: Results) -> Grid | None:
         text = reasons[0] if len(reasons[0]) <= LONG else f"{reasons[0][:LONG]} ..."
         more = f"and {len(reasons) - 1} more that differ in values or names" if len(reasons) > 1 else ""
         problems = [f"{failure.problem.dtype} {failure.problem}" for failure in alike]
-        some = "; ".join(dict.fromkeys(problems[:FEW])) + (f"; and {len(problems) - FEW} more" * (len(problems) > FEW))
         lines.append(
             [
                 Td(", ".join(dict.fromkeys(failure.id for failure in alike)), kind="wrap"),
                 Td(outcome, kind="neutral" if outcome == "refused" else "slower"),
                 Td(text, note=more, kind="text"),
                 Td(str(len(alike)), kind="number"),
-                Td(some, kind="text"),
+                Td(_some(problems), kind="text"),
                 Td(", ".join(dict.fromkeys(failure.run.file for failure in alike)), kind="wrap"),
             ]
         )

@@ -65,8 +65,8 @@ def test_an_interval_of_noise_does_not_widen_the_axis_without_end(entry, write_i
     rows = [entry(us=1.0, data=noise), entry("triton/softmax/auto", us=0.5, data=[time / 2 for time in noise])]
     path = tmp_path / "noise.html"
     write_page(load([write_into(tmp_path, rows)]), path, title="Noise")
-    page = visit(path=path)
-    ticks = page.page.locator("#ratios [aria-label='x-axis tick label'] text").all_text_contents()
+    page = visit("#y=ratio", path=path)
+    ticks = page.page.locator("#limit [aria-label='y-axis tick label'] text").all_text_contents()
     assert 2 <= len(ticks) <= 30 and all(0.1 < float(tick) < 10 for tick in ticks)
     assert page.sideways() == []
 
@@ -89,7 +89,7 @@ def test_on_paper_figures_fit_and_the_screen_comes_back(visit) -> None:
 
 def test_printed_pages_hold_the_points_of_the_figures(visit, page_file) -> None:
     page = visit(SOFTMAX)
-    page.page.add_style_tag(content=".legend, .dot { display: none !important }")
+    page.page.add_style_tag(content=".legend, .icon { display: none !important }")
     found = looks.looks(load([page_file.with_name("results.json")]).groups[0].rows)
     shown = {found[f"{backend}/softmax/auto"].colour for backend in ("cupy", "numba", "triton")}
     assert shown <= strokes(page.page.pdf(format="A4"))

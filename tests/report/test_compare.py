@@ -4,7 +4,7 @@ import pytest
 
 import kernelzoo
 from kernelzoo.measure.statistics import Verdict
-from kernelzoo.report import explorer, former_ids, headlines, load, looks, result_tables, score, sections
+from kernelzoo.report import explorer, former_ids, load, looks, result_tables, score, sections, standing
 from kernelzoo.report.compare import changes, to_baseline
 from kernelzoo.report.page_changes import differences
 
@@ -93,12 +93,14 @@ def test_every_ranking_of_the_disturbed_is_marked(entry, write, tmp_path) -> Non
         assert all(any("~" in cell.text for cell in line) for line in table.rows[:2])
     assert all("~" in line[-1].text for line in result_tables.summary_table(selection).rows)
     (subject,) = explorer.document(results, looks.looks(group.rows))["groups"][0]["subjects"]
-    told = [dict(zip(explorer.FIELDS, line, strict=False)) for line in subject["rows"]]
+    told = [dict(zip(explorer.FIELDS, line, strict=True)) for line in zip(*subject["columns"], strict=True)]
     assert [row["marks"] for row in told] == ["~"] * 3
     assert [row["ratioText"] for row in told] == ["1.000", "0.50 ~", "0.50 ~"]
     (difference,) = differences(results, results)[1]
     assert all(line[0].text.endswith(" ~") for line in difference.all.rows)
-    assert "1 ~ of them disturbed" in headlines.headline(group, selection)
+    assert [bar.marks for bar in standing.standing(selection, standing.scores(selection), selection.problems).bars] == [
+        "1 ~"
+    ] * 3
     assert "~" in sections.terminal(results) and "disturbed by other work" in sections.report(results, "t", {})
 
 

@@ -12,8 +12,8 @@ QUIET = (
     *("--disable-component-update", "--disable-sync", "--disable-quic"),
 )
 FIRST_CHART = """new MutationObserver(() => {
-  const drawn = document.querySelector("#limit svg path");
-  if (drawn) window.besideFirstChart ??= document.querySelectorAll("#ratios svg, #heat svg").length;
+  const drawn = document.querySelector("#score .plot svg");
+  if (drawn) window.besideFirstChart ??= [performance.now(), document.querySelectorAll("#limit .plot svg").length];
 }).observe(document, { childList: true, subtree: true });"""
 
 MARKS = [

@@ -1,6 +1,7 @@
 """A page of the report, read as a browser's parser would read it."""
 
-import itertools
+import base64
+import gzip
 import json
 import re
 from html.parser import HTMLParser
@@ -59,8 +60,8 @@ class Page(HTMLParser):
 
     def data(self) -> dict:
         """What the explorer draws."""
-        (text,) = (text for attributes, text in self.scripts if attributes.get("type") == "application/json")
-        return json.loads(text)
+        (text,) = (text for attributes, text in self.scripts if "type" in attributes)
+        return json.loads(gzip.decompress(base64.b64decode(text)))
 
     def subjects(self) -> list[dict]:
         return [subject for group in self.data()["groups"] for subject in group["subjects"]]
@@ -69,13 +70,13 @@ class Page(HTMLParser):
         """The explorer's rows of one subject, with the names of implementations and problems in place."""
         data = self.subjects()[subject]
         fields = self.data()["fields"]
-        made = [dict(itertools.zip_longest(fields, values, fillvalue="")) for values in data["rows"]]
+        made = [dict(zip(fields, values, strict=True)) for values in zip(*data["columns"], strict=True)]
         for row in made:
             row["name"], row["problem"] = data["names"][row["name"]], data["problems"][row["problem"]][0]
         return made
 
     def code(self) -> list[str]:
-        return [text for attributes, text in self.scripts if attributes.get("type") != "application/json"]
+        return [text for attributes, text in self.scripts if "type" not in attributes]
 
 
 __all__ = ["Page"]

@@ -19,27 +19,39 @@ function drawFilters() {
   controls.push(choice("operation", "op", opsOf(group).map((op) => [op, op])));
   const dtypes = dtypesOf(group, state.op);
   controls.push(choice("dtype", "dtype", [...dtypes.map((dtype) => [dtype, dtype]), ...(dtypes.length > 1 ? [["all", "all dtypes"]] : [])]));
-  const present = new Set(subjectRows().flatMap((row) => row.problem.classes));
-  const classes = Object.entries(DATA.classes).filter(([name]) => present.has(name));
+  const classes = Object.entries(DATA.classes).filter(([name]) => Object.hasOwn(group.standings[state.op][state.dtype], name));
   controls.push(choice("shapes", "class", [["", "all shapes"], ...classes]));
   if (subjectRows().some((row) => !row.lead)) {
     controls.push(choice("variants", "variants", [["", "one of each backend"], ["all", "every variant"]]));
   }
-  const backends = unique(subjectRows().map((row) => row.backend));
-  const chosen = new Set(state.backend ? state.backend.split(",") : backends);
-  const chips = backends.map((name) => {
-    const button = element("button", { type: "button", ariaPressed: String(chosen.has(name)) }, name);
+  const hidden = off();
+  const chips = backendsHere().map((name) => {
+    const button = element("button", { type: "button", ariaPressed: String(!hidden.has(name)) }, name);
     button.addEventListener("click", () => {
-      if (chosen.size === 1 && chosen.has(name)) return change({ backend: "" }); // never none
-      if (chosen.has(name)) chosen.delete(name);
-      else chosen.add(name);
-      return change({ backend: backends.filter((other) => chosen.has(other)).join(",") });
+      if (!hidden.delete(name)) hidden.add(name);
+      return change({ off: [...hidden].join(",") });
     });
     return button;
   });
+  const without = backendsHere().filter((name) => hidden.has(name));
   const chosenClass = state.class ? `, ${DATA.classes[state.class]}` : "";
-  at("chosen").textContent = `Filters: ${state.op}, ${state.dtype === "all" ? "all dtypes" : state.dtype}${chosenClass}${state.backend ? `, ${state.backend}` : ""}`;
+  at("chosen").textContent = `Filters: ${state.op}, ${state.dtype === "all" ? "all dtypes" : state.dtype}${chosenClass}${without.length ? `, without ${without.join(", ")}` : ""}`;
   at("filters").querySelector(".controls").replaceChildren(...controls, element("div", { className: "chips", role: "group", ariaLabel: "backends" }, ...chips));
+}
+
+// What the page answers first, in words, in its title, and below the first figure.
+function drawAnswer() {
+  const [group, standing] = [groupOf(), standingOf()];
+  const dtypes = state.dtype === "all" ? "all dtypes" : state.dtype;
+  at("question").textContent = `Which ${state.op} is the fastest on ${group.label}?`;
+  at("headline").textContent = standing.said;
+  at("shapes").textContent = `${standing.shapes}.`;
+  at("checked").textContent = group.checked[state.op];
+  const marks = new Set(subjectRows().map((row) => row.marks).join(" "));
+  const notes = Object.entries(DATA.marks).filter(([mark]) => marks.has(mark));
+  at("marks").textContent = notes.map(([mark, note]) => `${mark} ${note}`).join(" ");
+  const kind = state.class ? `, ${DATA.classes[state.class]}` : "";
+  document.title = `${state.op}, ${dtypes}${kind}, ${group.label} · ${TITLE}`;
 }
 
 const ROOFLINE = at("limit") ? at("limit").querySelector("figcaption").lastChild.textContent : "";
@@ -59,26 +71,23 @@ function drawDetails() {
 }
 
 const legendRows = (id, rows) =>
-  id === "ratios" ? rows.filter((row) => row.name !== DATA.baseline) : id === "energy" ? rows.filter((row) => row.mj) : rows;
+  ({ energy: rows.filter((row) => row.mj), score: [], lines: rows.filter((bar) => bar.lines && bar.whole) })[id] ?? rows;
 
 // Draws a figure, or hides it where there is nothing to draw.
-function drawFigure(id, draw, rows, width) {
+function drawFigure(id, width) {
   const figure = at(id);
+  const rows = id === "score" || id === "lines" ? shownBars() : shownRows();
   figure.hidden = false;
   const box = figure.querySelector(".plot");
-  const made = rows.length ? draw(rows, width || box.clientWidth) : null;
+  const space = width || box.clientWidth; // none where it is not displayed
+  const made = rows.length && space ? FIGURES[id](rows, space) : null;
   figure.hidden = !made;
   if (!made) return;
   // A press chooses the nearest point, which Observable Plot gives as the figure's value.
-  made.addEventListener("click", () => made.value && pick(made.value));
+  made.addEventListener("click", () => made.value?.problem && pick(made.value));
   made.style.cursor = "pointer";
   box.replaceChildren(made);
-  figure.querySelector(".legend").replaceChildren(...(id === "heat" ? [] : legendOf(legendRows(id, rows))));
-  if (id === "heat") {
-    figure.querySelector("figcaption").textContent = rows.some((row) => row.share)
-      ? "Share of the limit in percent, the bluer the nearer; short rows first. Grey: no result."
-      : `Time / ${DATA.baseline}: green is faster, orange slower; short rows first. Grey: no result.`;
-  }
+  figure.querySelector(".legend").replaceChildren(...legendOf(legendRows(id, rows)));
 }
 
 function drawCompare(rows) {
@@ -86,8 +95,8 @@ function drawCompare(rows) {
   const section = at("compare");
   section.hidden = names.length < 2;
   if (section.hidden) return;
-  const others = names.filter((name) => name !== DATA.baseline);
-  const beside = DATA.baseline.split("/")[0]; // prefers another language to another variant
+  const others = names.filter((name) => name !== BASELINE);
+  const beside = BASELINE.split("/")[0]; // prefers another language to another variant
   const usual = others.find((name) => name.endsWith("/auto") && !name.startsWith(`${beside}/`)) ?? others[0];
   const one = names.includes(state.one) ? state.one : usual;
   const other = names.includes(state.other) && state.other !== one ? state.other : names.find((name) => name !== one);
@@ -100,7 +109,6 @@ function drawCompare(rows) {
   };
   section.querySelector(".tools").replaceChildren(select("the one", "one", one), "beside", select("the other", "other", other));
   const { lines, rough, headers } = compared(rows, one, other);
-  if (rough && !packed) unpacked(() => change({}, { only: "compare" }));
   const caption = lines.length ? `${one} and ${other}, on the ${lines.length} problems that both take` : `${one} and ${other} take no problem in common`;
   let sort = null;
   const draw = () => {
@@ -116,20 +124,20 @@ function drawCompare(rows) {
 function drawResults(rows) {
   const section = at("results");
   section.hidden = false;
-  const draw = () => section.querySelector(".table").replaceChildren(...resultsTable(rows, pick, (sort) => change({ sort }, { only: "results" })));
   const tools = section.querySelector(".tools");
   const box = tools.querySelector("input");
   if (!box) {
     tools.append(searchBox("Search in every result", state.q, (q) => change({ q }, { only: "results" })));
   } else if (box.value !== state.q) box.value = state.q;
-  draw();
+  section.querySelector(".table").replaceChildren(...resultsTable(rows, pick, (sort) => change({ sort }, { only: "results" })));
 }
 
 function drawTools(rows) {
-  const tools = at("limit").querySelector(".tools");
   const both = rows.some((row) => row.share);
   at("limit").querySelector("figcaption").lastChild.textContent = both ? ROOFLINE : "No limit was measured here.";
-  tools.replaceChildren(...(both ? [choice("upwards", "y", [["", "share of the limit"], ["speed", "GB/s, and the roofline"]])] : []));
+  const modes = [["share", "share of the limit"], ["speed", both ? "GB/s, and the roofline" : "GB/s"], ["ratio", `time / ${BASELINE}`]].slice(both ? 0 : 1);
+  modes[0][0] = "";
+  at("limit").querySelector(".tools").replaceChildren(choice("upwards", "y", modes));
 }
 
 // Hides tables of operations or groups that are not chosen.
@@ -139,26 +147,20 @@ function hideOthers() {
 }
 
 const PARTS = { details: () => drawDetails(), compare: (rows) => drawCompare(rows), results: (rows) => drawResults(rows) };
-const FIGURES = { limit: limitFigure, ratios: ratioFigure, energy: energyFigure, heat: heatFigure };
+const FIGURES = { score: scoreFigure, lines: linesFigure, limit: limitFigure, energy: energyFigure };
 let later = 0;
 
 function draw() {
-  const group = groupOf();
-  const subjects = subjectsOf(group);
-  at("headline").textContent = subjects.length === 1 && state.dtype !== "all" && dtypesOf(group, state.op).length > 1
-    ? subjects[0].headline
-    : group.headlines[state.op];
+  drawAnswer();
   drawFilters();
-  const rows = shownRows();
-  drawTools(rows);
-  drawFigure("limit", limitFigure, rows);
-  drawDetails();
+  drawFigure("score");
   // The rest is below the first screen, and is drawn after it.
   cancelAnimationFrame(later);
   later = requestAnimationFrame(() => setTimeout(() => {
-    drawFigure("ratios", ratioFigure, rows);
-    drawFigure("energy", energyFigure, rows);
-    drawFigure("heat", heatFigure, rows);
+    const rows = shownRows();
+    drawTools(rows);
+    for (const id of Object.keys(FIGURES).slice(1)) drawFigure(id);
+    drawDetails();
     drawCompare(rows);
     drawResults(rows);
     hideOthers();
@@ -180,10 +182,16 @@ function change(chosen, { only = "" } = {}) {
   if (only === "details" && picked) at("details").scrollIntoView({ block: "nearest" });
 }
 
-if (DATA.groups.length) {
-  at("filters").hidden = false;
+function start() {
+  document.querySelectorAll("main table").forEach((table) => table.closest("#explorer") || enhance(table));
+  if (!DATA.groups.length) { // tables alone, such as of the host's time to submit
+    document.body.dataset.drawn = "0";
+    return;
+  }
+  at("explorer").hidden = false;
   at("filters").open = matchMedia("(min-width: 40rem)").matches;
   readAddress();
+  writeAddress();
   draw();
   addEventListener("hashchange", () => {
     if (location.hash && !location.hash.includes("=")) return; // an anchor
@@ -199,9 +207,7 @@ if (DATA.groups.length) {
     clearTimeout(waiting);
     waiting = setTimeout(() => printing || draw(), 60); // paper is narrower than the window
   });
-  const figures = (wide) => {
-    for (const [id, made] of Object.entries(FIGURES)) drawFigure(id, made, shownRows(), wide);
-  };
+  const figures = (wide) => Object.keys(FIGURES).forEach((id) => drawFigure(id, wide));
   addEventListener("beforeprint", () => {
     printing = true;
     figures(PAPER);
@@ -211,5 +217,5 @@ if (DATA.groups.length) {
     figures();
   });
 }
-if (!DATA.groups.length) document.body.dataset.drawn = "0"; // tables alone, such as of the host's time to submit
-document.querySelectorAll("main table").forEach((table) => table.closest("#explorer") || enhance(table));
+
+unpack().then(start);

@@ -2,7 +2,16 @@
 // The data, the reader's choices, and the page's address, which holds them.
 // Everything in the data is untrusted: it is only ever set as text.
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
+const BASELINE = document.body.dataset.baseline;
+const TITLE = document.title;
+let DATA = { groups: [] };
+
+// Reads the data, which the page holds compressed.
+async function unpack() {
+  const bytes = Uint8Array.from(atob(document.getElementById("data").textContent), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  DATA = JSON.parse(await new Response(stream).text());
+}
 
 // An element with properties or attributes, and children; a string is a text.
 function element(tag, attributes = {}, ...children) {
@@ -16,7 +25,7 @@ function element(tag, attributes = {}, ...children) {
 }
 
 const unique = (values) => [...new Set(values)];
-const zipped = (fields, values) => Object.fromEntries(fields.map((field, i) => [field, values[i] ?? ""]));
+const zipped = (fields, values) => Object.fromEntries(fields.map((field, i) => [field, values[i]]));
 
 // A subject's rows as objects, made on first use.
 function rowsOf(group, subject) {
@@ -25,7 +34,7 @@ function rowsOf(group, subject) {
     text, bytes, length, args, classes, place, dtype: subject.dtype, key: `${subject.dtype} ${text}`,
   }));
   const lead = new Set(subject.lead);
-  subject.decoded = subject.rows.map((values) => {
+  subject.decoded = d3.transpose(subject.columns).map((values) => {
     const row = zipped(DATA.fields, values);
     const name = subject.names[row.name];
     const [backend, variant] = name.split("/");
@@ -44,34 +53,15 @@ function rowsOf(group, subject) {
   return subject.decoded;
 }
 
-// Large data for later: comparisons of every two, and sources of forms. Null until it is loaded, and forever in a browser
-// that can't decompress.
-let packed = null;
-let unpacking = null;
-
-async function unpack() {
-  const bytes = Uint8Array.from(atob(DATA.packed), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  packed = JSON.parse(await new Response(stream).text());
-  DATA.groups.forEach((group, i) => group.subjects.forEach((subject, j) => { subject.pairs = packed.pairs[i][j]; }));
-}
-
-// Calls back once that is loaded.
-function unpacked(then) {
-  if (packed) return then();
-  if (typeof DecompressionStream === "undefined") return undefined;
-  return (unpacking ??= unpack()).then(then);
-}
-
 const groupOf = () => DATA.groups.find((group) => group.id === state.device) ?? DATA.groups[0];
-const most = (subjects) => subjects.reduce((a, b) => (b.rows.length > a.rows.length ? b : a));
+const most = (subjects) => subjects.reduce((a, b) => (b.columns[0].length > a.columns[0].length ? b : a));
 const opsOf = (group) => unique(group.subjects.map((subject) => subject.op));
 const dtypesOf = (group, op) => group.subjects.filter((s) => s.op === op).map((s) => s.dtype);
 const subjectsOf = (group) =>
   group.subjects.filter((s) => s.op === state.op && (state.dtype === "all" || s.dtype === state.dtype));
 
 // The parts of the address. An invalid one is replaced by what is shown.
-const KEYS = ["device", "op", "dtype", "class", "variants", "backend", "y", "one", "other", "q", "sort", "point", "view"];
+const KEYS = ["device", "op", "dtype", "class", "variants", "off", "y", "one", "other", "q", "sort", "point", "view"];
 const state = {};
 
 function readAddress() {
@@ -85,17 +75,15 @@ function settle() {
   state.device = group.id;
   if (!opsOf(group).includes(state.op)) state.op = most(group.subjects).op;
   const dtypes = dtypesOf(group, state.op);
-  if (state.dtype !== "all" && !dtypes.includes(state.dtype)) {
+  if (!dtypes.includes(state.dtype) && (state.dtype !== "all" || dtypes.length < 2)) {
     state.dtype = most(group.subjects.filter((s) => s.op === state.op)).dtype;
   }
-  if (!Object.hasOwn(DATA.classes, state.class)) state.class = "";
+  if (!Object.hasOwn(group.standings[state.op][state.dtype] ?? {}, state.class)) state.class = "";
   if (state.variants !== "all") state.variants = "";
-  if (state.y !== "speed") state.y = "";
-  const rows = subjectRows();
-  const backends = unique(rows.map((row) => row.backend));
-  const wanted = state.backend.split(",").filter((name) => backends.includes(name));
-  state.backend = wanted.length === backends.length ? "" : wanted.join(",");
-  const names = unique(rows.map((row) => row.name));
+  if (!["speed", "ratio"].includes(state.y)) state.y = "";
+  const known = new Set(Object.keys(DATA.looks).map((id) => id.split("/")[0]));
+  state.off = unique(state.off.split(",")).filter((name) => known.has(name)).join(",");
+  const names = unique(subjectRows().map((row) => row.name));
   if (!names.includes(state.one)) state.one = "";
   if (!names.includes(state.other)) state.other = "";
 }
@@ -120,15 +108,43 @@ function writeAddress() {
 
 const subjectRows = () => subjectsOf(groupOf()).flatMap((subject) => rowsOf(groupOf(), subject));
 
-// The rows that every figure and the table show.
+const NOTHING = { said: "", shapes: "", count: 0, lead: [], bars: [] };
+const standingOf = () => groupOf().standings[state.op][state.dtype][state.class] ?? NOTHING;
+const backendOf = (name) => name.split("/")[0];
+const backendsHere = () => unique(subjectRows().map((row) => row.backend));
+
+// The backends that are switched off. They stay so for other operations; where all of one are off, none is.
+function off() {
+  const chosen = new Set(state.off.split(",").filter(Boolean));
+  return backendsHere().every((name) => chosen.has(name)) ? new Set() : chosen;
+}
+
+// The rows that the figures and the tables of results show. The baseline comes last, so that it is drawn above others.
 function shownRows() {
-  const backends = state.backend ? new Set(state.backend.split(",")) : null;
-  return subjectRows().filter(
+  const hidden = off();
+  const rows = subjectRows().filter(
     (row) =>
-      (!backends || backends.has(row.backend)) &&
+      !hidden.has(row.backend) &&
       (state.variants === "all" || row.lead) &&
       (!state.class || row.problem.classes.includes(state.class)),
   );
+  return d3.sort(rows, (row) => row.name === BASELINE);
+}
+
+// The bars of the first figures: the shown implementations, and the best peer.
+function shownBars() {
+  const [hidden, standing] = [off(), standingOf()];
+  const lead = new Set([...standing.lead, DATA.peer]);
+  return standing.bars
+    .map(([name, score, low, high, count, ratio, marks], place) => {
+      const [backend, variant] = name.split("/");
+      const id = `${backend}/${state.op}/${variant}`;
+      const [colour, symbol] = DATA.looks[id] ?? ["currentColor", "circle"];
+      const whole = count === standing.count;
+      const label = [name, marks].filter(Boolean).join(" ");
+      return { name, backend, place, score, low, high, count, ratio, marks, whole, label, colour, symbol, lines: DATA.lines[id] };
+    })
+    .filter((bar) => !hidden.has(bar.backend) && (state.variants === "all" || lead.has(bar.name)));
 }
 
 // A shape's name where several dtypes may stand side by side.

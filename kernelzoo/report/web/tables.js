@@ -66,12 +66,7 @@ function enhance(table) {
   table.closest(".scroll").before(element("div", { className: "tools" }, box));
 }
 
-const named = (row) => element("span", {}, dot(row), row.marked);
-const dot = (row) => {
-  const made = element("i", { className: "dot" });
-  made.style.background = row.colour;
-  return made;
-};
+const named = (row) => element("span", {}, icon(row), row.marked);
 
 const COLUMNS = [
   ["implementation", (row) => row.marked, (row) => named(row)],
@@ -80,12 +75,12 @@ const COLUMNS = [
   ["time, µs", (row) => row.us],
   ["GB/s", (row) => row.speed],
   ["of limit", (row) => row.shareText],
-  [`time / ${DATA.baseline}`, (row) => row.ratioText],
+  [`time / ${BASELINE}`, (row) => row.ratioText],
   ["95 % interval", (row) => row.interval],
   ["verdict", (row) => row.verdict],
   ["energy, mJ", (row) => row.mj],
   ["J/GB", (row) => row.perGb],
-  [`energy / ${DATA.baseline}`, (row) => row.energyRatio],
+  [`energy / ${BASELINE}`, (row) => row.energyRatio],
   ["plain copy, µs", (row) => row.copy],
   ["host submit, µs", (row) => row.submit],
   ["first call, ms", (row) => row.first],
@@ -171,11 +166,11 @@ function compared(rows, one, other) {
     if (!a || !b) continue;
     const subject = a.subject;
     // Each pair was compared once: with the baseline as denominator, else with the earlier name as numerator.
-    if (a.name === DATA.baseline || (b.name !== DATA.baseline && a.place > b.place)) [a, b] = [b, a];
+    if (a.name === BASELINE || (b.name !== BASELINE && a.place > b.place)) [a, b] = [b, a];
     label = `${a.name} / ${b.name}`;
     const pair = subject.pairs?.[`${a.place} ${b.place}`]?.[shape.place];
     let [ratio, interval, verdict] = ["", "", ""];
-    if (b.name === DATA.baseline) [ratio, interval, verdict] = [a.ratioText, a.interval, a.verdict];
+    if (b.name === BASELINE) [ratio, interval, verdict] = [a.ratioText, a.interval, a.verdict];
     else if (pair) {
       const [middle, low, high, place, marks] = pair.split(",");
       [ratio, interval, verdict] = [marks ? `${middle} ${marks}` : middle, `${low} to ${high}`, DATA.verdicts[place]];
@@ -194,9 +189,9 @@ function compared(rows, one, other) {
 
 // A source file of kernelzoo, closed at first.
 function sourceOf(path) {
-  const code = element("pre", { className: "scroll source", tabIndex: 0 }, "This browser can't unpack it.");
+  const code = element("pre", { className: "scroll source", tabIndex: 0 });
   const box = element("details", {}, element("summary", {}, path), code);
-  box.addEventListener("toggle", () => unpacked(() => { code.textContent = packed.sources[path]; }));
+  box.addEventListener("toggle", () => { code.textContent = DATA.texts[path]; });
   return box;
 }
 
@@ -208,9 +203,9 @@ function detailsOf(row, closed) {
   const facts = [
     ["time", `${row.us} µs, ${row.speed} GB/s, ${row.samples} samples`],
     ["of the limit", row.shareText],
-    [`time / ${DATA.baseline}`, [row.ratioText, row.interval && `(${row.interval})`, row.verdict].filter(Boolean).join(" ")],
+    [`time / ${BASELINE}`, [row.ratioText, row.interval && `(${row.interval})`, row.verdict].filter(Boolean).join(" ")],
     ["energy", row.mj && `${row.mj} mJ, ${row.perGb} J/GB, ${row.watts} W`],
-    [`energy / ${DATA.baseline}`, row.energyRatio],
+    [`energy / ${BASELINE}`, row.energyRatio],
     ["form", form],
     ["launch table", row.table],
     ["plain copy", row.copy && `${row.copy} µs`],
@@ -223,7 +218,7 @@ function detailsOf(row, closed) {
     ...row.facts,
     ["file", `${file}, ${date}, commit ${commit}`],
   ].filter(([, value]) => value);
-  const baseline = DATA.baseline.replace("/", `/${row.subject.op}/`);
+  const baseline = BASELINE.replace("/", `/${row.subject.op}/`);
   const cache = row.group.cache === "hot" ? " --cache hot" : "";
   const commands = args
     ? [`kernelzoo compare ${unique([row.id, baseline]).join(" ")} ${args}${cache}`, ...(DATA.sources[form] ? [`kernelzoo inspect ${form} ${args}`] : [])]
@@ -231,7 +226,7 @@ function detailsOf(row, closed) {
   const close = element("button", { type: "button", ariaLabel: "close" }, "×");
   close.addEventListener("click", closed);
   return [
-    element("h3", {}, dot(row), `${row.id} ${row.marks}`, element("small", {}, ` ${row.problem.key}`), close),
+    element("h3", {}, icon(row), `${row.id} ${row.marks}`, element("small", {}, ` ${row.problem.key}`), close),
     element("dl", { className: "facts" }, ...facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
     ...commands.map((line) => element("pre", {}, line)),
     ...(DATA.sources[form] ?? []).map(sourceOf),

@@ -1,0 +1,189 @@
+"""Which implementation is the fastest, by how much, and on which shapes: the page's first picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelzoo import packages, registry
+from kernelzoo.report import score
+from kernelzoo.report.notes import DAGGER, TILDE
+from kernelzoo.report.result_tables import marks_of
+from kernelzoo.report.results import Problem, Selection, geometric_mean
+
+FEW = 5
+"""A language with fewer shapes in common with the others does not shrink the set that all are ranked on."""
+
+PEER = score.OTHERS
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The score of one implementation, or of the best peer on each shape."""
+
+    name: str
+    """``backend/variant``, or :data:`PEER`."""
+    score: float
+    low: float
+    high: float
+    """Its 95 % interval; 0 and 0 if the file holds no samples."""
+    count: int
+    """The number of shapes that it took."""
+    ratio: float | None
+    """How many times as fast as the baseline, on the shapes that both take."""
+    marks: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """All bars over the same shapes, the fastest first. Bars over fewer shapes follow."""
+
+    problems: Sequence[Problem]
+    bars: Sequence[Bar]
+
+
+def lead(selection: Selection) -> list[str]:
+    """The implementations shown at first: the baseline, each language's auto, and all of a backend without one. All, if
+    these are fewer than two. The baseline stands for torch's auto, unless it takes fewer shapes."""
+    base, _, _ = selection.baseline.partition("/")
+    firsts = [name for name in selection.names if name == selection.baseline or name.endswith("/auto")]
+    chosen = {name.partition("/")[0] for name in firsts}
+    names = [name for name in selection.names if name in firsts or name.partition("/")[0] not in chosen]
+    if len(selection.of(selection.baseline)) == len(selection.of(f"{base}/auto")) > 0:
+        names.remove(f"{base}/auto")
+    return names if len(names) > 1 else selection.names
+
+
+Score = tuple[float, Sequence[tuple[float, int]]]
+"""The logarithm of a row's share of the limit; without a limit, of its speed relative to the baseline. Then variances
+with their degrees of freedom, none where samples are too few."""
+
+Scores = Mapping[tuple[Problem, str], Score]
+
+
+def scores(selection: Selection) -> Scores:
+    """The score of each row, by problem and name."""
+    limited = any(row.of_limit is not None for row in selection.rows)
+    found = {}
+    for row in selection.rows:
+        ratio = selection.ratio(row)
+        value = row.of_limit if limited else 1 / ratio if ratio else None
+        if value:
+            base = None if limited else selection.cells[row.problem, selection.baseline]
+            timed = [row.times, *([base.times] if base is not None and base is not row else [])]
+            found[row.problem, row.name] = score_of(value, timed)
+    return found
+
+
+def score_of(value: float, timed: Sequence[Sequence[float]]) -> Score:
+    """The score of a value that rests on these samples."""
+    return math.log(value), [_error(times) for times in timed] if min(map(len, timed)) > 1 else []
+
+
+def standing(selection: Selection, known: Scores, problems: Iterable[Problem]) -> Standing:
+    """The standing on those of the problems that every language of kernelzoo takes. Scores are geometric means."""
+    shown = _common(selection, known, set(problems))
+    rows_of = {name: selection.of(name) for name in selection.names}
+    base = selection.baseline.partition("/")[0]
+    peers = list(dict(score.sides(selection)).get(PEER, {}).values())
+    if {row.name for row in peers} - {selection.baseline, f"{base}/auto"}:
+        rows_of[PEER] = peers
+    bars = []
+    for name, rows in rows_of.items():
+        taken = [row for row in rows if row.problem in shown and (row.problem, row.name) in known]
+        if taken:
+            mean, low, high = interval([known[row.problem, row.name] for row in taken])
+            ratio = geometric_mean(1 / found for row in taken if (found := selection.ratio(row)) is not None)
+            disturbed = sum(TILDE in row.marks for row in taken)
+            marks = marks_of(taken, counted=True) + (f" {disturbed} {TILDE}" if disturbed else "")
+            bars.append(Bar(name, mean, low, high, len(taken), ratio, marks.strip()))
+    bars.sort(key=lambda bar: (bar.count != len(shown), -bar.score))
+    return Standing(sorted(shown, key=lambda problem: (problem.length, problem)), bars)
+
+
+def sentence(found: Standing, selection: Selection) -> str:
+    """The fastest, those that samples can't tell from it, and how many times as fast it is as others."""
+    shown, count = {*lead(selection), PEER}, len(found.problems)
+    bars = [bar for bar in found.bars if bar.name in shown and bar.count == count and DAGGER not in bar.marks]
+    if not bars:
+        return "No implementation took all of these shapes."
+    first, *others = bars
+    level = [bar for bar in others if bar.high >= first.low > 0]
+    names = " and ".join(_named(bar) for bar in (first, *level))
+    rest = [bar for bar in others if bar not in level]
+    next_own = next((bar for bar in rest if _is_own(bar.name)), None)
+    beside = [bar for bar in rest if bar is next_own or bar.name in (PEER, selection.baseline)]
+    said = [f"{first.score / bar.score:.2f} × {_named(bar)}" for bar in beside if bar.name != selection.baseline]
+    if first.ratio is not None and first.name != selection.baseline:
+        said.append(f"{first.ratio:.2f} × {selection.baseline}")
+    names += ", too close to tell apart" * bool(level)
+    speeds = ", ".join(said).replace("×", "× the speed of", 1)
+    return f"Fastest: {names}{', with ' * bool(said)}{speeds}."
+
+
+def shapes(found: Standing, asked: int) -> str:
+    """The dtypes and shapes of a standing, as text."""
+    problems = found.problems
+    dtypes = " and ".join(sorted({problem.dtype for problem in problems}))
+    count = f"{len(problems)} shape{'s' * (len(problems) != 1)}"
+    if len(problems) < asked:
+        count = f"the {len(problems)} of {asked} shapes with a result of every language"
+    ends = list(dict.fromkeys(map(str, problems if len(problems) < 3 else (problems[0], problems[-1]))))
+    return f"{dtypes}, {count}: {' to '.join(ends)}"
+
+
+def interval(rows: Sequence[Score]) -> tuple[float, float, float]:
+    """The geometric mean of scores, and its 95 % interval; 0 and 0 where samples are too few.
+
+    It holds the noise of measuring alone: other shapes would give another mean. Student's t with the degrees of freedom
+    of Welch and Satterthwaite.
+    """
+    mean = math.exp(math.fsum(log for log, _ in rows) / len(rows))
+    if not all(of_row for _, of_row in rows):
+        return mean, 0.0, 0.0
+    errors = [error for _, of_row in rows for error in of_row]
+    total = math.fsum(variance for variance, _ in errors)
+    if not total:
+        return mean, mean, mean
+    freedom = total**2 / math.fsum(variance**2 / degrees for variance, degrees in errors)
+    half = math.exp(_student(freedom) * math.sqrt(total) / len(rows))
+    return mean, mean / half, mean * half
+
+
+def _error(times: Sequence[float]) -> tuple[float, int]:
+    """The variance of a median's logarithm, with its degrees of freedom. It is 1.5708 times that of a mean."""
+    logs = list(map(math.log, times))
+    mean = math.fsum(logs) / len(logs)
+    return 1.5708 * math.fsum((log - mean) ** 2 for log in logs) / (len(logs) - 1) / len(logs), len(logs) - 1
+
+
+def _student(freedom: float, z: float = 1.959964) -> float:
+    """Student's quantile for 95 %, from the normal one (Abramowitz and Stegun 26.7.5)."""
+    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+
+
+def _common(selection: Selection, known: Scores, asked: set[Problem]) -> set[Problem]:
+    """The problems that every language takes. Those with few in common are left out, the fewest first."""
+    by_language: dict[str, set[Problem]] = {}
+    names = set(lead(selection))
+    for problem, name in known:
+        if problem in asked and name in names and _is_own(name):
+            by_language.setdefault(name.partition("/")[0], set()).add(problem)
+    taken = sorted(by_language.values(), key=len, reverse=True)
+    while taken:
+        common = set.intersection(*taken)
+        if len(common) >= min(FEW, len(taken[0])):
+            return common
+        taken.pop()
+    return {problem for problem, _ in known if problem in asked}
+
+
+def _is_own(name: str) -> bool:
+    backend = name.partition("/")[0]
+    return backend in packages.BUILT_IN and backend != registry.BASELINE
+
+
+def _named(bar: Bar) -> str:
+    return f"{'the ' * (bar.name == PEER)}{bar.name}{f' ({bar.marks})' * bool(bar.marks)}"
