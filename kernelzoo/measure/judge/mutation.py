@@ -219,7 +219,7 @@ class Mutation:
                 raise ContractError(f"{whose} was changed", "changes its input")
 
     def _check_sample(self, number: int, *, first: bool = False) -> None:
-        """Check the inputs and some rows of one set, or all of a set that is small or has no rows."""
+        """Check the inputs and some rows of a set, or all of one that is small or has no rows."""
         self._unchanged(number)
         inputs, outs = self.inputs(number), self.sets[number][1]
         most, size = ELEMENTS[self.sets.device.type], self.sets.inputs[0].elements
