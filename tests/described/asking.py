@@ -39,8 +39,8 @@ def form_of(request: Request) -> str:
     """The form that a chooser hands a problem on to; nothing is compiled."""
     chosen: list[str] = []
 
-    def ask(*tensors: Any) -> Launch:
-        chosen.append(registry.chosen(request.backend, request.op, request.variant, *tensors))
+    def ask(*tensors: Any, **scalars: Any) -> Launch:
+        chosen.append(registry.chosen(request.backend, request.op, request.variant, *tensors, **scalars))
         return lambda: None
 
     operation = kernelzoo.implementation(request.id).operation

@@ -7,6 +7,6 @@ from kernelzoo.registry import chooser
 
 
 @chooser("cupy", "cross_entropy", "auto")
-def auto(x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor, ignore_index: int = -100) -> str:
+def auto(x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor, ignore_index: int) -> str:
     """Several blocks to a row where rows are few and long, else one or less."""
     return rows_or_split(x, out)
