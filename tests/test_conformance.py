@@ -49,7 +49,7 @@ MEANT = {
 }
 
 # Rows of which each is several programs' in ``split``: not whole parts, alone, and across memory.
-SHARED = {
+SHARED: dict[str, tuple[fuzz.Case, ...]] = {
     op: (
         fuzz.Case("float32", (2, 5003), fuzz.Layout((5003, 1)), values=values),
         fuzz.Case("bfloat16", (1, 8192), fuzz.Layout((8192, 1)), values=values),
@@ -130,6 +130,8 @@ class TestConformance(Conformance):
 
     def test_shared_rows(self, implementation: kernelzoo.Implementation) -> None:
         cases = SHARED[implementation.op]
+        if not implementation.operation.needs_element:
+            cases += (fuzz.Case("float32", (2, 0), fuzz.Layout((1, 1))),)
         found = running.run(implementation, cases, torch.device(self.device(implementation.backend)))
         assert [(str(cases[number]), words) for number, words in found.wrong] == []
         assert found.right == len(cases)

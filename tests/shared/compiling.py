@@ -1,5 +1,6 @@
 """The programs that a bind of Triton or Gluon compiles for a device that is described. Memory is never touched."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -95,6 +96,17 @@ def compiled(backend: str) -> Callable[..., list[Program]]:
         return bound(op, form, torch.empty(shape, dtype=dtype, device="meta"), axis, arch, backend)
 
     return programs
+
+
+def loops(program: Program) -> list[str]:
+    """The bodies of its loops in PTX."""
+    lines, labels, found = program.ptx.splitlines(), dict[str, int](), []
+    for number, line in enumerate(lines):
+        if label := re.match(r"(\$L\w+):", line):
+            labels[label[1]] = number
+        elif (back := re.search(r"\bbra(?:\.uni)?\s+(\$L\w+);", line)) and back[1] in labels:
+            found.append("\n".join(lines[labels[back[1]] : number]))
+    return found
 
 
 def resident(program: Program, device: Device) -> int:

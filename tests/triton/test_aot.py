@@ -21,7 +21,7 @@ from ahead import (
     name,
     occurrences,
 )
-from compiling import compiled, resident
+from compiling import compiled, loops, resident
 from triton.runtime.jit import JITFunction
 
 import kernelzoo
@@ -382,3 +382,12 @@ def test_minima_are_counted_as_integers_and_divided_to_the_nearest(axis: int) ->
     for variant in ("online", "split", "fused"):
         for program in programs(MIN_BACKWARD, variant, (4096, 4096), axis, F32, "sm_90"):
             assert occurrences(r"div\.rn\.f32", program) and not occurrences(r"div\.full|\.f64", program)
+
+
+@pytest.mark.parametrize("op", ["sum", "argmin", "logsumexp", "cross_entropy"])
+def test_threads_meet_after_the_loop(op: str) -> None:
+    for form, shape, axis in (("rows", (8192, 4096), 1), ("rows", (65536, 4096), 0), ("split", (32, 256000), 1)):
+        if (op, axis) != ("cross_entropy", 0):
+            program, *_ = programs(operations.OPERATIONS[op], form, shape, axis, BF16, "sm_90")
+            body, *_ = loops(program)
+            assert body.count("ld.global.v4") == 4 and not re.search(r"shfl|bar\.sync|shared", body), program

@@ -89,8 +89,8 @@ class Plan(NamedTuple):
 
 
 def plan_of(x: torch.Tensor, rows: Rows) -> Plan:
-    """Parts that fill the device, each whole blocks but the last; none is empty."""
-    wanted = cdiv(rows.n, parts_of(rows, device_of(x)))
+    """Parts that fill the device, each whole blocks but the last; none is empty unless rows are."""
+    wanted = max(1, cdiv(rows.n, parts_of(rows, device_of(x))))
     tile = pack_tile(x, rows, wanted)
     span = cdiv(wanted, tile.block) * tile.block
-    return Plan(cdiv(rows.n, span), span, tile)
+    return Plan(max(1, cdiv(rows.n, span)), span, tile)
