@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import exponential, maximum, minimum
+from kernelzoo.kernels.numba.device_functions import WARP, exponential, machine, maximum, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
-from kernelzoo.kernels.numba.row import access, block_reduce
+from kernelzoo.kernels.numba.row import access, block_reduce, warp_max, warp_sum
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.tiling import Tiling
 
@@ -43,3 +43,23 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
         return top, block_sum(whole(total, lost) * exponential(m - top), sums)
 
     return state
+
+
+@cache
+def merged_state(dtype: str) -> Any:
+    """``merge(states, first, parts, lane)``: the state of those of a row's parts, by a warp. A state is two numbers."""
+    wide, ZERO, LOWEST = str(WIDE[dtype]), number(dtype, 0), number(dtype, float(np.finfo(str(WIDE[dtype])).min))
+    load, _ = machine.element_functions(wide)
+
+    @cuda.jit(device=True, inline="always")
+    def merge(states, first, parts, lane):
+        top, total = LOWEST, ZERO
+        for part in range(lane, parts, WARP):
+            top = maximum(top, load(states, 2 * (first + part)))
+        top = warp_max(top)
+        for part in range(lane, parts, WARP):
+            own = load(states, 2 * (first + part))
+            total += load(states, 2 * (first + part) + 1) * exponential(own - top)
+        return top, warp_sum(total)
+
+    return merge
