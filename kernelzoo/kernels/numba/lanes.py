@@ -44,14 +44,15 @@ def packs_tiling(v: View, lanes: int = THREADS, size: int = 32, tiles: int = 4) 
 
 
 def held_tiling(v: View) -> Tiling:
-    """Registers hold a row of up to 16384 elements along memory, 8192 of float64.
+    """Registers hold a row of up to 16384 elements along memory, 8192 of float64; longer ones are read by the tile.
 
-    An SM runs two blocks of packed halves at least, so that one reads while another writes.
+    An SM runs two blocks that hold packed halves at least, so that one reads while another writes.
     """
     size = 32 if v.n > 16 * 512 and v.itemsize < 8 else 16
     tiling = packs_tiling(v, 512, size, size)
-    held = tiling.lanes * tiling.size >= v.n
-    return replace(tiling, held=held, blocks=2 if is_packed(v.dtype, tiling.vec) else 1)
+    if tiling.lanes * tiling.size < v.n:
+        return packs_tiling(v, size=16)
+    return replace(tiling, held=True, blocks=2 if is_packed(v.dtype, tiling.vec) else 1)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Several blocks to a row: a first launch leaves a number of each part, and a second takes a row's numbers together."""
+"""Several blocks to a row: a first launch leaves numbers of each part, and a second takes a row's together."""
 
 from dataclasses import replace
 from functools import cache
@@ -60,10 +60,10 @@ def own_part(tiling: Tiling) -> Any:
 
 
 def in_parts(
-    id: str, cut: Cut, first: Source, second: Source, v: View, device: Device, *, left: int = 1, again: bool = False
+    id: str, cut: Cut, first: Source, second: Source, v: View, device: Device, *, each: int = 1, again: bool = False
 ) -> BindView:
-    """A call of two kernels, one after the other. Both take the inputs, the first one x alone; numbers, ``left`` of
-    each part; and out. The first has a block to each part, the second ``TOGETHER``, or with ``again`` as many."""
+    """A call of two kernels, one after the other. Both take the inputs, the first one x alone; numbers, ``each``
+    to a part; and out. The first has a block to a part, the second ``TOGETHER``, or with ``again`` as many blocks."""
     blocks = within_grid(id, cdiv(v.total, cut.tiling.rows) * cut.parts)
     threads = cut.tiling.lanes_for(cut.span) * cut.tiling.rows
     leave = prepare(first, device).call(blocks, *replace(v, companions=()).offsets, *cut[1:], threads=threads)
@@ -74,7 +74,7 @@ def in_parts(
 
     def bind(*tensors: torch.Tensor) -> Launch:
         *inputs, out = tensors
-        numbers = torch.empty(left * v.total * cut.parts, dtype=kind, device=out.device)
+        numbers = torch.empty(v.total * cut.parts * each, dtype=kind, device=out.device)
         return sequence(leave(inputs[0], numbers, out), meet(*inputs, numbers, out))
 
     return bind

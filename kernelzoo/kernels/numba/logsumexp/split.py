@@ -32,36 +32,33 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
         source, _ = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
         top, total = state(x, source, x_step, lane, lanes, start, end, maxima, sums)
         if lane == 0 and r < rows:
-            store(states, r * parts + part, top)
-            store(states, (rows + r) * parts + part, total)
+            store(states, 2 * (r * parts + part), top)
+            store(states, 2 * (r * parts + part) + 1, total)
 
     return Source(logsumexp_parts, (dtype, str(kind), out_dtype), tiling.threads, (dtype, tiling, out_dtype))
 
 
 @cache
 def together_kernel(dtype: str, out_dtype: str) -> Source:
-    kind, find, SCRATCH = WIDE[dtype], own_row(TOGETHER), TOGETHER.scratch
-    state, (_, store) = merged_state(str(kind), TOGETHER), machine.element_functions(out_dtype)
+    merge, find, (_, store) = merged_state(dtype), own_row(TOGETHER), machine.element_functions(out_dtype)
 
     def logsumexp_together(
         x, states, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
         parts, span,
     ):  # fmt: skip
-        maxima = cuda.shared.array(SCRATCH, kind)
-        sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, length = find(rows, parts)
+        lane, _, r, length = find(rows, parts)
         _, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        top, total = state(states, r * parts, rows * parts, lane, lanes, length, maxima, sums)
+        top, total = merge(states, r * parts, length, lane)
         if lane == 0 and r < rows:
             store(out, target, top + logarithm(total))
 
-    return Source(logsumexp_together, (dtype, str(kind), out_dtype), TOGETHER.threads, (dtype, out_dtype))
+    return Source(logsumexp_together, (dtype, str(WIDE[dtype]), out_dtype), TOGETHER.threads, (dtype, out_dtype))
 
 
 @register("numba", "logsumexp", "split")
 @planned()
 def split(v: View, device: Device, _: None) -> BindView:
-    """Several blocks to a row: each part is a row of its own, and a second launch takes what came of them together."""
+    """Several blocks to a row: the state of each part goes through memory, and a second launch merges those."""
     parts = cut(v, device)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, v.out_dtype)
-    return in_parts("numba/logsumexp/split", parts, first, second, v, device, left=2)
+    return in_parts("numba/logsumexp/split", parts, first, second, v, device, each=2)

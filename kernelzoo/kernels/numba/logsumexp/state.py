@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import exponential, machine, maximum, minimum
+from kernelzoo.kernels.numba.device_functions import WARP, exponential, machine, maximum, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
-from kernelzoo.kernels.numba.row import access, block_reduce
+from kernelzoo.kernels.numba.row import access, block_reduce, warp_max, warp_sum
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
 from kernelzoo.kernels.numba.tiling import Tiling
 
@@ -46,24 +46,20 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
 
 
 @cache
-def merged_state(kind: str, tiling: Tiling) -> Any:
-    """``state(numbers, start, beside, lane, lanes, n, maxima, sums)``: the state of n parts of a row.
-
-    Their maxima lie in ``numbers`` from ``start`` on, their sums ``beside`` further.
-    """
-    LOWEST, ZERO = number(kind, -float(np.finfo(kind).max)), number(kind, 0)
-    load, _ = machine.element_functions(kind)
-    block_max, _, block_sum = block_reduce(tiling, LOWEST)
+def merged_state(dtype: str) -> Any:
+    """``merge(states, first, parts, lane)``: the state of those of a row's parts, by a warp. A state is two numbers."""
+    wide, ZERO, LOWEST = str(WIDE[dtype]), number(dtype, 0), number(dtype, float(np.finfo(str(WIDE[dtype])).min))
+    load, _ = machine.element_functions(wide)
 
     @cuda.jit(device=True, inline="always")
-    def state(numbers, start, beside, lane, lanes, n, maxima, sums):
-        m, total = LOWEST, ZERO
-        for i in range(start + lane, start + n, lanes):
-            top = load(numbers, i)
-            more = maximum(m, top)
-            total = total * exponential(m - more) + load(numbers, beside + i) * exponential(top - more)
-            m = more
-        top = block_max(m, maxima)
-        return top, block_sum(total * exponential(m - top), sums)
+    def merge(states, first, parts, lane):
+        top, total = LOWEST, ZERO
+        for part in range(lane, parts, WARP):
+            top = maximum(top, load(states, 2 * (first + part)))
+        top = warp_max(top)
+        for part in range(lane, parts, WARP):
+            own = load(states, 2 * (first + part))
+            total += load(states, 2 * (first + part) + 1) * exponential(own - top)
+        return top, warp_sum(total)
 
-    return state
+    return merge
