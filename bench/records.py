@@ -41,9 +41,11 @@ BACKENDS = ("triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 
 EVERY = f"torch,{','.join(BACKENDS)}"
 PEERS = "--module bench/peers/peers.py"
-OTHERS = "sum,argmin,logsumexp,rms_norm,layer_norm,cross_entropy,cumsum,quantize_rows"
-"""The operations beside softmax and min."""
 GRADIENTS = "4096x4096,2048x128256,16x262144,4096x1024,1823x781,264x12288,65536x1000,1048576x64,777x50257"
+HIDDEN, VOCABULARY = (
+    "1x4096,16x4096,256x4096,8192x4096,8192x16384",
+    "1x128256,32x128256,256x128256,2048x128256,2048x32000",
+)
 FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
 
 
@@ -133,25 +135,18 @@ RECORDS = (
             ),
         )
     ),
-    Record(
-        "operations.json.gz",
-        f"kernelzoo bench --shape 8192x4096 --dtype bfloat16 --op {OTHERS} --backend {EVERY}"
-        " --variant auto,eager,compile --rounds 6 -o {}",
-        60,
-        alone=True,
-    ),
     *(
         Record(
-            f"{shapes}.json.gz",
-            f"kernelzoo bench --shapes {shapes} --dtype bfloat16 --op {ops} --backend {EVERY}"
-            " --variant auto,eager,compile --rounds 5 --gpus all -o {}",
-            300,
+            f"{name}.json.gz",
+            f"kernelzoo bench --shape {shapes} --dtype bfloat16 --op {ops} --backend {EVERY}"
+            " --variant auto,eager,compile --rounds 3 --gpus all -o {}",
+            400,
             alone=True,
             held=False,
         )
-        for shapes, ops in (  # what each is run over by those who train or serve a language model
-            ("hidden", "rms_norm,add_rms_norm,layer_norm,quantize_rows,sum,cumsum"),
-            ("vocabulary", "cross_entropy,logsumexp,argmin,sum,cumsum"),
+        for name, shapes, ops in (  # what each is run over by those who train or serve a language model
+            ("hidden", HIDDEN, "rms_norm,add_rms_norm,layer_norm,quantize_rows,sum,cumsum"),
+            ("vocabulary", VOCABULARY, "cross_entropy,logsumexp,argmin,sum,cumsum"),
         )
     ),
     Record(

@@ -14,7 +14,7 @@ from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.measurement import Cache
 from kernelzoo.measure.problems import Problem
 
-_MOST_SETS, _CHECKED = 2048, 8
+_MOST_SETS, _CHECKED = 512, 8
 """Most sets, and those of a race without rounds."""
 
 _SHORTEST = {"cuda": (1.2e-6, 6e12), "cpu": (1e-6, 1e11)}
