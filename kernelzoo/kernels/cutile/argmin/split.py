@@ -51,5 +51,5 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     same, programs = (identity(x.dtype), x.dtype.is_floating_point), tile.count(rows) * plan.parts
     kinds = (*same, tile.fold(rows), tile.axis, tile.shape)
     leave = bound(id, parts_kernel, (x, out), (source, *left), plan, kinds, programs, tile.warps)
-    kinds, programs = (*same, merged.axis, merged.shape), merged.count(rows)
-    return sequence(leave, bound(id, merge_kernel, (x, out), (*left, target), (), kinds, programs, merged.warps))
+    last, programs = (*same, merged.axis, merged.shape), merged.count(rows)
+    return sequence(leave, bound(id, merge_kernel, (x, out), (*left, target), (), last, programs, merged.warps))

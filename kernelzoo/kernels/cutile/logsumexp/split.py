@@ -30,5 +30,5 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     states = [tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
     kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts
     leave = bound(id, states_kernel, (x, out), (source, *states), plan, kinds, programs, tile.warps)
-    kinds, programs = (merged.axis, merged.shape), merged.count(rows)
-    return sequence(leave, bound(id, merge_kernel, (x, out), (*states, target), (), kinds, programs, merged.warps))
+    last, programs = (merged.axis, merged.shape), merged.count(rows)
+    return sequence(leave, bound(id, merge_kernel, (x, out), (*states, target), (), last, programs, merged.warps))

@@ -41,5 +41,5 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     sums = tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype))
     kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts
     leave = bound(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
-    kinds, programs = (merged.axis, merged.shape), merged.count(rows)
-    return sequence(leave, bound(id, merge_kernel, (x, out), (sums, target), (), kinds, programs, merged.warps))
+    last, programs = (merged.axis, merged.shape), merged.count(rows)
+    return sequence(leave, bound(id, merge_kernel, (x, out), (sums, target), (), last, programs, merged.warps))
