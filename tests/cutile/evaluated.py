@@ -148,6 +148,16 @@ def joined(
     return tuple(tile.squeeze(axis) for tile in tiles)
 
 
+def scanned(
+    tiles: tuple[torch.Tensor, ...], axis: int, join: Callable[..., tuple[torch.Tensor, ...]], identity: tuple[Any, ...]
+) -> tuple[torch.Tensor, ...]:
+    """``ct.scan``, one place after the other."""
+    found = [tuple(tile.select(axis, 0) for tile in tiles)]
+    for place in range(1, tiles[0].shape[axis]):
+        found.append(join(*found[-1], *(tile.select(axis, place) for tile in tiles)))
+    return tuple(torch.stack(parts, axis) for parts in zip(*found, strict=True))
+
+
 def gather(array: Array, indices: Sequence[Any], *, mask: Any = True, padding_value: Any = 0) -> torch.Tensor:
     places = torch.broadcast_tensors(*(torch.as_tensor(index) for index in indices))
     inside = torch.as_tensor(mask)
@@ -185,7 +195,8 @@ class Language(ModuleType):
     maximum = staticmethod(partial(_of_two, torch.maximum, torch.fmax))
     minimum = staticmethod(partial(_of_two, torch.minimum, torch.fmin))
     expand_dims = staticmethod(torch.unsqueeze)
-    reduce, gather, cumsum = staticmethod(joined), staticmethod(gather), staticmethod(torch.cumsum)
+    reduce, scan, gather = staticmethod(joined), staticmethod(scanned), staticmethod(gather)
+    cumsum = staticmethod(torch.cumsum)
     log, sqrt = torch.log, torch.sqrt
     exp, abs, where, truediv = torch.exp, torch.abs, torch.where, staticmethod(truediv)
     MemoryOrder = SimpleNamespace(ACQ_REL=0, RELAXED=1, ACQUIRE=2, RELEASE=3)

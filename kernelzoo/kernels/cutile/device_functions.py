@@ -61,6 +61,13 @@ def is_whole(x, place, SHAPE):
     return (first < x.shape[0] // one) & (second < x.shape[1] // two) & (third < x.shape[2] // three)
 
 
+def part_coords(x, parts, span, AXIS, SHAPE):
+    """(group, strip, part, first block, past the last) of a program that has one of several parts of a tile's rows."""
+    group, strip = tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
+    part = ct.bid(0) % parts
+    return group, strip, part, part * span, min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
+
+
 def load_tile(x, place, padding, AXIS, SHAPE):
     """A tile of rows as it is computed, ``padding`` past their end.
 
@@ -118,6 +125,15 @@ def of_rows(x, group, strip, AXIS, SHAPE):
     return ct.reshape(tile, reduced_shape(SHAPE, AXIS, 1))
 
 
+def elements_at(x, group, strip, element, inside, padding, AXIS, SHAPE):
+    """Elements of each of a tile's rows, ``padding`` where they are not inside."""
+    groups = ct.reshape(ct.arange(SHAPE[0], dtype=ct.int64) + group * SHAPE[0], (SHAPE[0], 1, 1))
+    lanes = ct.arange(SHAPE[3 - AXIS], dtype=ct.int64) + strip * SHAPE[3 - AXIS]
+    lanes = ct.reshape(lanes, (1, SHAPE[1], 1) if AXIS == 2 else (1, 1, SHAPE[2]))
+    place = (groups, lanes, element) if AXIS == 2 else (groups, element, lanes)
+    return ct.gather(x, place, mask=inside, padding_value=padding)
+
+
 def load_zeros(x, place, SHAPE):
     """A tile as it is computed, 0 outside of x: past the end of rows, and where there is no row."""
     tile = ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
@@ -137,6 +153,13 @@ def add_exactly(total, lost, x):
         return new, lost
     back = new - total
     return new, lost + ((total - (new - back)) + (x - back))
+
+
+def accumulate(total, lost, part, x):
+    """``add_exactly``, and of half precision, whose own rounding is far coarser, a sum alone."""
+    if x.dtype == ct.float16 or x.dtype == ct.bfloat16:
+        return total + part, lost
+    return add_exactly(total, lost, part)
 
 
 def whole(total, lost):

@@ -12,6 +12,7 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cutile.launch import View
+from kernelzoo.kernels.shared.long_rows import parts_of
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
@@ -162,6 +163,9 @@ def is_alone(device: Device, rows: Rows, x: torch.Tensor) -> bool:
 BLOCK_BYTES = 16384
 """Of a block of a running state: 16 float32 elements to each of 256 threads, with a maximum and a sum for each."""
 
+READ_BYTES = 32768
+"""Of a block that leaves one number of each vector: 32 float32 elements to each of 256 threads."""
+
 
 def block(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
     """A tile of so many bytes as computed, for kernels that go through rows in blocks. It is a part of one row, or of
@@ -173,13 +177,13 @@ def block(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
     return across(rows, wide, min(power_of_two(rows.n), room // wide), inputs)
 
 
-def plain(rows: Rows, device: Device, inputs: int = 1) -> Tile:
-    """Several short rows side by side, as far as each multiprocessor has several tiles, or a block of longer ones.
-    inputs: how many such tiles are held at a time."""
+def plain(rows: Rows, device: Device, inputs: int = 1, bytes: int = BLOCK_BYTES) -> Tile:
+    """Several short rows side by side, as far as each multiprocessor has several tiles, or a block of longer ones, of
+    so many bytes as computed. inputs: how many such tiles are held at a time."""
     cols, spread = power_of_two(rows.n), power_of_two(1 + rows.total // (8 * device.multiprocessors))
     many = min(BLOCK_BYTES // 2 // wide_bytes(rows) // power_of_two(inputs) // cols, spread)
     if rows.across or many < 2:
-        return block(rows, BLOCK_BYTES // power_of_two(inputs), inputs)
+        return block(rows, bytes // power_of_two(inputs), inputs)
     return along(rows, many, cols, inputs)
 
 
@@ -223,6 +227,17 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, lanes * rows.n // LEAST_PART))))
     span = cdiv(blocks, parts)
     return Cut(cdiv(blocks, span), span)
+
+
+def in_parts(rows: Rows, device: Device) -> tuple[Tile, Cut, Tile]:
+    """A program's tile of a part of rows, how these are cut, and the tile of all that parts of rows leave."""
+    tile = block(rows, BLOCK_BYTES // 2)
+    blocks = max(1, cdiv(rows.n, tile.block))
+    span = cdiv(blocks, min(parts_of(rows, device), blocks))
+    plan = Cut(cdiv(blocks, span), span)
+    if tile.axis == 2:
+        return tile, plan, along(rows, 1, plan.merged)
+    return tile, plan, across(rows, min(tile.shape[2], max(1, 4096 // plan.merged)), plan.merged)
 
 
 def streamed(device: Device, rows: Rows) -> str:
@@ -309,5 +324,7 @@ def workspace(rows: Rows, tile: Tile, plan: Cut, x: torch.Tensor, dtype: torch.d
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What floating-point elements are computed in: half precision in float32."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
+    """What elements are computed in: half precision in float32, integers in 64 bits."""
+    if dtype.is_floating_point:
+        return torch.float64 if dtype == torch.float64 else torch.float32
+    return torch.int64

@@ -2,7 +2,7 @@
 
 import torch
 
-from kernelzoo.kernels.helion.tiles import LINE_BYTES, Tile, block, placed, side_by_side
+from kernelzoo.kernels.helion.tiles import LINE_BYTES, Tile, block, held, longest, placed, side_by_side
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import Rows, power_of_two
 
@@ -26,6 +26,11 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     spread = power_of_two(1 + rows.total // (8 * device.multiprocessors))
     many = min(bytes // wide // cols, spread)
     return side_by_side(rows, many, cols, device.warps(many * cols * wide * tensors // THREAD_BYTES))
+
+
+def held_of(id: str, x: torch.Tensor, rows: Rows, tensors: int) -> Tile | None:
+    """The tile for a kernel that holds whole rows, of so many tensors; None if they are too long."""
+    return held(id, device_of(x), rows, tensors) if rows.n <= longest(rows, tensors) else None
 
 
 def columns_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:

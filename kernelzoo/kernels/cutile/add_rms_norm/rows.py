@@ -39,7 +39,7 @@ def add_rms_norm_kernel(
                 rounded = ct.astype(dev.load_block(x, place, 0.0, AXIS, SHAPE, WHOLE) + beside, total.dtype)
                 ct.store(total, place, rounded, check_bounds=not WHOLE, allow_tma=False)
                 tile = ct.astype(rounded, squares.dtype)
-                squares, lost = dev.add_exactly(squares, lost, dev.lane_sums(tile * tile, AXIS, FOLD))
+                squares, lost = dev.accumulate(squares, lost, dev.lane_sums(tile * tile, AXIS, FOLD), x)
         scale = dev.inverse_root(dev.row_mean(squares, lost, x, AXIS), EPS)
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):

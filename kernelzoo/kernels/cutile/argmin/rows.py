@@ -23,26 +23,50 @@ def lesser(a, i, b, j):
     return ct.where(less, a, b), ct.where(less, i, j)
 
 
+def lowest_of(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE):
+    """The least of so many blocks of a tile's rows, and its place. A lane has vectors along memory: it keeps the block
+    where the least is, and only of the vector found so the element is sought."""
+    least = ct.full(dev.lane_shape(SHAPE, AXIS, FOLD), IDENTITY, x.dtype)
+    blocks = ct.zeros(least.shape, ct.int32) + begin
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            if WHOLE:
+                tile = ct.load(x, dev.block_index(group, strip, i, AXIS), SHAPE, check_bounds=False, allow_tma=False)
+            else:
+                tile = load_padded(x, group, strip, i, IDENTITY, FLOAT, not FLOAT, AXIS, SHAPE)
+            if AXIS == 2:
+                tile = ct.min(ct.reshape(tile, (*least.shape, FOLD)), 3, propagate_nan=True)
+            lower = ~(tile >= least) & (least == least)  # a NaN is less than all others, and the first stays
+            least, blocks = ct.where(lower, tile, least), ct.where(lower, i, blocks)
+    places = ct.astype(blocks, ct.int64) * least.shape[AXIS] + dev.elements_of(0, AXIS, least.shape)
+    least, places = ct.reduce((least, places), AXIS, lesser, (IDENTITY, PAST))
+    least, places = ct.expand_dims(least, AXIS), ct.expand_dims(places, AXIS)
+    if AXIS == 1:
+        return least, places
+    places = places * FOLD + ct.reshape(ct.arange(FOLD, dtype=ct.int64), (1, 1, FOLD))
+    found = dev.elements_at(x, group, strip, places, places < x.shape[2], IDENTITY, AXIS, SHAPE)
+    sought = (places < x.shape[2]) & ((found == least) | (found != found))
+    return least, ct.min(ct.where(sought, places, PAST), 2, keepdims=True)
+
+
 @ct.kernel
 def argmin_kernel(
-    x, out, IDENTITY: ct.Constant, FLOAT: ct.Constant[bool], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
-):
+    x, out, IDENTITY: ct.Constant, FLOAT: ct.Constant[bool],
+    FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+):  # fmt: skip
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    least = ct.full(SHAPE, IDENTITY, x.dtype)
-    places = ct.full(SHAPE, PAST, ct.int64)
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        tile = load_padded(x, group, strip, i, IDENTITY, FLOAT, not FLOAT, AXIS, SHAPE)
-        least, places = lesser(least, places, tile, dev.elements_of(i, AXIS, SHAPE))
-    least, place = ct.reduce((least, places), AXIS, lesser, (IDENTITY, PAST))
-    ct.store(out, (group, strip), place, allow_tma=False)
+    end = ct.num_tiles(x, AXIS, SHAPE)
+    _, place = lowest_of(x, group, strip, 0, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE)
+    ct.store(out, (group, strip), ct.reshape(place, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
 @register("cutile", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """In each lane the least element so far and its place; lanes meet after the loop."""
+    """In each lane the least element so far and its block; lanes meet after the loop."""
     id, rows = "cutile/argmin/rows", rows_of(x, out)
-    tile = tiles.plain(rows, device_of(x), 2)
-    views = tiles.make_views(rows, tile, (x, out))
-    constants = (identity(x.dtype), x.dtype.is_floating_point, tile.axis, tile.shape)
+    tile = tiles.plain(rows, device_of(x), 1, tiles.READ_BYTES)
+    views, floats = tiles.make_views(rows, tile, (x, out)), x.dtype.is_floating_point
+    constants = (identity(x.dtype), floats, tile.fold(rows), tile.axis, tile.shape)
     return bound(id, argmin_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)

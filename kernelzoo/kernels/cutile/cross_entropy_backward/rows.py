@@ -5,9 +5,9 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.cross_entropy.rows import row_state
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.softmax.device_functions import exponential
+from kernelzoo.kernels.cutile.states import row_state
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -23,8 +23,8 @@ def backward_kernel(
     label = dev.of_rows(labels, group, strip, AXIS, SHAPE)
     factor = ct.astype(dev.of_rows(grad, group, strip, AXIS, SHAPE), dev.acc_dtype(x))
     factor = ct.where((label >= 0) & (label < x.shape[AXIS]), factor, float("nan"))
-    top, total = row_state(x, group, strip, FOLD, AXIS, SHAPE)
-    inverse = 1 / total
+    top, total = row_state(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE)
+    inverse = 1 / total + (total - total)  # NaN of a row with +inf, whose total is infinite
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         share = exponential(dev.load_tile(x, place, -float("inf"), AXIS, SHAPE) - top) * inverse

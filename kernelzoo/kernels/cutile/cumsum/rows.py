@@ -12,16 +12,39 @@ from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
+def before_and_up_to(before, total, next_before, next_total):
+    """(sum before the last of two runs of vectors, sum of both). No difference is taken, which might be inf - inf."""
+    return total + next_before, total + next_total
+
+
+def scan(tile, FOLD, AXIS):
+    """Sums up to each element of a block: along memory within vectors, behind those of the vectors before."""
+    if AXIS == 1:
+        return ct.cumsum(tile, 1)
+    vectors = ct.reshape(tile, (tile.shape[0], tile.shape[1], tile.shape[2] // FOLD, FOLD))
+    totals = ct.sum(vectors, 3)
+    before, _ = ct.scan((ct.zeros(totals.shape, totals.dtype), totals), 2, before_and_up_to, (0, 0))
+    return ct.reshape(ct.expand_dims(before, 3) + ct.cumsum(vectors, 3), tile.shape)
+
+
+def write_sums(x, out, total, group, strip, begin, end, FOLD, AXIS, SHAPE):
+    """Sums up to each element of so many blocks of a tile's rows, of which those before have the sum ``total``."""
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            place = dev.block_index(group, strip, i, AXIS)
+            tile = dev.load_block(x, place, 0, AXIS, SHAPE, WHOLE)
+            result = ct.astype(total + scan(tile, FOLD, AXIS), out.dtype)
+            ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
+            total = total + ct.sum(tile, AXIS, keepdims=True)
+
+
 @ct.kernel
-def cumsum_kernel(x, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+def cumsum_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     total = ct.zeros(dev.reduced_shape(SHAPE, AXIS, 1), dev.acc_dtype(x))
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        place = dev.block_index(group, strip, i, AXIS)
-        tile = dev.load_tile(x, place, 0, AXIS, SHAPE)
-        ct.store(out, place, ct.astype(total + ct.cumsum(tile, AXIS), out.dtype), allow_tma=False)
-        total = total + ct.sum(tile, AXIS, keepdims=True)
+    write_sums(x, out, total, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE)
 
 
 @register("cutile", "cumsum", "rows")
@@ -30,5 +53,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x = "cutile/cumsum/rows", plain(x)
     rows = rows_of(x, out)
     tile = tiles.plain(rows, device_of(x), 2)
-    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.axis, tile.shape)
+    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
     return bound(id, cumsum_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)

@@ -6,20 +6,10 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.sum.rows import sum_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
-
-
-def mean_of(x, group, strip, ranges, FOLD, AXIS, SHAPE):
-    """The mean of each of a tile's rows, by ranges of blocks."""
-    total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
-    lost = total
-    for WHOLE, first, last in ct.static_iter(ranges):
-        for i in range(first, last):
-            tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE, WHOLE)
-            total, lost = dev.add_exactly(total, lost, dev.lane_sums(tile, AXIS, FOLD))
-    return dev.row_mean(total, lost, x, AXIS)
 
 
 @ct.kernel
@@ -39,15 +29,16 @@ def layer_norm_kernel(
         result = away * scale * dev.weights_of(weight, 0, AXIS, SHAPE) + dev.weights_of(bias, 0, AXIS, SHAPE)
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
     else:
-        ranges = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
-        mean = mean_of(x, group, strip, ranges, FOLD, AXIS, SHAPE)
+        count = ct.num_tiles(x, AXIS, SHAPE)
+        mean = sum_of(x, group, strip, 0, count, FOLD, AXIS, SHAPE) / x.shape[AXIS]
+        ranges = dev.block_ranges(x, group, strip, 0, count, AXIS, SHAPE)
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
         lost = squares
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):
                 # Past a row's end there is its mean, which is no distance away.
                 away = dev.load_block(x, dev.block_index(group, strip, i, AXIS), mean, AXIS, SHAPE, WHOLE) - mean
-                squares, lost = dev.add_exactly(squares, lost, dev.lane_sums(away * away, AXIS, FOLD))
+                squares, lost = dev.accumulate(squares, lost, dev.lane_sums(away * away, AXIS, FOLD), x)
         scale = dev.inverse_root(dev.row_mean(squares, lost, x, AXIS), EPS)
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):

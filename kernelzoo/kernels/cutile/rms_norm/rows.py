@@ -32,7 +32,7 @@ def rms_norm_kernel(
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):
                 tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE, WHOLE)
-                squares, lost = dev.add_exactly(squares, lost, dev.lane_sums(tile * tile, AXIS, FOLD))
+                squares, lost = dev.accumulate(squares, lost, dev.lane_sums(tile * tile, AXIS, FOLD), x)
         scale = dev.inverse_root(dev.row_mean(squares, lost, x, AXIS), EPS)
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):

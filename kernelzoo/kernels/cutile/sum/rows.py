@@ -12,17 +12,24 @@ from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
+def sum_of(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
+    """The sums of so many blocks of a tile's rows: in each lane of whole vectors, with what they rounded off."""
+    total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
+    lost = total
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), 0, AXIS, SHAPE, WHOLE)
+            total, lost = dev.accumulate(total, lost, dev.lane_sums(tile, AXIS, FOLD), x)
+    return ct.sum(dev.whole(total, lost), AXIS, keepdims=True)
+
+
 @ct.kernel
-def sum_kernel(x, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+def sum_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    total = ct.zeros(SHAPE, dev.acc_dtype(x))
-    lost = ct.zeros(SHAPE, dev.acc_dtype(x))
-    for i in range(ct.num_tiles(x, AXIS, SHAPE)):
-        tile = dev.load_tile(x, dev.block_index(group, strip, i, AXIS), 0, AXIS, SHAPE)
-        total, lost = dev.add_exactly(total, lost, tile)
-    result = ct.sum(dev.whole(total, lost), AXIS)
-    ct.store(out, (group, strip), ct.astype(result, out.dtype), allow_tma=False)
+    result = sum_of(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE)
+    ct.store(out, (group, strip), ct.reshape(ct.astype(result, out.dtype), dev.row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
 @register("cutile", "sum", "rows")
@@ -30,6 +37,6 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A sum in each lane with what it rounded off; lanes meet in a tree after the loop."""
     id, x = "cutile/sum/rows", plain(x)
     rows = rows_of(x, out)
-    tile = tiles.plain(rows, device_of(x), 2)
-    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.axis, tile.shape)
+    tile = tiles.plain(rows, device_of(x), 1, tiles.READ_BYTES)
+    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
     return bound(id, sum_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)

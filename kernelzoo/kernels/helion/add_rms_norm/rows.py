@@ -6,9 +6,20 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import over_views
-from kernelzoo.kernels.helion.row_tiles import tile_of
+from kernelzoo.kernels.helion.row_tiles import held_of, tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def held_kernel(x, residual, weight, out, total, eps: hl.constexpr, wide: torch.dtype):
+    outer, n, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        rounded = (x[o, :, i].to(wide) + residual[o, :, i].to(wide)).to(total.dtype)
+        total[o, :, i] = rounded
+        tile = rounded.to(wide)
+        scale = torch.rsqrt((tile * tile).sum(1, keepdim=True) / n + eps)
+        out[o, :, i] = (tile * scale * weight[:].to(wide)[None, :, None]).to(out.dtype)
 
 
 @helion.kernel(static_shapes=False)
@@ -31,8 +42,12 @@ def add_rms_norm_kernel(x, residual, weight, out, total, eps: hl.constexpr, wide
 def rows(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
-    """Sums are written, and their squares added up; then both inputs are read and added again, from cache."""
+    """Rows that fit are held on chip; of longer ones both inputs are read and added again, from cache."""
+    id = "helion/add_rms_norm/rows"
     rows, (x_view, residual_view, total_view, out_view) = tiles.problem(x, out, residual, total)
-    tile, views = tile_of(x, rows, 2), (x_view, residual_view, weight, out_view, total_view)
+    views, kinds = (x_view, residual_view, weight, out_view, total_view), (eps, tiles.wide(x))
+    if tile := held_of(id, x, rows, 2):
+        return over_views(id, held_kernel, views, tile, kinds, (tile.outer, tile.inner))
+    tile = tile_of(x, rows, 2)
     blocks = tile.outer, tile.inner, tile.cols, tile.cols
-    return over_views("helion/add_rms_norm/rows", add_rms_norm_kernel, views, tile, (eps, tiles.wide(x)), blocks)
+    return over_views(id, add_rms_norm_kernel, views, tile, kinds, blocks)

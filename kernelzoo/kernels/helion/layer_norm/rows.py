@@ -6,9 +6,21 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import over_views
-from kernelzoo.kernels.helion.row_tiles import tile_of
+from kernelzoo.kernels.helion.row_tiles import held_of, tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def held_kernel(x, weight, bias, out, eps: hl.constexpr, wide: torch.dtype):
+    """What lies past a row's end is no part of a sum."""
+    outer, n, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        tile = x[o, :, i].to(wide)
+        away = tile - tile.sum(1, keepdim=True) / n
+        normal = away * torch.rsqrt((away * away).sum(1, keepdim=True) / n + eps)
+        weights = weight[:].to(wide)[None, :, None]
+        out[o, :, i] = (normal * weights + bias[:].to(wide)[None, :, None]).to(out.dtype)
 
 
 @helion.kernel(static_shapes=False)
@@ -32,8 +44,11 @@ def layer_norm_kernel(x, weight, bias, out, eps: hl.constexpr, wide: torch.dtype
 
 @register("helion", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean first, then squared distances from it; then a row is read again, from cache, and written."""
-    rows, (x_view, out_view) = tiles.problem(x, out)
-    tile, views = tile_of(x, rows), (x_view, weight, bias, out_view)
+    """The mean first, then distances from it. Rows that fit are held on chip; a longer one is read again."""
+    id, (rows, (x_view, out_view)) = "helion/layer_norm/rows", tiles.problem(x, out)
+    views, kinds = (x_view, weight, bias, out_view), (eps, tiles.wide(x))
+    if tile := held_of(id, x, rows, 2):
+        return over_views(id, held_kernel, views, tile, kinds, (tile.outer, tile.inner))
+    tile = tile_of(x, rows)
     blocks = tile.outer, tile.inner, tile.cols, tile.cols, tile.cols
-    return over_views("helion/layer_norm/rows", layer_norm_kernel, views, tile, (eps, tiles.wide(x)), blocks)
+    return over_views(id, layer_norm_kernel, views, tile, kinds, blocks)

@@ -7,31 +7,50 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import float8_bits
 from kernelzoo.kernels.helion.launch import over_views
-from kernelzoo.kernels.helion.row_tiles import tile_of
+from kernelzoo.kernels.helion.row_tiles import held_of, tile_of
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
+def scales(top, most: hl.constexpr, least: hl.constexpr):
+    """(scale, 1 / scale) of rows, in float64: in float32 a device's quotients are not to nearest, and ties must stay
+    ties."""
+    by = torch.where(top < least, 1.0, (top.to(torch.float64) / most).to(torch.float32))
+    return by, (1.0 / by.to(torch.float64)).to(torch.float32)
+
+
+@helion.kernel(static_shapes=False)
+def held_kernel(x, values, scale, most: hl.constexpr, least: hl.constexpr):
+    outer, _, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        tile = x[o, :, i].to(torch.float32)
+        by, inverse = scales(torch.amax(torch.abs(tile), dim=1), most, least)
+        scale[o, i] = by
+        values[o, :, i] = float8_bits(tile * inverse[:, None, :])
+
+
 @helion.kernel(static_shapes=False)
 def quantize_kernel(x, values, scale, most: hl.constexpr, least: hl.constexpr):
-    """Quotients are taken in float64, once a row: in float32 a device's are not to nearest, and ties must stay ties."""
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         top = hl.zeros([o, i], dtype=torch.float32)
         for c in hl.tile(n):
             top = torch.maximum(top, torch.amax(torch.abs(x[o, c, i].to(torch.float32)), dim=1))
-        by = torch.where(top < least, 1.0, (top.to(torch.float64) / most).to(torch.float32))
+        by, inverse = scales(top, most, least)
         scale[o, i] = by
-        inverse = (1.0 / by.to(torch.float64)).to(torch.float32)
         for c in hl.tile(n):
             values[o, c, i] = float8_bits(x[o, c, i].to(torch.float32) * inverse[:, None, :])
 
 
 @register("helion", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """Maxima are taken block by block; then a row is read again, from cache, and scaled."""
+    """Rows that fit are held on chip; a longer one is read block by block, and again, from cache, to be scaled."""
+    id = "helion/quantize_rows/rows"
     rows, (x_view, scale_view, values_view) = tiles.problem(x, values.view(torch.uint8), scale)
-    tile, views = tile_of(x, rows), (x_view, values_view, scale_view)
+    views, kinds = (x_view, values_view, scale_view), (TOP, LEAST)
+    if tile := held_of(id, x, rows, 1):
+        return over_views(id, held_kernel, views, tile, kinds, (tile.outer, tile.inner))
+    tile = tile_of(x, rows)
     blocks = tile.outer, tile.inner, tile.cols, tile.cols
-    return over_views("helion/quantize_rows/rows", quantize_kernel, views, tile, (TOP, LEAST), blocks)
+    return over_views(id, quantize_kernel, views, tile, kinds, blocks)

@@ -1,4 +1,4 @@
-"""A program adds up the squares of several rows, block by block, and reads them again to write."""
+"""A program adds up the squares of rows that it holds, or block by block, and reads these again to write."""
 
 import helion
 import helion.language as hl
@@ -6,9 +6,18 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import over_views
-from kernelzoo.kernels.helion.row_tiles import tile_of
+from kernelzoo.kernels.helion.row_tiles import held_of, tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def held_kernel(x, weight, out, eps: hl.constexpr, wide: torch.dtype):
+    outer, n, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        tile = x[o, :, i].to(wide)
+        scale = torch.rsqrt((tile * tile).sum(1, keepdim=True) / n + eps)
+        out[o, :, i] = (tile * scale * weight[:].to(wide)[None, :, None]).to(out.dtype)
 
 
 @helion.kernel(static_shapes=False)
@@ -27,8 +36,11 @@ def rms_norm_kernel(x, weight, out, eps: hl.constexpr, wide: torch.dtype):
 
 @register("helion", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """Squares are added up block by block; then a row is read again, from cache, and written."""
-    rows, (x_view, out_view) = tiles.problem(x, out)
-    tile, views = tile_of(x, rows), (x_view, weight, out_view)
+    """Rows that fit are held on chip; a longer one is read block by block, and again, from cache, to be written."""
+    id, (rows, (x_view, out_view)) = "helion/rms_norm/rows", tiles.problem(x, out)
+    views, kinds = (x_view, weight, out_view), (eps, tiles.wide(x))
+    if tile := held_of(id, x, rows, 2):
+        return over_views(id, held_kernel, views, tile, kinds, (tile.outer, tile.inner))
+    tile = tile_of(x, rows)
     blocks = tile.outer, tile.inner, tile.cols, tile.cols
-    return over_views("helion/rms_norm/rows", rms_norm_kernel, views, tile, (eps, tiles.wide(x)), blocks)
+    return over_views(id, rms_norm_kernel, views, tile, kinds, blocks)

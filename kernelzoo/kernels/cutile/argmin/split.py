@@ -1,0 +1,55 @@
+"""Several programs to a row: a launch that leaves the least of each part and its place, and one that compares these."""
+
+import cuda.tile as ct
+import torch
+
+from kernelzoo.kernels.cutile import device_functions as dev
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.argmin.rows import PAST, lesser, lowest_of
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.min.device_functions import load_padded
+from kernelzoo.kernels.shared.minimum import identity
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@ct.kernel
+def parts_kernel(
+    x, least, places, parts, span, IDENTITY: ct.Constant, FLOAT: ct.Constant[bool],
+    FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+):  # fmt: skip
+    """A program has span blocks of a tile's rows."""
+    ct.grid_dependency_control_wait()
+    group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
+    low, place = lowest_of(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE)
+    ct.store(least, dev.block_index(group, strip, part, AXIS), low, allow_tma=False)
+    ct.store(places, dev.block_index(group, strip, part, AXIS), place, allow_tma=False)
+
+
+@ct.kernel
+def merge_kernel(
+    least, places, out, IDENTITY: ct.Constant, FLOAT: ct.Constant[bool],
+    AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+):  # fmt: skip
+    """Along rows the tile is the power of two that holds all parts."""
+    ct.grid_dependency_control_wait()
+    group, strip = dev.tile_coords(ct.bid(0), least, AXIS, SHAPE)
+    low = load_padded(least, group, strip, 0, IDENTITY, FLOAT, not FLOAT, AXIS, SHAPE)
+    place = load_padded(places, group, strip, 0, PAST, False, True, AXIS, SHAPE)
+    _, place = ct.reduce((low, place), AXIS, lesser, (IDENTITY, PAST))
+    ct.store(out, (group, strip), place, allow_tma=False)
+
+
+@register("cutile", "argmin", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, or strip of columns, leave minima and places, which a second launch compares."""
+    id, rows = "cutile/argmin/split", rows_of(x, out)
+    tile, plan, merged = tiles.in_parts(rows, device_of(x))
+    source, target = tiles.make_views(rows, tile, (x, out))
+    left = [tiles.workspace(rows, tile, plan, x, dtype) for dtype in (x.dtype, torch.int64)]
+    same, programs = (identity(x.dtype), x.dtype.is_floating_point), tile.count(rows) * plan.parts
+    kinds = (*same, tile.fold(rows), tile.axis, tile.shape)
+    leave = bound(id, parts_kernel, (x, out), (source, *left), plan, kinds, programs, tile.warps)
+    last, programs = (*same, merged.axis, merged.shape), merged.count(rows)
+    return sequence(leave, bound(id, merge_kernel, (x, out), (*left, target), (), last, programs, merged.warps))

@@ -1,0 +1,42 @@
+"""Several programs to a row: a launch that leaves sums of parts, and one that scans each part from those before it."""
+
+import cuda.tile as ct
+import torch
+
+from kernelzoo.kernels.cutile import device_functions as dev
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.cumsum.rows import write_sums
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.sum.split import parts_kernel
+from kernelzoo.kernels.shared.minimum import plain
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@ct.kernel
+def scan_kernel(
+    x, sums, out, parts, span, PARTS: ct.Constant[int],
+    FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+):  # fmt: skip
+    """PARTS is the power of two that holds all parts of a row."""
+    ct.grid_dependency_control_wait()
+    group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
+    every = dev.reduced_shape(SHAPE, AXIS, PARTS)
+    left = dev.load_zeros(sums, dev.block_index(group, strip, 0, AXIS), every)
+    total = ct.sum(ct.where(dev.elements_of(0, AXIS, every) < part, left, 0), AXIS, keepdims=True)
+    write_sums(x, out, total, group, strip, begin, end, FOLD, AXIS, SHAPE)
+
+
+@register("cutile", "cumsum", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, or strip of columns, leave sums; a second launch reads again, and writes."""
+    id, x = "cutile/cumsum/split", plain(x)
+    rows = rows_of(x, out)
+    tile, plan, _ = tiles.in_parts(rows, device_of(x))
+    source, target = tiles.make_views(rows, tile, (x, out))
+    sums = tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype))
+    kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts
+    leave = bound(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
+    views, kinds_of_all = (source, sums, target), (plan.merged, *kinds)
+    return sequence(leave, bound(id, scan_kernel, (x, out), views, plan, kinds_of_all, programs, tile.warps))

@@ -1,0 +1,58 @@
+"""(max, sum) states of rows: of each row the maximum, and the sum of exponentials less it.
+
+A maximum is kept from the lowest finite number to the largest, so that no difference of two is inf - inf: of a row with
++inf the sum is infinite, of -inf alone it is 0. ``ct.max`` may drop a NaN, and the sum has it.
+"""
+
+import cuda.tile as ct
+
+from kernelzoo.kernels.cutile import device_functions as dev
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential, lowest
+
+
+def lane_update(top, total, x, AXIS, FOLD):
+    """The state of each lane with a tile more: along memory by vectors, which take one exponential more each."""
+    if AXIS == 1:
+        higher = ct.minimum(ct.maximum(top, x), -lowest(x, top.shape))
+        return higher, total * exponential(top - higher) + exponential(x - higher)
+    vectors = ct.reshape(x, (*top.shape, FOLD))
+    higher = ct.minimum(ct.maximum(top, ct.max(vectors, 3)), -lowest(x, top.shape))
+    exponentials = exponential(vectors - ct.expand_dims(higher, 3))
+    return higher, total * exponential(top - higher) + ct.sum(exponentials, 3)
+
+
+def row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
+    """The states of so many blocks of a tile's rows, in one pass."""
+    top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
+    total = ct.zeros(top.shape, top.dtype)
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), -float("inf"), AXIS, SHAPE, WHOLE)
+            top, total = lane_update(top, total, tile, AXIS, FOLD)
+    return merged(top, total, AXIS)
+
+
+def merged(top, total, AXIS):
+    """The state of all states along an axis, which stays."""
+    row_top = ct.max(top, AXIS, keepdims=True)
+    return row_top, ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
+
+
+@ct.kernel
+def states_kernel(
+    x, tops, totals, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
+):
+    """A program has span blocks of a tile's rows, and leaves one state of each row."""
+    ct.grid_dependency_control_wait()
+    group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
+    top, total = row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE)
+    ct.store(tops, dev.block_index(group, strip, part, AXIS), top, allow_tma=False)
+    ct.store(totals, dev.block_index(group, strip, part, AXIS), total, allow_tma=False)
+
+
+def merged_states(tops, totals, group, strip, AXIS, SHAPE):
+    """The states of rows, of those that their parts have left. Along rows the tile holds all parts."""
+    place = dev.block_index(group, strip, 0, AXIS)
+    every_top = ct.load(tops, place, SHAPE, padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False)
+    return merged(every_top, dev.load_zeros(totals, place, SHAPE), AXIS)

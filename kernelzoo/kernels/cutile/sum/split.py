@@ -1,0 +1,45 @@
+"""Several programs to a row: a launch that leaves sums of parts, and one that adds these up."""
+
+import cuda.tile as ct
+import torch
+
+from kernelzoo.kernels.cutile import device_functions as dev
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.sum.rows import sum_of
+from kernelzoo.kernels.shared.minimum import plain
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import register
+
+
+@ct.kernel
+def parts_kernel(x, sums, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    """A program has span blocks of a tile's rows."""
+    ct.grid_dependency_control_wait()
+    group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
+    result = sum_of(x, group, strip, begin, end, FOLD, AXIS, SHAPE)
+    ct.store(sums, dev.block_index(group, strip, part, AXIS), result, allow_tma=False)
+
+
+@ct.kernel
+def merge_kernel(sums, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    """Along rows the tile is the power of two that holds all parts."""
+    ct.grid_dependency_control_wait()
+    group, strip = dev.tile_coords(ct.bid(0), sums, AXIS, SHAPE)
+    every = dev.load_zeros(sums, dev.block_index(group, strip, 0, AXIS), SHAPE)
+    ct.store(out, (group, strip), ct.astype(ct.sum(every, AXIS), out.dtype), allow_tma=False)
+
+
+@register("cutile", "sum", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, or strip of columns, leave sums, which a second launch adds up in a tree."""
+    id, x = "cutile/sum/split", plain(x)
+    rows = rows_of(x, out)
+    tile, plan, merged = tiles.in_parts(rows, device_of(x))
+    source, target = tiles.make_views(rows, tile, (x, out))
+    sums = tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype))
+    kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts
+    leave = bound(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
+    last, programs = (merged.axis, merged.shape), merged.count(rows)
+    return sequence(leave, bound(id, merge_kernel, (x, out), (sums, target), (), last, programs, merged.warps))
