@@ -28,6 +28,12 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     return side_by_side(rows, many, cols, device.warps(many * cols * wide * tensors // THREAD_BYTES))
 
 
+def reading_tile(x: torch.Tensor, rows: Rows) -> Tile:
+    """The tile for a kernel that reads once: of long rows twice the elements to a thread, which meet half as often."""
+    tile = tile_of(x, rows)
+    return tile if rows.across or tile.cols >= rows.n else tile._replace(cols=2 * tile.cols)
+
+
 def held_of(id: str, x: torch.Tensor, rows: Rows, tensors: int) -> Tile | None:
     """The tile for a kernel that holds whole rows, of so many tensors; None if they are too long."""
     return held(id, device_of(x), rows, tensors) if rows.n <= longest(rows, tensors) else None
