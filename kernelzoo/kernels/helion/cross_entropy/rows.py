@@ -12,6 +12,12 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
+def loss_of(label, inside, picked, top, total, ignore_index):
+    """The loss of rows, by their labels' logits and states: NaN where a maximum is infinite."""
+    result = torch.where(inside, torch.log(total) - (picked - top) + (top - top), float("nan"))
+    return torch.where(label == ignore_index, 0.0, result)
+
+
 @helion.kernel(static_shapes=False)
 def cross_entropy_kernel(x, labels, loss, ignore_index, wide: torch.dtype):
     """Of a row with a NaN or +inf the sum is NaN. One of -inf alone has the sum 0, and the loss -inf - -inf."""
@@ -29,8 +35,7 @@ def cross_entropy_kernel(x, labels, loss, ignore_index, wide: torch.dtype):
         inside = (label >= 0) & (label < n)
         place = [o.index[:, None], torch.where(inside, label, 0), i.index[None, :]]
         picked = hl.load(x, place, extra_mask=inside).to(wide)
-        result = torch.where(inside, torch.log(total) - (picked - top), float("nan"))
-        loss[o, i] = torch.where(label == ignore_index, 0.0, result).to(loss.dtype)
+        loss[o, i] = loss_of(label, inside, picked, top, total, ignore_index).to(loss.dtype)
 
 
 @register("helion", "cross_entropy", "rows")
