@@ -84,19 +84,25 @@ def over_flat(
 def in_two(
     id: str, kernels: tuple[Any, Any], tensors: Sequence[torch.Tensor], reads: int, left: Sequence[torch.Tensor],
     warps: int, integers: Sequence[int], constants: tuple[Any, ...], blocks: tuple[int, ...],
+    last: tuple[int, ...] = (), also: Sequence[int] = (),
 ) -> Launch:  # fmt: skip
     """A launch that leaves in a workspace what it makes of so many tensors, the first ones, and one that takes the
-    workspace and all tensors."""
+    workspace and all tensors. last: the blocks of this one, if they are others; also: integers that it alone takes."""
     examples, far = tiles.examples(*tensors), tiles.far(*tensors, *left)
-    parts, order = [Example(one.dtype, "outer parts inner") for one in left], tuple(reversed(range(len(blocks))))
+    parts = [Example(one.dtype, "outer parts inner") for one in left]
 
-    def launch(kernel: Any, kinds: Sequence[Example], taken: Sequence[torch.Tensor]) -> Launch:
-        program = Program(kernel, tuple(kinds), len(integers), constants, blocks, order, warps, far)
-        return bound(id, program, tensors, taken, integers)
+    def launch(
+        kernel: Any, kinds: Sequence[Example], taken: Sequence[torch.Tensor], numbers: Sequence[int],
+        blocks: tuple[int, ...],
+    ) -> Launch:  # fmt: skip
+        order = tuple(reversed(range(len(blocks))))
+        program = Program(kernel, tuple(kinds), len(numbers), constants, blocks, order, warps, far)
+        return bound(id, program, tensors, taken, numbers)
 
+    kinds, taken = (*examples[:-1], *parts, examples[-1]), (*tensors[:-1], *left, tensors[-1])
     return sequence(
-        launch(kernels[0], (*examples[:reads], *parts), (*tensors[:reads], *left)),
-        launch(kernels[1], (*examples[:-1], *parts, examples[-1]), (*tensors[:-1], *left, tensors[-1])),
+        launch(kernels[0], (*examples[:reads], *parts), (*tensors[:reads], *left), integers, blocks),
+        launch(kernels[1], kinds, taken, (*integers, *also), last or blocks),
     )
 
 

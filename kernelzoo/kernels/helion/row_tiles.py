@@ -2,9 +2,10 @@
 
 import torch
 
-from kernelzoo.kernels.helion.tiles import LINE_BYTES, Tile, block, held, longest, placed, side_by_side
+from kernelzoo.kernels.helion.tiles import LINE_BYTES, Cut, Tile, block, held, longest, placed, side_by_side
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.layout import Rows, power_of_two
+from kernelzoo.kernels.shared.long_rows import parts_of
+from kernelzoo.layout import Rows, cdiv, power_of_two
 
 TILE_BYTES = 16384
 """Of a tile as computed: 16 float32 elements to each of 256 threads."""
@@ -28,9 +29,29 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     return side_by_side(rows, many, cols, device.warps(many * cols * wide * tensors // THREAD_BYTES))
 
 
+def reading_tile(x: torch.Tensor, rows: Rows) -> Tile:
+    """The tile for a kernel that reads once: of long rows twice the elements to a thread, which meet half as often."""
+    tile = tile_of(x, rows)
+    return tile if rows.across or tile.cols >= rows.n else tile._replace(cols=2 * tile.cols)
+
+
 def held_of(id: str, x: torch.Tensor, rows: Rows, tensors: int) -> Tile | None:
     """The tile for a kernel that holds whole rows, of so many tensors; None if they are too long."""
     return held(id, device_of(x), rows, tensors) if rows.n <= longest(rows, tensors) else None
+
+
+def in_parts(x: torch.Tensor, rows: Rows) -> tuple[Tile, Cut]:
+    """The tile for a kernel that takes a part of a row, or of columns, and parts of whole blocks."""
+    tile = block(rows, TILE_BYTES // 2)
+    blocks = cdiv(rows.n, tile.cols)
+    span = cdiv(blocks, min(parts_of(rows, device_of(x)), max(1, blocks))) * tile.cols
+    return tile, Cut(max(1, cdiv(rows.n, max(1, span))), span)
+
+
+def left_of(x: torch.Tensor, rows: Rows, plan: Cut, dtype: torch.dtype) -> torch.Tensor:
+    """A workspace for one number of each part."""
+    lies = placed(rows)
+    return x.new_empty((lies.outer, plan.parts, lies.inner), dtype=dtype)
 
 
 def columns_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:

@@ -1,4 +1,4 @@
-"""A program takes several rows, block by block: the least element of each row so far, and its place."""
+"""A program takes several rows, block by block: in each lane the least element so far, and the number of its block."""
 
 import helion
 import helion.language as hl
@@ -14,25 +14,25 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def argmin_kernel(x, out, nothing: hl.constexpr, wide: torch.dtype):
-    """nothing: what no element is above."""
+    """nothing: what no element is above. Each lane keeps its least element so far, and the number of its block."""
     outer, n, inner = x.size()
+    block = hl.register_block_size(n)
     for o, i in hl.tile([outer, inner]):
-        least = hl.full([o, i], nothing, dtype=wide)
-        place = hl.zeros([o, i], dtype=torch.int64)
-        for c in hl.tile(n):
-            tile = x[o, c, i].to(wide)
-            low = torch.amin(tile, dim=1)  # NaN if there is one, which equals nothing: then only NaN are found
-            found = (tile == low[:, None, :]) | (tile != tile)
-            first = torch.amin(torch.where(found, c.index.to(torch.int64)[None, :, None], n), dim=1)
-            lower = (low < least) | ((low != low) & (least == least))  # of equal ones the first stays
-            least = torch.where(lower, low, least)
-            place = torch.where(lower, first, place)
-        out[o, i] = place
+        least = hl.full([o, block, i], nothing, dtype=wide)
+        number = hl.zeros([o, block, i], dtype=torch.int32)
+        for c in hl.tile(n, block_size=block):
+            tile = torch.where((c.index < n)[None, :, None], x[o, c, i].to(wide), nothing)
+            lower = ~(tile >= least) & (least == least)  # a NaN is less than all others, and the first stays
+            least, number = torch.where(lower, tile, least), torch.where(lower, c.id, number)
+        low = torch.amin(least, dim=1)  # NaN if there is one, which equals nothing: then only NaN are found
+        found = (least == low[:, None, :]) | (least != least)
+        place = number.to(torch.int64) * block + hl.arange(block)[None, :, None]
+        out[o, i] = torch.amin(torch.where(found, place, n), dim=1)
 
 
 @register("helion", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The minimum of each block, and the first place where it is; a lower one than so far is kept."""
+    """In each lane the least element so far and its block; lanes meet after the loop."""
     rows, views = tiles.problem(x, out)
     tile, kinds = tile_of(x, rows), (identity(x.dtype), tiles.wide(x))
-    return over_views("helion/argmin/rows", argmin_kernel, views, tile, kinds, (tile.outer, tile.inner, tile.cols))
+    return over_views("helion/argmin/rows", argmin_kernel, views, tile, kinds, (tile.cols, tile.outer, tile.inner))

@@ -6,10 +6,16 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import over_views
-from kernelzoo.kernels.helion.row_tiles import tile_of
+from kernelzoo.kernels.helion.row_tiles import reading_tile
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, subtracted
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
+
+
+def loss_of(label, inside, picked, top, total, ignore_index):
+    """The loss of rows, by their labels' logits and states: NaN where a maximum is infinite."""
+    result = torch.where(inside, torch.log(total) - (picked - top) + (top - top), float("nan"))
+    return torch.where(label == ignore_index, 0.0, result)
 
 
 @helion.kernel(static_shapes=False)
@@ -20,22 +26,22 @@ def cross_entropy_kernel(x, labels, loss, ignore_index, wide: torch.dtype):
         label = labels[o, i]
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
-        picked = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
             tile = x[o, c, i].to(wide)
             higher = torch.maximum(top, torch.amax(tile, dim=1))
             shift = subtracted(higher)
             total = total * exponential(top - shift) + exponential(tile - shift[:, None, :]).sum(1)
-            picked = picked + torch.where(c.index[None, :, None] == label[:, None, :], tile, 0.0).sum(1)
             top = higher
-        result = torch.where((label >= 0) & (label < n), torch.log(total) - (picked - top), float("nan"))
-        loss[o, i] = torch.where(label == ignore_index, 0.0, result).to(loss.dtype)
+        inside = (label >= 0) & (label < n)
+        place = [o.index[:, None], torch.where(inside, label, 0), i.index[None, :]]
+        picked = hl.load(x, place, extra_mask=inside).to(wide)
+        loss[o, i] = loss_of(label, inside, picked, top, total, ignore_index).to(loss.dtype)
 
 
 @register("helion", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) state of each row, and the label's logit on the way."""
+    """One pass over blocks that keeps a running (max, sum) state of each row, and one element more."""
     id, (rows, views) = "helion/cross_entropy/rows", tiles.problem(x, loss, labels)
-    tile = tile_of(x, rows)
+    tile = reading_tile(x, rows)
     blocks = tile.outer, tile.inner, tile.cols
     return over_views(id, cross_entropy_kernel, views, tile, (tiles.wide(x),), blocks, (ignore_index,))

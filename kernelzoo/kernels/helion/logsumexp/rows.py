@@ -6,7 +6,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import over_views
-from kernelzoo.kernels.helion.row_tiles import tile_of
+from kernelzoo.kernels.helion.row_tiles import reading_tile
 from kernelzoo.kernels.helion.softmax.device_functions import exponential
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -36,6 +36,6 @@ def logsumexp_kernel(x, out, wide: torch.dtype):
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks that keeps a running (max, sum) state of each row."""
     rows, views = tiles.problem(x, out)
-    tile = tile_of(x, rows)
+    tile = reading_tile(x, rows)
     blocks = tile.outer, tile.inner, tile.cols
     return over_views("helion/logsumexp/rows", logsumexp_kernel, views, tile, (tiles.wide(x),), blocks)

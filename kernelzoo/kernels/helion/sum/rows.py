@@ -7,7 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, whole
 from kernelzoo.kernels.helion.launch import over_views
-from kernelzoo.kernels.helion.row_tiles import tile_of
+from kernelzoo.kernels.helion.row_tiles import reading_tile
 from kernelzoo.kernels.shared.jit import wide_dtype
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -29,5 +29,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Blocks are added up in a tree, and their sums in turn, with what that rounds off."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows, views = tiles.problem(x, out)
-    tile, wide = tile_of(x, rows), wide_dtype(torch.promote_types(x.dtype, out.dtype))
+    tile, wide = reading_tile(x, rows), wide_dtype(torch.promote_types(x.dtype, out.dtype))
     return over_views("helion/sum/rows", sum_kernel, views, tile, (wide,), (tile.outer, tile.inner, tile.cols))

@@ -1,0 +1,57 @@
+"""Several programs to a row: a launch that leaves the least of each part and its place, and one that compares these."""
+
+import helion
+import helion.language as hl
+import torch
+
+from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.launch import in_two
+from kernelzoo.kernels.helion.row_tiles import in_parts, left_of
+from kernelzoo.kernels.shared.minimum import identity
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def parts_kernel(x, lows, places, span, nothing: hl.constexpr, wide: torch.dtype):
+    """A program has span elements of a block's rows. nothing: what no element is above."""
+    outer, n, inner = x.size()
+    parts = lows.size(1)
+    block = hl.register_block_size(n)
+    for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
+        least = hl.full([o, block, i], nothing, dtype=wide)
+        place = hl.zeros([o, block, i], dtype=torch.int32)
+        for c in hl.tile(part.begin * span, min(part.begin * span + span, n), block_size=block):
+            tile = torch.where((c.index < n)[None, :, None], x[o, c, i].to(wide), nothing)
+            lower = ~(tile >= least) & (least == least)  # a NaN is less than all others, and the first stays
+            step = c.begin - part.begin * span
+            least, place = torch.where(lower, tile, least), torch.where(lower, step, place)
+        low = torch.amin(least, dim=1)  # NaN if there is one, which equals nothing: then only NaN are found
+        found = (least == low[:, None, :]) | (least != least)
+        lane = place.to(torch.int64) + (hl.arange(block)[None, :, None] + part.begin * span)
+        lows[o, part.begin, i] = low
+        places[o, part.begin, i] = torch.amin(torch.where(found, lane, n), dim=1)
+
+
+@helion.kernel(static_shapes=False)
+def merge_kernel(x, lows, places, out, span, nothing: hl.constexpr, wide: torch.dtype):
+    outer, n, inner = x.size()
+    for o, i in hl.tile([outer, inner]):
+        every = lows[o, :, i]
+        low = torch.amin(every, dim=1)
+        found = (every == low[:, None, :]) | (every != every)
+        out[o, i] = torch.amin(torch.where(found, places[o, :, i], n), dim=1)
+
+
+@register("helion", "argmin", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several programs to one row, or strip of columns, leave minima and places, which a second launch compares."""
+    id, (rows, views) = "helion/argmin/split", tiles.problem(x, out)
+    (tile, plan), wide = in_parts(x, rows), tiles.wide(x)
+    left = [left_of(x, rows, plan, dtype) for dtype in (wide, torch.int64)]
+    kernels, kinds, blocks = (
+        (parts_kernel, merge_kernel),
+        (identity(x.dtype), wide),
+        (tile.cols, tile.outer, tile.inner),
+    )
+    return in_two(id, kernels, views, 1, left, tile.warps, (plan.span,), kinds, blocks, (1, 1))
