@@ -11,6 +11,26 @@ from kernelzoo import operations, registry
 if not triton.knobs.runtime.interpret:
     pytest.skip("interpreter only: run with TRITON_INTERPRET=1", allow_module_level=True)
 
+SUMMED = ("sum", "argmin", "logsumexp", "cross_entropy", "cumsum")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("shape", "dim"), [((5, 20001), -1), ((9000, 5), 0)], ids=str)
+@pytest.mark.parametrize("op", SUMMED)
+def test_what_parts_of_a_row_leave_is_put_together(op: str, shape: tuple[int, int], dim: int, dtype: str) -> None:
+    """Also infinities, a NaN and equal minima, in parts that are far apart."""
+    operation = operations.OPERATIONS[op]
+    inputs = operation.sample(shape, dtype, dim, generator=torch.Generator().manual_seed(0))
+    rows = inputs[0] if dim else inputs[0].t()
+    rows[0, [5000, -1]] = -9.0
+    rows[1, 7000] = float("nan")
+    rows[2, :4096] = rows[3] = -float("inf")
+    rows[4, 8000] = float("inf")
+    args = operation.arguments(inputs, dim)
+    outs = operation.allocate(args)
+    registry.implementation(f"helion/{op}/split").launch(*inputs, dim=dim, out=outs)()
+    operation.expect(args).check(outs)
+
 
 @pytest.mark.parametrize(("shape", "dim"), [((3, 20001), -1), ((2, 16384), -1), ((9000, 5), 0)], ids=str)
 @pytest.mark.parametrize("op", ["softmax", "min", "softmax_backward", "min_backward"])
