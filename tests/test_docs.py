@@ -30,7 +30,7 @@ KERNELS = ROOT / "docs" / "kernels.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 SOURCES = (ROOT / "kernelzoo" / "kernels", ROOT / "examples")
 RUN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
-"""Pages whose blocks are run as they stand; kernels.md shows lines of the source."""
+"""Pages whose blocks are run as they stand; Python of kernels.md is lines of the source."""
 
 WORDS = {"README.md": 1000, "docs": 16_250}
 """At most so many in the README, and in all that stands in docs itself: a language is a column of each table there."""
@@ -251,9 +251,9 @@ def test_fences_are_of_known_kinds() -> None:
 
 
 def blocks_to_run(page: Path) -> list[commands.Block]:
-    shown = [] if page == KERNELS else commands.blocks(page)
+    languages = {"console"} if page == KERNELS else {"console", "python"}
     marks = {"", commands.ON_A_GPU} if torch.cuda.is_available() else {""}
-    return [block for block in shown if block.mark in marks and block.language in ("console", "python")]
+    return [block for block in commands.blocks(page) if block.mark in marks and block.language in languages]
 
 
 @pytest.fixture(scope="module")
