@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ def read(*paths: str | Path) -> Rows:
     """The rows of results files, each a dictionary with the same keys.
 
     ``outcome`` is ``measured``, or ``refused``, ``wrong`` or ``failed`` with a ``reason``. ``seconds`` is the median of
-    a launch; ``quartile_1`` and ``quartile_3`` are of its samples, in seconds too. ``of_limit`` is the share of the
-    device's limit. What is unknown is None. If several runs measured the same, the newest counts.
+    a launch. ``p10``, ``quartile_1``, ``quartile_3`` and ``p90`` are :func:`quantiles` of its samples, in seconds too.
+    ``of_limit`` is the share of the device's limit. What is unknown is None. If several runs measured the same, the
+    newest counts.
 
     Raises ResultsError for a file that holds no results.
 
@@ -45,10 +47,22 @@ def to_csv(rows: Rows) -> str:
     return text.getvalue()
 
 
+def quantiles(times: Sequence[float], unit: float = 1.0) -> dict[str, float | None]:
+    """The tenth, 25th, 75th and 90th percentile of the times, in ``unit`` seconds; None for fewer than two.
+
+    Between two samples it is interpolated. It never lies beyond them.
+    """
+    names = {"p10": 10, "quartile_1": 25, "quartile_3": 75, "p90": 90}
+    if len(times) < 2:
+        return dict.fromkeys(names)
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    return {name: cuts[percent - 1] / unit for name, percent in names.items()}
+
+
 _EMPTY: dict[str, Any] = dict.fromkeys(
     (
         *("outcome", "reason", "id", "op", "backend", "variant", "form", "dtype", "shape", "dim", "scalars"),
-        *("seconds", "quartile_1", "quartile_3", "samples", "bytes", "gb_per_s", "of_limit", "submit_us"),
+        *("seconds", "p10", "quartile_1", "quartile_3", "p90", "samples", "bytes", "gb_per_s", "of_limit", "submit_us"),
         *("first_call_ms", "device", "clock", "cache", "flags", "breaks", "versions", "shape_set", "file", "date"),
     )
 )
@@ -72,8 +86,7 @@ def _of(one: Row | Failure) -> dict[str, Any]:
 
 
 def _measured(row: Row) -> dict[str, Any]:
-    first, _, third = statistics.quantiles(row.times, n=4) if len(row.times) > 1 else (None, None, None)
-    timed = {"seconds": row.seconds, "quartile_1": first, "quartile_3": third, "samples": row.samples}
+    timed = {"seconds": row.seconds, **quantiles(row.times), "samples": row.samples}
     moved = {"bytes": row.bytes, "gb_per_s": row.bytes / row.seconds / 1e9, "of_limit": row.of_limit}
     how = {"device": row.device, "clock": row.clock, "cache": row.cache, "shape_set": row.shape_set}
     said = {"form": row.form or None, "flags": list(row.flags), "breaks": row.breaks or None}

@@ -25,6 +25,7 @@ def test_torch_and_the_host_side_by_side(kernelzoo: Callable[..., Any], answer: 
     cpu = rows["cpu/softmax/auto"]
     low, high = cpu["ratio_interval"]
     assert low <= cpu["ratio"] <= high and cpu["verdict"] in ("FASTER", "SLOWER", "SAME", "UNCLEAR")
+    assert cpu["quantiles_us"]["p10"] <= cpu["median_us"] <= cpu["quantiles_us"]["p90"]
     assert cpu["interval_us"][0] <= cpu["median_us"] <= cpu["interval_us"][1]
     assert cpu["first_call_ms"] > 0 and cpu["submit_us"] is None
     assert rows["torch/softmax/eager"]["ratio"] == 1
