@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import statistics
@@ -13,11 +14,35 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kernelzoo.report.results import Failure, Row
 
-Rows = list[dict[str, Any]]
+SHOWN = 100
+"""Most rows that a notebook shows."""
+
+
+class Rows(list[dict[str, Any]]):
+    """Dictionaries with the same keys, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        shown = [key for key in (self[0] if self else ()) if any(row[key] not in _UNSAID for row in self)]
+        lines = [_line("td", [_text(row[key]) for key in shown]) for row in self[:SHOWN]]
+        more = f"<p>and {len(self) - SHOWN} more</p>" if len(self) > SHOWN else ""
+        return f"<table>{_line('th', shown)}{''.join(lines)}</table>{more}"
+
+
+_UNSAID: tuple[Any, ...] = (None, "", [], {})
+
+
+def _line(tag: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value in _UNSAID else json.dumps(value) if isinstance(value, list | dict) else str(value)
 
 
 def read(*paths: str | Path) -> Rows:
-    """The rows of results files, each a dictionary with the same keys.
+    """The rows of results files, each a dictionary with the same keys: a list that a notebook shows as a table.
 
     ``outcome`` is ``measured``, or ``refused``, ``wrong`` or ``failed`` with a ``reason``. ``seconds`` is the median of
     a launch. ``p10``, ``quartile_1``, ``quartile_3`` and ``p90`` are :func:`quantiles` of its samples, in seconds too.
@@ -34,10 +59,11 @@ def read(*paths: str | Path) -> Rows:
     from kernelzoo.report.reading import load
 
     found = load(paths)
-    return [_measured(row) for group in found.groups for row in group.rows] + [_lost(one) for one in found.failed]
+    measured = [_measured(row) for group in found.groups for row in group.rows]
+    return Rows([*measured, *map(_lost, found.failed)])
 
 
-def to_csv(rows: Rows) -> str:
+def to_csv(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as CSV, with a line of names. What is no number or text is JSON."""
     text = io.StringIO()
     table = csv.DictWriter(text, list(_EMPTY), lineterminator="\n")
