@@ -42,7 +42,7 @@ def _text(value: Any) -> str:
 
 
 def read(*paths: str | Path) -> Rows:
-    """The rows of results files, each a dictionary with the same keys: a list that a notebook shows as a table.
+    """The rows of results files, each a dictionary with the same keys. A notebook shows them as a table.
 
     ``outcome`` is ``measured``, or ``refused``, ``wrong`` or ``failed`` with a ``reason``. ``seconds`` is the median of
     a launch. ``p10``, ``quartile_1``, ``quartile_3`` and ``p90`` are :func:`quantiles` of its samples, in seconds too.
