@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernelzoo.cli import against as older
-from kernelzoo.cli import comparing, folder, measuring, options, output, tolerances
+from kernelzoo.cli import comparing, folder, locking, measuring, options, output, tolerances
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.bench import Resume
 
@@ -69,6 +69,7 @@ def compare(
     cache: options.Cache = "cold",
     clock: options.Clock = "device",
     energy: options.Energy = False,
+    lock_clocks: locking.LockClocks = False,
     cross_check: options.CrossCheck = True,
     patience: options.Patience = 180.0,
     waive: options.Waive,
@@ -98,7 +99,8 @@ def compare(
     if definitions or solutions or resume or gpus:
         if definitions is None or solutions is None:
             raise options.OptionError("--definitions, --solutions, --resume and --gpus need both folders")
-        if names or op or shape or axes or workload or dtype or baseline or against or module or energy or waive:
+        others = op, shape, axes, workload, dtype, baseline, against, module, energy, waive, lock_clocks
+        if names or any(others):
             raise options.OptionError("--definitions and --solutions say what is compared; leave out what else does")
         return folder.folder(
             definitions,
@@ -131,6 +133,7 @@ def compare(
         waive=options.words(waive),
         device=device,
         patience=patience,
+        lock_clocks=lock_clocks,
     )
     told = comparing.measured(question, how, old=old, allowed=limit, to=to, show=None if json else tables.show)
     about, described, held = told.about, told.problems, told.held

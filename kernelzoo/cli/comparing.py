@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import registry
-from kernelzoo.cli import measuring, options, sizes
+from kernelzoo.cli import locking, measuring, options, sizes
 from kernelzoo.cli import rows as rows_of
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Question:
     waive: Sequence[str] = ()
     device: str = ""
     patience: float = 180.0
+    lock_clocks: bool = False
 
 
 @dataclass
@@ -83,6 +84,7 @@ def measured(
         Bar() as bar,
         nullcontext() if to is None else measuring.prepared(to),
         Guard(asked.device, modules, patience=asked.patience) as guard,
+        locking.locked([guard.about.gpu] if asked.lock_clocks else []),
     ):
         known = guard.about.summaries
         names = names or sorted({*known} - {i.id for i in registry.implementations()})  # this process runs no module
@@ -135,6 +137,7 @@ def compare(
     rounds: int = 15,
     cache: str = "cold",
     clock: str = "device",
+    lock_clocks: bool = False,
 ) -> Rows:
     """Compare implementations as the command ``kernelzoo compare`` does: its rows, with the facts of their problem.
 
@@ -161,6 +164,7 @@ def compare(
         baseline=baseline,
         modules=list(map(Path, modules)),
         device=device,
+        lock_clocks=lock_clocks,
     )
     told = measured(
         question, measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), True, "compare")
