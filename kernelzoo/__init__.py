@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kernelzoo import registry as registry
     from kernelzoo import results as results
     from kernelzoo.calls.backend import Backend, get
+    from kernelzoo.cli.comparing import compare
     from kernelzoo.definitions import export_definition, load_definition, load_solution
     from kernelzoo.errors import (
         AxisError,
@@ -101,6 +102,7 @@ __all__ = [
     "__version__",
     "backends",
     "chooser",
+    "compare",
     "export_definition",
     "get",
     "implementation",
@@ -113,6 +115,7 @@ __all__ = [
 
 _HOMES = {
     "calls.backend": ("Backend", "get"),
+    "cli.comparing": ("compare",),
     "definitions": ("export_definition", "load_definition", "load_solution"),
     "operations": ("FLOATS", "INTEGERS", "Input", "Output", "Scalar", "operation"),
     "registry": ("Implementation", "backends", "chooser", "implementation", "implementations", "register"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import measuring, options, output, recording, sizes
+from kernelzoo.cli import locking, measuring, options, output, recording, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.guards import check_gpus
 from kernelzoo.errors import UnknownNameError
@@ -86,6 +86,7 @@ def bench(
     cache: options.Cache = "cold",
     clock: options.Clock = "device",
     energy: options.Energy = False,
+    lock_clocks: locking.LockClocks = False,
     cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
     waive: options.Waive,
@@ -115,6 +116,8 @@ def bench(
     from kernelzoo.measure.worker_process import GuardError
 
     wanted = options.words(op) or tuple(operations.MAPPED)
+    if first_call and lock_clocks:
+        raise options.OptionError("--first-call times no launch; leave out --lock-clocks")
     if first_call:
         return _first_calls(
             wanted,
@@ -153,6 +156,7 @@ def bench(
             Bar() as bar,
             measuring.prepared(path, resume=resume),
             _crew(places, engine, address, device, modules, patience) as crew,
+            locking.locked([worker.about.gpu for worker in crew.workers] if lock_clocks else []),
         ):
             about = crew.first.about
             problems = sizes.problems(

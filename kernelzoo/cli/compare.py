@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo import registry
 from kernelzoo.cli import against as older
-from kernelzoo.cli import folder, measuring, options, output, sizes, tolerances
+from kernelzoo.cli import comparing, folder, locking, measuring, options, output, tolerances
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.bench import Resume
 
@@ -71,6 +69,7 @@ def compare(
     cache: options.Cache = "cold",
     clock: options.Clock = "device",
     energy: options.Energy = False,
+    lock_clocks: locking.LockClocks = False,
     cross_check: options.CrossCheck = True,
     patience: options.Patience = 180.0,
     waive: options.Waive,
@@ -96,15 +95,12 @@ def compare(
     Exit status: 0; 1 if a row is wrong or failed, or slower than --against by more than --allowed; 2 for bad usage, if
     nothing could be measured, or if --against can't be judged.
     """
-    from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
-    from kernelzoo.measure.record import Record
-
     tolerances.use(their_tolerance)
     if definitions or solutions or resume or gpus:
         if definitions is None or solutions is None:
             raise options.OptionError("--definitions, --solutions, --resume and --gpus need both folders")
-        if names or op or shape or axes or workload or dtype or baseline or against or module or energy or waive:
+        others = op, shape, axes, workload, dtype, baseline, against, module, energy, waive, lock_clocks
+        if names or any(others):
             raise options.OptionError("--definitions and --solutions say what is compared; leave out what else does")
         return folder.folder(
             definitions,
@@ -124,55 +120,23 @@ def compare(
     how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, "compare", energy)
     console = output.console()
     tables = rows_of.Tables(console, full=True)
-    wanted = options.words(op)
-    names = names or []
-    if not names and not module:
-        raise options.OptionError("name the implementations to compare, or a file that adds some by --module")
-    options.choose_early(module, [*names, *([baseline] if baseline else [])], wanted)
-    sizes.shapes_with(dim, shape or [sizes.SHAPE])
-    modules = options.check_modules(module)
-    described: list[dict[str, Any]] = []
-    held: list[Held] = []
-    whole = True
-    with (
-        Bar() as bar,
-        nullcontext() if to is None else measuring.prepared(to),
-        Guard(device, modules, patience=patience) as guard,
-    ):
-        known = guard.about.summaries
-        names = names or sorted({*known} - {i.id for i in registry.implementations()})  # this process runs no module
-        ids = options.choose(known, names, wanted)
-        how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
-        by_op = {name: [id for id in ids if id.split("/")[1] == name] for name in dict.fromkeys(map(_op, ids))}
-        bases = {name: _baseline(known, baseline, name, found) for name, found in by_op.items()}
-        asked = {*ids, *(bases.values() if baseline else ())}
-        plan = [
-            (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
-            for problem in sizes.problems(
-                list(by_op),
-                shape or sizes.usual(by_op, bool(axes or workload)),
-                options.words(dtype),
-                dim=dim,
-                sizes=axes,
-                usual=("float32",),
-                workloads=workload,
-            )
-        ]
-        record = Record(to, guard.about.device_name, modules=list(map(Path, modules))) if to else None
-        try:
-            for problem, entries, failed in measuring.races(guard, plan, how, bar):
-                if record:
-                    record.add(entries, failed)
-                found = rows_of.rows(entries, failed, bases[problem.op])
-                described.append(rows_of.described(problem, entries, found, bases[problem.op]))
-                if old:
-                    held += [one for one in old.hold(described[-1], entries, failed, limit) if one.id in asked]
-                if not json:
-                    with bar.aside():
-                        tables.show(described[-1])
-        except KeyboardInterrupt:
-            whole = False
-        about = guard.about
+    question = comparing.Question(
+        names or [],
+        ops=options.words(op),
+        shapes=shape,
+        axes=axes,
+        workloads=workload,
+        dtypes=options.words(dtype),
+        dim=dim,
+        baseline=baseline,
+        modules=module,
+        waive=options.words(waive),
+        device=device,
+        patience=patience,
+        lock_clocks=lock_clocks,
+    )
+    told = comparing.measured(question, how, old=old, allowed=limit, to=to, show=None if json else tables.show)
+    about, described, held = told.about, told.problems, told.held
     if json:
         output.emit(
             {
@@ -181,7 +145,7 @@ def compare(
                 "versions": about.versions,
                 "file": str(to) if to else None,
                 "problems": described,
-                **({} if whole else {"interrupted": True}),
+                **({} if told.whole else {"interrupted": True}),
                 "against": {"file": str(against), "allowed": limit, "rows": [asdict(one) for one in held]}
                 if against
                 else None,
@@ -192,24 +156,11 @@ def compare(
         if against:
             console.print(f"against {against}, {limit:.1%} slower allowed", style="bold")
             output.show(console, _table(held))
-    if not whole:
-        return output.interrupted(f"{len(described)} of {len(plan)} problems", to)
-    return _status([row for one in described for row in one["rows"] if row["id"] in asked], held if against else None)
-
-
-def _op(id: str) -> str:
-    return id.split("/")[1]
-
-
-def _baseline(known: dict[str, str], asked: str, op: str, ids: Sequence[str]) -> str:
-    """The baseline of the ratios: the id asked for, else the registry's baseline, else the first id. Raises
-    OptionError."""
-    if not asked:
-        return usual if (usual := registry.baseline(op)) in known else ids[0]
-    found = options.choose(known, [asked], [op])
-    if len(found) > 1:
-        raise options.OptionError(f"--baseline {asked!r} names {len(found)} implementations, must name one")
-    return found[0]
+    if not told.whole:
+        return output.interrupted(f"{len(described)} of {told.planned} problems", to)
+    return _status(
+        [row for one in described for row in one["rows"] if row["id"] in told.asked], held if against else None
+    )
 
 
 def _status(rows: Sequence[dict[str, Any]], held: Sequence[Held] | None) -> int:

@@ -31,6 +31,7 @@ def rows(entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> list[R
 def _measured(entry: Row, baseline: Row | None) -> Row:
     from kernelzoo.measure import statistics
     from kernelzoo.measure.condition import DISTURBED
+    from kernelzoo.report.rows import quantiles
 
     info, samples = entry["extra_info"], entry["stats"]["data"]
     median = statistics.median_interval(samples)
@@ -39,6 +40,7 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
         "form": info.get("form"),
         "outcome": "measured",
         "median_us": median.mid * 1e6,
+        "quantiles_us": quantiles(samples, 1e-6),
         "interval_us": [median.low * 1e6, median.high * 1e6],
         "gb_per_s": info["gb_per_s"],
         "of_limit": info["of_limit"],

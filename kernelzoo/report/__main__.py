@@ -12,7 +12,7 @@ from typing import NoReturn
 from kernelzoo import terminal
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import data, markers, rows, sections, writing
+from kernelzoo.report import data, markers, pull_request, rows, sections, writing
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import BASELINE, Results, ResultsError
 
@@ -48,6 +48,8 @@ def _report(options: argparse.Namespace) -> int:
     said, outdated = list[str](), list[str]()
     if options.csv:
         print(rows.to_csv(rows.read(*options.results)), end="")
+    elif options.markdown:
+        print(pull_request.markdown(results, against))
     elif not options.json:
         print(sections.terminal(results, terminal.width()))
     if options.output is not None:
@@ -64,7 +66,7 @@ def _report(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({**data.document(results), "written": said, "outdated": outdated}, indent=1))
     elif said:
-        print("", *said, sep="\n", file=sys.stderr if options.csv else sys.stdout)
+        print("", *said, sep="\n", file=sys.stderr if options.csv or options.markdown else sys.stdout)
     return OUTDATED if outdated else 0
 
 
@@ -99,7 +101,7 @@ def _parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="OLD.json",
-        help="older results: the page says what has changed since; may be repeated",
+        help="older results: the page, or --markdown, says what has changed since; may be repeated",
     )
     parser.add_argument("--baseline", metavar="BACKEND/VARIANT", help=f"what ratios are to (default: {BASELINE})")
     parser.add_argument("--variant", default="", help="variants to show, comma-separated (default: all)")
@@ -116,13 +118,15 @@ def _parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="write no --insert file, but fail if one would change")
     parser.add_argument("--json", action="store_true", help="print all of it as one JSON document instead")
     parser.add_argument("--csv", action="store_true", help="print a line of CSV for each result instead")
+    parser.add_argument("--markdown", action="store_true", help="print short tables for a pull request instead")
     options = parser.parse_args(arguments)
-    if options.csv and options.json:
-        parser.error("--csv and --json are two documents: name one")
+    documents = [f"--{name}" for name in ("csv", "json", "markdown") if getattr(options, name)]
+    if len(documents) > 1:
+        parser.error(f"{' and '.join(documents[:2])} are two documents: name one")
     if options.check and not options.insert:
         parser.error("--check needs --insert FILE.md, the file to check")
-    if options.against and (options.output is None or not writing.is_page(options.output)):
-        parser.error("--against is for the page: name one with -o PAGE.html")
+    if options.against and not options.markdown and (options.output is None or not writing.is_page(options.output)):
+        parser.error("--against is for the page and --markdown: name one with -o PAGE.html")
     return options
 
 

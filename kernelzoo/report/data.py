@@ -8,6 +8,7 @@ from typing import Any
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report.notes import TILDE
 from kernelzoo.report.results import Failure, Group, Problem, Results, Row, Selection
+from kernelzoo.report.rows import quantiles
 
 Json = dict[str, Any]
 
@@ -55,6 +56,7 @@ def _row(selection: Selection, row: Row) -> Json:
         "form": row.form or None,
         **_problem(row.problem),
         "median_us": row.microseconds,
+        "quantiles_us": quantiles(row.times, 1e-6),
         "ratio": selection.ratio(row),
         "gb_per_s": None if row.clock in OF_CALLS else row.gb_per_s,
         "of_limit": row.of_limit,

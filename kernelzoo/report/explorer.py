@@ -18,9 +18,9 @@ from kernelzoo.report.compare import Comparison
 from kernelzoo.report.energy import digits
 from kernelzoo.report.looks import Look
 from kernelzoo.report.notes import NOTES
-from kernelzoo.report.page_cells import date, interval_text, known, ratio_text
+from kernelzoo.report.page_cells import date, interval_text, known
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection
-from kernelzoo.report.table import significant
+from kernelzoo.report.table import ratio_text, significant
 
 Json = dict[str, Any]
 

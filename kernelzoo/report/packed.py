@@ -12,8 +12,8 @@ import kernelzoo
 from kernelzoo import operations, packages
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, looks
-from kernelzoo.report.page_cells import ratio_text
 from kernelzoo.report.results import Problem, Results, Selection
+from kernelzoo.report.table import ratio_text
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 """In the order of their numbers in a comparison."""

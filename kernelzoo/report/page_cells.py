@@ -11,7 +11,7 @@ from markupsafe import Markup
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report.compare import Comparison
 from kernelzoo.report.results import Run
-from kernelzoo.report.table import Cell, Table, significant
+from kernelzoo.report.table import Cell, Table, ratio_text, significant
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,6 @@ def date(run: Run) -> str:
 def interval_text(comparison: Comparison) -> str:
     interval = comparison.interval
     return "" if interval is None else f"{ratio_text(interval.low)} to {ratio_text(interval.high)}"
-
-
-def ratio_text(value: float) -> str:
-    """Two decimals, or three near 1, where two would hide a small difference. It may be infinite or NaN."""
-    if value >= 1e6:
-        return f"{value:.0e}"
-    return f"{value:.3f}" if 0.9 <= value < 1.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def verdict_kind(verdict: Verdict | None) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, sections
 from kernelzoo.report.compare import Change, Comparison
-from kernelzoo.report.page_cells import Grid, Td, date, interval_text, ratio_text, verdict_kind
+from kernelzoo.report.page_cells import Grid, Td, date, interval_text, verdict_kind
 from kernelzoo.report.results import Group, Results, Row, geometric_mean
-from kernelzoo.report.table import significant
+from kernelzoo.report.table import ratio_text, significant
 
 FEW = 25
 """Lines of the table of the largest changes. A second table, closed at first, has all."""

@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelzoo.report.results import Failure, Row
 
-Rows = list[dict[str, Any]]
+SHOWN = 100
+"""Most rows that a notebook shows."""
+
+
+class Rows(list[dict[str, Any]]):
+    """Dictionaries with the same keys, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        shown = [key for key in (self[0] if self else ()) if any(row[key] not in _UNSAID for row in self)]
+        lines = [_line("td", [_text(row[key]) for key in shown]) for row in self[:SHOWN]]
+        more = f"<p>and {len(self) - SHOWN} more</p>" if len(self) > SHOWN else ""
+        return f"<table>{_line('th', shown)}{''.join(lines)}</table>{more}"
+
+
+_UNSAID: tuple[Any, ...] = (None, "", [], {})
+
+
+def _line(tag: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value in _UNSAID else json.dumps(value) if isinstance(value, list | dict) else str(value)
 
 
 def read(*paths: str | Path) -> Rows:
-    """The rows of results files, each a dictionary with the same keys.
+    """The rows of results files, each a dictionary with the same keys. A notebook shows them as a table.
 
     ``outcome`` is ``measured``, or ``refused``, ``wrong`` or ``failed`` with a ``reason``. ``seconds`` is the median of
-    a launch; ``quartile_1`` and ``quartile_3`` are of its samples, in seconds too. ``of_limit`` is the share of the
-    device's limit. What is unknown is None. If several runs measured the same, the newest counts.
+    a launch. ``p10``, ``quartile_1``, ``quartile_3`` and ``p90`` are :func:`quantiles` of its samples, in seconds too.
+    ``of_limit`` is the share of the device's limit. What is unknown is None. If several runs measured the same, the
+    newest counts.
 
     Raises ResultsError for a file that holds no results.
 
@@ -32,10 +59,11 @@ def read(*paths: str | Path) -> Rows:
     from kernelzoo.report.reading import load
 
     found = load(paths)
-    return [_measured(row) for group in found.groups for row in group.rows] + [_lost(one) for one in found.failed]
+    measured = [_measured(row) for group in found.groups for row in group.rows]
+    return Rows([*measured, *map(_lost, found.failed)])
 
 
-def to_csv(rows: Rows) -> str:
+def to_csv(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as CSV, with a line of names. What is no number or text is JSON."""
     text = io.StringIO()
     table = csv.DictWriter(text, list(_EMPTY), lineterminator="\n")
@@ -45,10 +73,22 @@ def to_csv(rows: Rows) -> str:
     return text.getvalue()
 
 
+def quantiles(times: Sequence[float], unit: float = 1.0) -> dict[str, float | None]:
+    """The tenth, 25th, 75th and 90th percentile of the times, in ``unit`` seconds; None for fewer than two.
+
+    Between two samples it is interpolated. It never lies beyond them.
+    """
+    names = {"p10": 10, "quartile_1": 25, "quartile_3": 75, "p90": 90}
+    if len(times) < 2:
+        return dict.fromkeys(names)
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    return {name: cuts[percent - 1] / unit for name, percent in names.items()}
+
+
 _EMPTY: dict[str, Any] = dict.fromkeys(
     (
         *("outcome", "reason", "id", "op", "backend", "variant", "form", "dtype", "shape", "dim", "scalars"),
-        *("seconds", "quartile_1", "quartile_3", "samples", "bytes", "gb_per_s", "of_limit", "submit_us"),
+        *("seconds", "p10", "quartile_1", "quartile_3", "p90", "samples", "bytes", "gb_per_s", "of_limit", "submit_us"),
         *("first_call_ms", "device", "clock", "cache", "flags", "breaks", "versions", "shape_set", "file", "date"),
     )
 )
@@ -72,8 +112,7 @@ def _of(one: Row | Failure) -> dict[str, Any]:
 
 
 def _measured(row: Row) -> dict[str, Any]:
-    first, _, third = statistics.quantiles(row.times, n=4) if len(row.times) > 1 else (None, None, None)
-    timed = {"seconds": row.seconds, "quartile_1": first, "quartile_3": third, "samples": row.samples}
+    timed = {"seconds": row.seconds, **quantiles(row.times), "samples": row.samples}
     moved = {"bytes": row.bytes, "gb_per_s": row.bytes / row.seconds / 1e9, "of_limit": row.of_limit}
     how = {"device": row.device, "clock": row.clock, "cache": row.cache, "shape_set": row.shape_set}
     said = {"form": row.form or None, "flags": list(row.flags), "breaks": row.breaks or None}

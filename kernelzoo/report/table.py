@@ -66,6 +66,13 @@ def significant(value: float) -> str:
     return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
+def ratio_text(value: float) -> str:
+    """Two decimals, or three near 1, where two would hide a small difference. It may be infinite or NaN."""
+    if value >= 1e6:
+        return f"{value:.0e}"
+    return f"{value:.3f}" if 0.9 <= value < 1.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
 def escape(text: str) -> str:
     """Text that Markdown shows unchanged, without emphasis, links, HTML, comments or new columns."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernelzoo import registry
-from kernelzoo.cli import compare
+from kernelzoo.cli import comparing, measuring
 
 Answer = Callable[..., tuple[int, Any]]
 Small = tuple[str, ...]
@@ -25,6 +26,7 @@ def test_torch_and_the_host_side_by_side(kernelzoo: Callable[..., Any], answer: 
     cpu = rows["cpu/softmax/auto"]
     low, high = cpu["ratio_interval"]
     assert low <= cpu["ratio"] <= high and cpu["verdict"] in ("FASTER", "SLOWER", "SAME", "UNCLEAR")
+    assert cpu["quantiles_us"]["p10"] <= cpu["median_us"] <= cpu["quantiles_us"]["p90"]
     assert cpu["interval_us"][0] <= cpu["median_us"] <= cpu["interval_us"][1]
     assert cpu["first_call_ms"] > 0 and cpu["submit_us"] is None
     assert rows["torch/softmax/eager"]["ratio"] == 1
@@ -43,9 +45,23 @@ def test_baseline_files_and_several_problems(kernelzoo: Callable[..., Any], smal
 def test_ratios_are_to_what_a_user_would_call_without_us() -> None:
     known = dict.fromkeys(("cpu/min/auto", "torch/min/auto", "torch/min/eager", "mine/min/all"), "")
     usual = registry.baseline("min")
-    assert compare._baseline(known, "", "min", ["torch/min/auto", "cpu/min/auto"]) == usual == "torch/min/eager"
-    assert compare._baseline(known, "mine/all", "min", ["cpu/min/auto"]) == "mine/min/all"
-    assert compare._baseline({"a/min/b": ""}, "", "min", ["a/min/b"]) == "a/min/b"  # where there is no baseline
+    assert comparing.baseline(known, "", "min", ["torch/min/auto", "cpu/min/auto"]) == usual == "torch/min/eager"
+    assert comparing.baseline(known, "mine/all", "min", ["cpu/min/auto"]) == "mine/min/all"
+    assert comparing.baseline({"a/min/b": ""}, "", "min", ["a/min/b"]) == "a/min/b"  # where there is no baseline
+
+
+def test_python_gets_the_rows_of_the_command(answer: Answer, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named, how = ("torch/eager", "torch/auto"), ("--cache", "hot", "--rounds", "9")
+    status, told = answer("compare", *named, "--op", "min", "--shape", "4x5x6", "--dim", "1", "--dtype", "fp16", *how)
+    (problem,) = told["problems"]
+    facts = {key: fact for key, fact in problem.items() if key != "rows"}
+    ask = partial(comparing.compare, *named, op="min", shapes=[(4, 5, 6)], dim=1, dtypes=["fp16"], cache="hot")
+    rows = ask(rounds=9)
+    assert status == 0 and rows == [facts | row for row in problem["rows"]] and rows[1]["verdict"] == "SAME"
+    assert "torch/min/auto" in rows._repr_html_()
+    monkeypatch.setattr(measuring, "races", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        ask()
 
 
 def rewritten(path: Path, to: Path, factor: float, **info: Any) -> Path:

@@ -30,6 +30,7 @@ def test_json_holds_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert held > 40 and len(group["rows"]) == len(group["summary"]) == held
     eager = next(row for row in group["rows"] if row["id"] == "torch/softmax/eager")
     assert eager["ratio"] == 1 and 1 < eager["median_us"] < 100 and eager["dtype"] == "float32"
+    assert eager["quantiles_us"]["p10"] <= eager["median_us"] <= eager["quantiles_us"]["p90"]
     assert told["written"] == [f"{tmp_path / 'out' / 'report.md'} written"]
 
 

@@ -103,3 +103,28 @@ def test_tables_alone_need_no_matplotlib(sweep, write, tmp_path: Path, monkeypat
     assert main([str(write(sweep)), "-o", str(tmp_path / "out"), "--no-figures"]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.md"}
     assert ".png" not in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_pull_request_gets_a_short_table_an_operation_and_what_changed(entry, write, capsys) -> None:
+    rounds = [10 + i / 1000 for i in range(12)]
+    slower = [2 * one for one in rounds]
+    old = [entry(data=rounds, race="1"), entry("a/softmax/b", data=rounds, race="1")]
+    new = [entry(data=rounds, race="1"), entry("a/softmax/b", data=slower, us=20, race="1"), entry("a/min/c", us=5)]
+    ours = {"format": 1, "failed": [{"id": "a/min/d", "op": "min", "shape": [8, 8], "dim": 1, "dtype": "float32"}]}
+    ours["failed"][0] |= {"outcome": "wrong", "reason": "it is 1"}
+    before = str(write(old, "old.json"))
+    assert main([str(write(new, ours=ours)), "--markdown", "--against", before]) == 0
+    text, shape = capsys.readouterr().out, "float32 (4096, 256)"
+    assert text.startswith("**Since the older results**, NVIDIA H200, device clock: 0 faster, 1 slower, 1 same, ")
+    assert f"| a/softmax/b | {shape} | 10.0 | 20.0 | 2.00 | 2.00 to 2.00 | slower |\n" in text
+    assert f"| torch/softmax/eager | {shape} | 10.0 | 1 | - | - |\n" in text
+    assert f"| a/softmax/b | {shape} | 20.0 | 2.00 | 2.00 to 2.00 | slower |" in text and "| wrong |" in text
+    assert f"| a/min/c | {shape} | 5.00 | - | - | - |" in text
+    assert main([before, "--markdown", "--against", str(write([entry(device="other")]))]) == 0
+    assert capsys.readouterr().out.startswith("Nothing can be compared")
+
+
+def test_many_results_are_counted_in_a_pull_request(sweep, write, capsys) -> None:
+    assert main([str(write(sweep)), "--markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 40 and any(line.endswith("| 0 | 0 | 0 | 100 | 100 of 100 |") for line in lines)

@@ -1,0 +1,195 @@
+"""Compares implementations on a few problems, for the command ``compare`` and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelzoo import registry
+from kernelzoo.cli import locking, measuring, options, sizes
+from kernelzoo.cli import rows as rows_of
+
+if TYPE_CHECKING:
+    from kernelzoo.cli.against import Held, Old
+    from kernelzoo.measure.worker_process import About
+    from kernelzoo.report.rows import Rows
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is compared, in the words of the command's options."""
+
+    names: Sequence[str]
+    ops: Sequence[str] = ()
+    shapes: Sequence[str] = ()
+    axes: Sequence[str] = ()
+    workloads: Sequence[Path] = ()
+    dtypes: Sequence[str] = ()
+    dim: int = -1
+    baseline: str = ""
+    modules: Sequence[Path] = ()
+    waive: Sequence[str] = ()
+    device: str = ""
+    patience: float = 180.0
+    lock_clocks: bool = False
+
+
+@dataclass
+class Compared:
+    """What :func:`measured` found."""
+
+    about: About
+    asked: set[str]
+    """The ids in question; the baseline only if it was named."""
+    planned: int
+    """The number of problems."""
+    problems: list[Row] = field(default_factory=list)
+    """Each problem; see :func:`kernelzoo.cli.rows.described`."""
+    held: list[Held] = field(default_factory=list)
+    whole: bool = True
+    """False if Ctrl-C ended it."""
+
+
+def measured(
+    question: Question,
+    how: measuring.How,
+    *,
+    old: Old | None = None,
+    allowed: float = 0.0,
+    to: Path | None = None,
+    show: Callable[[Row], None] | None = None,
+) -> Compared:
+    """Measure what is in question, and show each problem as soon as it is measured.
+
+    ``old``: results to hold the new ones against, with the slowdown that is allowed. ``to``: a results file to write.
+    Raises OptionError.
+    """
+    from kernelzoo.cli.progress import Bar
+    from kernelzoo.measure.guard import Guard
+    from kernelzoo.measure.record import Record
+
+    asked, shapes = question, question.shapes
+    names, given = asked.names, asked.baseline
+    if not names and not asked.modules:
+        raise options.OptionError("name the implementations to compare, or a file that adds some by --module")
+    options.choose_early(asked.modules, [*names, *([given] if given else [])], asked.ops)
+    sizes.shapes_with(asked.dim, shapes or [sizes.SHAPE])
+    modules = options.check_modules(asked.modules)
+    with (
+        Bar() as bar,
+        nullcontext() if to is None else measuring.prepared(to),
+        Guard(asked.device, modules, patience=asked.patience) as guard,
+        locking.locked([guard.about.gpu] if asked.lock_clocks else []),
+    ):
+        known = guard.about.summaries
+        names = names or sorted({*known} - {i.id for i in registry.implementations()})  # this process runs no module
+        ids = options.choose(known, names, asked.ops)
+        how = replace(how, waive=options.choose(ids, asked.waive) if asked.waive else ())
+        by_op = {name: [id for id in ids if id.split("/")[1] == name] for name in dict.fromkeys(map(_op, ids))}
+        bases = {name: baseline(known, given, name, found) for name, found in by_op.items()}
+        plan = [
+            (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
+            for problem in sizes.problems(
+                list(by_op),
+                shapes or sizes.usual(by_op, bool(asked.axes or asked.workloads)),
+                asked.dtypes,
+                dim=asked.dim,
+                sizes=asked.axes,
+                usual=("float32",),
+                workloads=asked.workloads,
+            )
+        ]
+        record = Record(to, guard.about.device_name, modules=list(map(Path, modules))) if to else None
+        told = Compared(guard.about, {*ids, *(bases.values() if given else ())}, len(plan))
+        try:
+            for problem, entries, failed in measuring.races(guard, plan, how, bar):
+                if record:
+                    record.add(entries, failed)
+                found = rows_of.rows(entries, failed, bases[problem.op])
+                told.problems.append(rows_of.described(problem, entries, found, bases[problem.op]))
+                if old:
+                    held = old.hold(told.problems[-1], entries, failed, allowed)
+                    told.held += [one for one in held if one.id in told.asked]
+                if show:
+                    with bar.aside():
+                        show(told.problems[-1])
+        except KeyboardInterrupt:
+            told.whole = False
+        told.about = guard.about
+    return told
+
+
+def compare(
+    *ids: str,
+    op: str = "",
+    shapes: Iterable[Sequence[int]] = (),
+    axes: Iterable[Mapping[str, int]] = (),
+    dtypes: Iterable[str] = (),
+    dim: int = -1,
+    baseline: str = "",
+    modules: Iterable[str | Path] = (),
+    device: str = "",
+    rounds: int = 15,
+    cache: str = "cold",
+    clock: str = "device",
+    lock_clocks: bool = False,
+) -> Rows:
+    """Compare implementations as the command ``kernelzoo compare`` does: its rows, with the facts of their problem.
+
+    ``ids``: ids or globs of ids; with ``op`` also ``backend/variant``. ``axes`` stand in place of ``shapes`` for an
+    operation that is not by rows. Times are in µs. ``verdict`` is FASTER, SLOWER, SAME or UNCLEAR, and None for the
+    baseline. What has no time has an ``outcome`` other than ``measured``, and a ``reason``. Progress goes to standard
+    error.
+
+    Raises OptionError for what can't be measured.
+
+    ::
+
+        kernelzoo.compare("torch/eager", "triton", op="softmax", shapes=[(4096, 1024)], dtypes=["bfloat16"])
+    """
+    from kernelzoo.report.rows import Rows
+
+    question = Question(
+        ids,
+        ops=options.words([op]),
+        shapes=["x".join(map(str, shape)) for shape in shapes],
+        axes=[",".join(f"{name}={size}" for name, size in of.items()) for of in axes],
+        dtypes=list(map(options.full_dtype, dtypes)),
+        dim=dim,
+        baseline=baseline,
+        modules=list(map(Path, modules)),
+        device=device,
+        lock_clocks=lock_clocks,
+    )
+    told = measured(
+        question, measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), True, "compare")
+    )
+    if not told.whole:
+        raise KeyboardInterrupt
+    rows = [
+        {key: fact for key, fact in problem.items() if key != "rows"} | row
+        for problem in told.problems
+        for row in problem["rows"]
+    ]
+    every = dict.fromkeys(key for row in rows for key in row)
+    return Rows({**every, **row} for row in rows)
+
+
+def _op(id: str) -> str:
+    return id.split("/")[1]
+
+
+def baseline(known: Mapping[str, str], asked: str, op: str, ids: Sequence[str]) -> str:
+    """The baseline of the ratios: the id asked for, else the registry's baseline, else the first id. Raises
+    OptionError."""
+    if not asked:
+        return usual if (usual := registry.baseline(op)) in known else ids[0]
+    found = options.choose(known, [asked], [op])
+    if len(found) > 1:
+        raise options.OptionError(f"--baseline {asked!r} names {len(found)} implementations, must name one")
+    return found[0]

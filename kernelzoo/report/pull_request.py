@@ -1,0 +1,114 @@
+"""Results as short Markdown for a pull request: what changed, and a table for each operation."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kernelzoo.measure.statistics import Verdict
+from kernelzoo.report import notes
+from kernelzoo.report.compare import Comparison, changes, to_baseline
+from kernelzoo.report.result_tables import BLANK, covered, failure_table, marks_of, ranked
+from kernelzoo.report.results import Results, Row, Selection, geometric_mean
+from kernelzoo.report.table import Cell, Table, escape, ratio_text, significant
+
+MOST = 25
+"""Lines of a table. Of more results, a line for each implementation counts the verdicts."""
+
+
+def markdown(results: Results, against: Results | None = None) -> str:
+    """The whole text. ``against``: older results, to say what is slower or faster since."""
+    parts = [] if against is None else list(_since(results, against))
+    for group in results.groups:
+        for op in group.operations():
+            selection = group.select(op)
+            told = _each(selection) if len(selection.rows) <= MOST else _counted(selection)
+            parts += [f"**{escape(op)}**, {escape(group.label)}", told.markdown()]
+    lost = [failure for failure in results.failed if failure.outcome != "refused"]
+    if lost:
+        parts += ["**Without a result**", failure_table(Results((), tuple(lost))).markdown()]
+    marks = [row.marks for group in results.groups for row in group.rows]
+    return "\n\n".join([*parts, *map(escape, notes.lines(marks))])
+
+
+def _each(selection: Selection) -> Table:
+    """A line for each result, by problem, the fastest first."""
+    compared = to_baseline(selection)
+    headers = ["implementation", "problem", "µs", f"time / {selection.baseline}", "95 % interval", "verdict"]
+
+    def line(row: Row) -> list[Cell]:
+        name = [Cell(" ".join([row.id, *row.marks])), Cell(_problem(row)), Cell(significant(row.microseconds))]
+        found = compared.get((row.problem, row.name))
+        if found is None:
+            return [*name, Cell("1") if row.name == selection.baseline else BLANK, BLANK, BLANK]
+        return [*name, *_compared(found)]
+
+    return Table(headers, [line(row) for row in sorted(selection.rows, key=lambda row: (row.problem, row.seconds))])
+
+
+def _counted(selection: Selection) -> Table:
+    """A line for each implementation: the mean ratio, and how often each verdict was given."""
+    compared = to_baseline(selection)
+    verdicts = Verdict.FASTER, Verdict.SAME, Verdict.SLOWER, Verdict.UNCLEAR
+
+    def line(name: str) -> list[Cell]:
+        rows, mean = selection.of(name), selection.mean_ratio(name)
+        found = Counter(
+            one.verdict or Verdict.UNCLEAR for row in rows if (one := compared.get((row.problem, row.name)))
+        )
+        counts = [Cell(str(found[verdict])) if found else BLANK for verdict in verdicts]
+        told = BLANK if mean is None else Cell(ratio_text(mean))
+        return [Cell(rows[0].id + marks_of(rows, counted=True)), told, *counts, Cell(covered(rows, selection))]
+
+    taken = {name: selection.of(name) for name in selection.names}
+    order = ranked(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
+    headers = ["implementation", f"mean time / {selection.baseline}", *(verdict.value for verdict in verdicts)]
+    return Table([*headers, "problems"], [line(name) for name in order])
+
+
+def _since(new: Results, old: Results) -> Iterator[str]:
+    """What is slower or faster than in the older results."""
+    found = changes(new, old)
+    if not any(change.comparisons for change in found):
+        yield "Nothing can be compared with the older results: no row has the same problem, device, clock and cache."
+    for change in found:
+        compared = change.comparisons
+        count = Counter(one.verdict or Verdict.UNCLEAR for one in compared)
+        told = ", ".join(f"{count[verdict]} {verdict.value}" for verdict in Verdict)
+        if compared:
+            yield f"**Since the older results**, {escape(change.new.label)}: {told}, of {len(compared)}."
+        moved = [one for one in compared if one.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+        moved.sort(key=lambda one: (one.ratio < 1, -abs(math.log(one.ratio))))  # slowdowns first, the largest of each
+        if moved:
+            yield _moved(moved[:MOST]).markdown()
+        if len(moved) > MOST:
+            yield f"And {len(moved) - MOST} more."
+
+
+def _moved(compared: Sequence[Comparison]) -> Table:
+    headers = ["implementation", "problem", "before, µs", "now, µs", "now / before", "95 % interval", "verdict"]
+    lines = [
+        [
+            Cell(" ".join([one.row.id, *one.marks])),
+            Cell(_problem(one.row)),
+            Cell(significant(one.base.microseconds)),
+            Cell(significant(one.row.microseconds)),
+            *_compared(one),
+        ]
+        for one in compared
+    ]
+    return Table(headers, lines)
+
+
+def _compared(one: Comparison) -> list[Cell]:
+    interval, verdict = one.interval, one.verdict
+    return [
+        Cell(ratio_text(one.ratio)),
+        Cell(f"{ratio_text(interval.low)} to {ratio_text(interval.high)}") if interval else BLANK,
+        Cell(verdict.value) if verdict else BLANK,
+    ]
+
+
+def _problem(row: Row) -> str:
+    return f"{row.problem.dtype} {row.problem}"
