@@ -139,7 +139,6 @@ PAGES = (
             ("axes", "Other axes than the last"),
             ("energy", "The energy of a launch"),
             ("dtypes", "float16 and float64"),
-            ("operations", "Eight more operations"),
             ("hidden", "Norms, sums and quantisation over hidden sizes"),
             ("vocabulary", "Losses, sums and argmin over vocabularies"),
             ("people-softmax", "Softmax on shapes that people run"),

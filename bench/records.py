@@ -142,7 +142,6 @@ RECORDS = (
             " --variant auto,eager,compile --rounds 3 --gpus all -o {}",
             400,
             alone=True,
-            held=False,
         )
         for name, shapes, ops in (  # what each is run over by those who train or serve a language model
             ("hidden", HIDDEN, "rms_norm,add_rms_norm,layer_norm,quantize_rows,sum,cumsum"),

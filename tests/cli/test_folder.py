@@ -1,9 +1,12 @@
 """``kernelzoo compare`` on a folder of solutions: verdicts, a file that is continued, and what is refused."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
+from registered import forget_operation
 
 import kernelzoo as package
 
@@ -23,6 +26,13 @@ SOLUTIONS = {
     "unbuilt": "import nothing_there",
     "dies": "import os\ndef run(x):\n    os._exit(3)",
 }
+
+
+@pytest.fixture(autouse=True)
+def forgets() -> Iterator[None]:
+    """This process has learned of the operation."""
+    yield
+    forget_operation("scaled_rows")
 
 
 def put(folder: Path) -> None:
