@@ -1,7 +1,4 @@
-""".github/actions/compare: its commands, run as GitHub's runner would, with stand-ins for kernelzoo and gh.
-
-And examples/slower.yml, which uses it.
-"""
+"""The action that compares: its commands, run as GitHub's runner would, with stand-ins for kernelzoo and gh."""
 
 import os
 import re
@@ -13,12 +10,12 @@ import options
 import pytest
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
-PATH = Path(__file__).parents[2] / ".github" / "actions" / "compare" / "action.yml"
+ROOT = Path(__file__).parents[2]
+PATH = ROOT / ".github" / "actions" / "compare" / "action.yml"
 if not PATH.exists() or sys.platform == "win32":
     pytest.skip("an sdist has no action, and its shell is bash", allow_module_level=True)
 ACTION = yaml.safe_load(PATH.read_text(encoding="utf-8"))
 STEPS = ACTION["runs"]["steps"]
-EXAMPLE = PATH.parents[3] / "examples" / "slower.yml"
 KERNELZOO = """#!/bin/sh
 printf '[%s]' "$@" >> called.txt
 case $1 in report) echo '| a | table |';; *) touch results.json; exit $STATUS;; esac
@@ -31,9 +28,8 @@ case "$*" in *--paginate*) printf "$COMMENTS";; esac
 
 @pytest.fixture
 def run(tmp_path: Path):
-    """Run the steps; what was called, the summary and the exit status."""
-
     def run(status: int, **given: str) -> tuple[str, str, int]:
+        """Run the steps; what was called, the summary and the exit status."""
         for name, text in (("kernelzoo", KERNELZOO), ("gh", GH)):
             (tmp_path / name).write_text(text)
             (tmp_path / name).chmod(0o755)
@@ -69,11 +65,9 @@ def test_its_own_comment_is_written_anew(run, tmp_path: Path) -> None:
 
 def test_the_example_asks_for_what_there_is_and_pastes_nothing_of_a_stranger() -> None:
     """A pull request's title, branch and texts are a stranger's; commits are GitHub's."""
-    text = EXAMPLE.read_text(encoding="utf-8")
+    text = (ROOT / "examples" / "slower.yml").read_text(encoding="utf-8")
     (job,) = yaml.safe_load(text)["jobs"].values()
-    assert (
-        job["steps"][-1]["with"].keys() <= ACTION["inputs"].keys() and (PATH.parents[3] / job["env"]["MODULE"]).exists()
-    )
+    assert job["steps"][-1]["with"].keys() <= ACTION["inputs"].keys() and (ROOT / job["env"]["MODULE"]).exists()
     known = {flag for names in options.OPTIONS["compare"] for flag in names}
     assert set(re.findall(r" (--?\w+)", text)) <= known | {"-"}
     pasted = {f"env.{name}" for name in job["env"]} | {"github.event.pull_request.base.sha"}
