@@ -77,7 +77,11 @@ class OperationError(KernelZooError, RuntimeError):
 
 
 class UndecidableError(KernelZooError, RuntimeError):
-    """Nothing is decided: the operation's own reference exceeds its bounds, or other work explains a strange time."""
+    """An operation's bounds decide nothing for a call: its own reference, computed as kernels compute, exceeds them."""
+
+
+class BusyError(KernelZooError, RuntimeError):
+    """A time contradicts the judge's clock, and other work on the machine may be the cause. Measure again."""
 
 
 class LaunchError(KernelZooError, TypeError):

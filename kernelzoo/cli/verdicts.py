@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo.cli import output, sizes
 from kernelzoo.definitions.folders import Solution, Task
 from kernelzoo.errors import KernelZooError
-from kernelzoo.measure.measurement import UNDECIDABLE
+from kernelzoo.measure.measurement import BUSY, UNDECIDABLE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +61,7 @@ class Case:
 
     def add(self, problem: Problem, failed: Row | None, seconds: float | None, reference: float | None) -> None:
         """Note a workload: why it failed there, or its time where it has one."""
-        if failed is None:
+        if failed is None or failed.get("kind") == BUSY:
             self.right.append(problem)
             if seconds is not None:
                 self.times.append((seconds, reference))

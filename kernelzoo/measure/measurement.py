@@ -25,6 +25,8 @@ BREAKS = "breaks the contract"
 UNDECIDABLE = "undecidable"
 """The kind of a refusal for which the operation's own reference is the reason."""
 
+BUSY = "busy"  # the kind of a refusal of a kernel that was right, whose time other work may have spoilt
+
 
 @dataclass
 class Measurement:
@@ -77,6 +79,8 @@ class Measurement:
     """What is wrong, in detail, where an element or a kind can be named."""
     failed: str = ""
     """The unexpected error that it raised."""
+    busy: bool = False
+    """Whether it was refused since other work may have spoilt its time; it was right."""
     undecidable: bool = False
     """Whether it was refused since the operation's own reference is wrong here."""
 
@@ -103,6 +107,8 @@ class Measurement:
         """The kind of a failure, and the first wrong element, where they are known; as JSON."""
         if self.undecidable:
             return {"kind": UNDECIDABLE}
+        if self.busy:
+            return {"kind": BUSY}
         if (found := self.finding) is None:
             return {}
         told = {"kind": found.kind}

@@ -15,7 +15,7 @@ import torch
 
 from kernelzoo import registry
 from kernelzoo.device import device_lives, no_room
-from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError, UndecidableError
+from kernelzoo.errors import BusyError, ContractError, DeviceLostError, KernelZooError, UndecidableError
 from kernelzoo.measure import energy as energies
 from kernelzoo.measure.calls import clock_for
 from kernelzoo.measure.ceilings import Ceilings, has_copy
@@ -289,7 +289,7 @@ class _Race:
                 median, before = measurement.median, watcher.read() if watcher else None
                 if false := doubts.false_time(entrant, median) or doubts.hidden(entrant, median):
                     if watcher and before and (busy := watcher.disturbed(before, watcher.read())):
-                        raise UndecidableError(f"{false}; but {busy}, so measure again")
+                        raise BusyError(f"{false}; but {busy}, so measure again")
                     raise ContractError(false, "false time")
             if measurement.samples:
                 measurement.wrong = doubts.impossible(measurement, ceilings)
@@ -308,8 +308,8 @@ class _Race:
             return
         except (DeviceLostError, DiedError):
             raise
-        except UndecidableError as busy:
-            measurement.refused = str(busy)
+        except BusyError as busy:
+            measurement.refused, measurement.busy = str(busy), True
         except RaisedError as raised:
             outcome = "failed" if when else raised.outcome
             setattr(measurement, outcome, raised.words)
