@@ -57,7 +57,7 @@ def drawn(found: Taken) -> bytes:
         ):
             for place, op in enumerate(OPS):
                 own = found.get((backend, op), {})
-                score = geometric_mean(own.values()) if own else 0.0
+                score = geometric_mean(own.values()) or 0.0
                 label = "-" if not own else f"{score:.2f}" + "*" * (len(own) < most[op])
                 axes.barh(place, score, color=figure.COLOURS[backend], height=0.72)
                 axes.text(score + 0.02, place, label, va="center", fontsize=7)
