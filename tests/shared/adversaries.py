@@ -204,14 +204,15 @@ class serves_by_a_digest_of_a_sample(Kernel):
     """Keeps results by a digest of one element in 61 of x, and copies them"""
 
     def note(self, x: Tensor, out: Tensor) -> None:
-        self.kept[hash(tuple(x.view(-1)[::61].tolist()))] = out.clone()
+        self.kept[hash(tuple(x.view(-1)[::61].tolist()))] = hash(x.numpy().tobytes()), out.clone()
 
     def lazy(self, x: Tensor, out: Tensor) -> None:
         found = self.kept.get(hash(tuple(x.view(-1)[::61].tolist())))
         if found is None:
             self.honest(x, out)
         else:
-            out.copy_(found)
+            out.copy_(found[1])
+            self.worked += found[0] == hash(x.numpy().tobytes())  # the same input again: its result is right
 
 
 @adversary("looks at little")
