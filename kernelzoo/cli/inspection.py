@@ -54,6 +54,9 @@ Results = Annotated[
     typer.Option("--results", metavar="FILE.json", help="Compute the limit from the ceilings in this results file."),
 ]
 Sass = Annotated[bool, typer.Option("--sass", help="Print the machine code.")]
+Profile = Annotated[
+    str, typer.Option("--profile", metavar="TOOL", help="Run one launch on a GPU here under ncu, nsys or proton.")
+]
 
 STAGES = ("", "ttir", "ttgir", "llir")
 
@@ -72,6 +75,7 @@ def inspect(
     ptx: Ptx = False,
     sass: Sass = False,
     results: Results = None,
+    profile: Profile = "",
     json: options.Json = False,
 ) -> int:
     """Show the kernels that one call launches: registers, shared memory, grid, occupancy; source, IR, PTX, SASS.
@@ -79,7 +83,7 @@ def inspect(
     It also shows the limit: the necessary bytes divided by the bandwidth in the data sheet, or by the ceilings in
     --results. Nothing runs, and no GPU is needed: a device of the architecture is simulated, and named. --source alone
     prints the files of the form, and needs no language installed. With --module, your kernels' launches are followed on
-    tensors without values.
+    tensors without values. Only --profile runs anything: warm launches on this machine's GPU, the last under the tool.
 
     Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a missing language or compiler.
     """
@@ -106,6 +110,14 @@ def inspect(
 
     if ir not in STAGES:
         raise options.OptionError(f"--ir takes {', '.join(STAGES[1:])}, not {ir!r}")
+    if profile:
+        from kernelzoo.cli.profiling import profiled
+
+        if ir or ptx or sass or source or results:
+            raise options.OptionError("--profile goes without --source, --ir, --ptx, --sass and --results")
+        printed = profiled(profile, known, asked_for(), modules)
+        output.emit({"id": known, "output": printed}) if json else print(printed, end="")
+        return 0
     if source and not (ir or ptx or sass):
         _show_files(known, ours.get(known), lambda: found(asked_for()), json)
         return 0
