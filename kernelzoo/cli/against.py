@@ -1,4 +1,4 @@
-"""Compares new results with a results file by row, only on the same card and clock."""
+"""Compares new results with older results files by row, only on the same card and clock."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Held:
 
 
 class Old:
-    """The rows of a results file. Raises ResultsError for any other file."""
+    """The rows of results files; several runs of one row count together. Raises ResultsError for any other file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, *paths: Path, name: str = "file") -> None:
+        """``name``: what messages call these results."""
         from kernelzoo.report.reading import load
 
-        self.path = path
+        self.name = name
         self._rows: dict[tuple[str, Problem], list[Row]] = {}
-        for group in load([path]).groups:
-            for row in group.rows:
-                self._rows.setdefault((row.id, row.problem), []).append(row)
+        for row in (row for path in paths for group in load([path]).groups for row in group.rows):
+            self._rows.setdefault((row.id, row.problem), []).append(row)
 
     def hold(self, described: Entry, entries: Sequence[Entry], failed: Sequence[Entry], allowed: float) -> list[Held]:
-        """Compare the results of one problem with the file; see :func:`kernelzoo.cli.rows.described`."""
+        """Compare the results of one problem with these; see :func:`kernelzoo.cli.rows.described`."""
         from kernelzoo.report.results import Problem
 
         problem = Problem.of(described)
@@ -56,7 +56,12 @@ class Old:
             for entry in entries
         ]
         return found + [
-            Held(failure["id"], described["problem"], slower=True, refusal="has a result in the file, and none now")
+            Held(
+                failure["id"],
+                described["problem"],
+                slower=True,
+                refusal=f"has a result in the {self.name}, and none now",
+            )
             for failure in failed
             if (failure["id"], problem) in self._rows
         ]
@@ -68,20 +73,22 @@ class Old:
         info = entry["extra_info"]
         id, here = info["id"], (info["device"], info["clock"], info["cache"])
         if not rows:
-            return Held(id, problem, refusal="the file has no such row")
+            return Held(id, problem, refusal=f"the {self.name} has no such row")
         alike = [row for row in rows if (row.device, row.clock, row.cache) == here]
         if not alike:
-            there = " and ".join(_place(row.device, row.clock, row.cache) for row in rows)
-            return Held(id, problem, refusal=f"can't be compared: the file has {there}, here it is {_place(*here)}")
+            there = " and ".join(dict.fromkeys(_place(row.device, row.clock, row.cache) for row in rows))
+            apart = f"can't be compared: the {self.name} has {there}, here it is {_place(*here)}"
+            return Held(id, problem, refusal=apart)
         card = (info.get("gpu") or {}).get("uuid") or ""
         alike.sort(key=lambda row: row.gpu != card)
         if card and alike[0].gpu not in ("", card):
-            apart = f"can't be compared: the file's was measured on card {alike[0].gpu}, this on {card}"
+            apart = f"can't be compared: the {self.name}'s was measured on card {alike[0].gpu}, this on {card}"
             return Held(id, problem, refusal=apart)
-        times = alike[0].times
+        alike = [row for row in alike if row.gpu == alike[0].gpu]
+        times = [time for row in alike for time in row.times]
         if reason := statistics.noisy(times, allowed):
-            return Held(id, problem, refusal=f"the file's row is too noisy to compare with: {reason}")
-        disturbed = notes.TILDE in [*alike[0].marks, *notes.marks(info["flags"])]
+            return Held(id, problem, refusal=f"the {self.name}'s row is too noisy to compare with: {reason}")
+        disturbed = notes.TILDE in [*notes.marks(info["flags"]), *(mark for row in alike for mark in row.marks)]
         told = statistics.regression(entry["stats"]["data"], times, allowed=allowed, disturbed=disturbed)
         return Held(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernelzoo.cli import against as older
-from kernelzoo.cli import comparing, folder, locking, measuring, options, output, tolerances
+from kernelzoo.cli import commits, comparing, folder, locking, measuring, options, output, tolerances
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.bench import Resume
 
@@ -26,6 +27,9 @@ Baseline = Annotated[
 Against = Annotated[
     Path | None,
     typer.Option("--against", metavar="FILE", help="An older results file of this device to compare with."),
+]
+AgainstCommit = Annotated[
+    str, typer.Option("--against-commit", metavar="COMMIT", help="A commit in git to measure too, and compare with.")
 ]
 Allowed = Annotated[str, typer.Option("--allowed", metavar="SHARE", help="The slowdown that --against allows.")]
 Definitions = Annotated[
@@ -62,6 +66,7 @@ def compare(
     dim: options.Dim = -1,
     baseline: Baseline = "",
     against: Against = None,
+    against_commit: AgainstCommit = "",
     allowed: Allowed = "5%",
     module: options.Modules,
     device: options.Device = "",
@@ -86,7 +91,8 @@ def compare(
     The baseline is what a user would call without kernelzoo; it is measured too. The verdicts FASTER, SLOWER (by more
     than 1 %) and SAME (within 1 %) hold at 95 %. UNCLEAR: even four times --rounds, which are taken then, can't tell.
     By default the shape is 4096x4096 and the dtype float32. With --against, each row is compared with the file's row of
-    the same problem, device, clock and cache.
+    the same problem, device, clock and cache. --against-commit measures a commit's rows before and after, to compare
+    with: of the repository that --module's file is in, else of kernelzoo itself.
 
     With --definitions and --solutions, each solution in a folder gets a verdict: right, wrong, undecidable or refused.
     It is judged on at most ten workloads of its definition and timed on three, in at most 7 rounds, beside the
@@ -99,7 +105,7 @@ def compare(
     if definitions or solutions or resume or gpus:
         if definitions is None or solutions is None:
             raise options.OptionError("--definitions, --solutions, --resume and --gpus need both folders")
-        others = op, shape, axes, workload, dtype, baseline, against, module, energy, waive, lock_clocks
+        others = op, shape, axes, workload, dtype, baseline, against, against_commit, module, energy, waive, lock_clocks
         if names or any(others):
             raise options.OptionError("--definitions and --solutions say what is compared; leave out what else does")
         return folder.folder(
@@ -114,6 +120,8 @@ def compare(
             resume=resume,
             json=json,
         )
+    if against and against_commit:
+        raise options.OptionError("--against and --against-commit are two ways to say what is older; give one")
     limit = older.share(allowed)
     old = older.Old(against) if against else None
     measuring.check_energy(energy, clock)
@@ -135,8 +143,13 @@ def compare(
         patience=patience,
         lock_clocks=lock_clocks,
     )
-    told = comparing.measured(question, how, old=old, allowed=limit, to=to, show=None if json else tables.show)
-    about, described, held = told.about, told.problems, told.held
+    with commits.checked_out(against_commit, module) if against_commit else nullcontext() as then:
+        first = then.measure("first", question, how) if then else None
+        told = comparing.measured(question, how, to=to, show=None if json else tables.show)
+        if then and first and told.whole:
+            old = older.Old(first, then.measure("again", question, how), name="commit")
+    about, described, kind = told.about, told.problems, "commit" if then else "file"
+    name, held = then.name if then else str(against), told.against(old, limit) if old else None
     if json:
         output.emit(
             {
@@ -146,21 +159,19 @@ def compare(
                 "file": str(to) if to else None,
                 "problems": described,
                 **({} if told.whole else {"interrupted": True}),
-                "against": {"file": str(against), "allowed": limit, "rows": [asdict(one) for one in held]}
-                if against
+                "against": {kind: name, "allowed": limit, "rows": [asdict(one) for one in held]}
+                if held is not None
                 else None,
             }
         )
     else:
         rows_of.tell_without_result(console, described)
-        if against:
-            console.print(f"against {against}, {limit:.1%} slower allowed", style="bold")
-            output.show(console, _table(held))
+        if held is not None:
+            console.print(f"against {name}, {limit:.1%} slower allowed", style="bold")
+            output.show(console, _table(held, kind))
     if not told.whole:
         return output.interrupted(f"{len(described)} of {told.planned} problems", to)
-    return _status(
-        [row for one in described for row in one["rows"] if row["id"] in told.asked], held if against else None
-    )
+    return _status([row for one in described for row in one["rows"] if row["id"] in told.asked], held)
 
 
 def _status(rows: Sequence[dict[str, Any]], held: Sequence[Held] | None) -> int:
@@ -172,8 +183,8 @@ def _status(rows: Sequence[dict[str, Any]], held: Sequence[Held] | None) -> int:
     return 2 if held is not None and any(one.refusal for one in held) else 0
 
 
-def _table(held: Sequence[Held]) -> output.Table:
-    made = output.table("implementation", "problem", ">time / file's", ">95 % interval", "verdict", spare=_SPARE)
+def _table(held: Sequence[Held], old: str = "file") -> output.Table:
+    made = output.table("implementation", "problem", f">time / {old}'s", ">95 % interval", "verdict", spare=_SPARE)
     for one in held:
         interval = output.interval(*one.interval).strip() if one.interval else ""
         style = "red" if one.slower else None

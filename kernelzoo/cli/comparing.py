@@ -50,24 +50,27 @@ class Compared:
     """The number of problems."""
     problems: list[Row] = field(default_factory=list)
     """Each problem; see :func:`kernelzoo.cli.rows.described`."""
-    held: list[Held] = field(default_factory=list)
+    results: list[tuple[Sequence[Row], Sequence[Row]]] = field(default_factory=list)
+    """Each problem's entries of a results file, and failures."""
     whole: bool = True
     """False if Ctrl-C ended it."""
+
+    def against(self, old: Old, allowed: float) -> list[Held]:
+        """What was asked for, held against older results, with the slowdown that is allowed."""
+        each = zip(self.problems, self.results, strict=False)  # Ctrl-C may leave one more of either
+        return [one for told, results in each for one in old.hold(told, *results, allowed) if one.id in self.asked]
 
 
 def measured(
     question: Question,
     how: measuring.How,
     *,
-    old: Old | None = None,
-    allowed: float = 0.0,
     to: Path | None = None,
     show: Callable[[Row], None] | None = None,
 ) -> Compared:
     """Measure what is in question, and show each problem as soon as it is measured.
 
-    ``old``: results to hold the new ones against, with the slowdown that is allowed. ``to``: a results file to write.
-    Raises OptionError.
+    ``to``: a results file to write. Raises OptionError.
     """
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
@@ -112,9 +115,7 @@ def measured(
                     record.add(entries, failed)
                 found = rows_of.rows(entries, failed, bases[problem.op])
                 told.problems.append(rows_of.described(problem, entries, found, bases[problem.op]))
-                if old:
-                    held = old.hold(told.problems[-1], entries, failed, allowed)
-                    told.held += [one for one in held if one.id in told.asked]
+                told.results.append((entries, failed))
                 if show:
                     with bar.aside():
                         show(told.problems[-1])

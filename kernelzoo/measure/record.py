@@ -359,17 +359,18 @@ _HOME = Path(__file__).resolve().parents[1]
 
 def commit() -> Json:
     """The commit of kernelzoo's sources, as in pytest-benchmark's files; empty outside git."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # for example of a hook
-
-    def git(*words: str) -> str:
-        options = {"cwd": _HOME, "env": clean, "capture_output": True, "text": True, "timeout": 10, "check": True}
-        return str(subprocess.run(["git", *words], **options).stdout).strip()  # type: ignore[call-overload]
-
     try:
-        git("ls-files", "--error-unmatch", "__init__.py")  # it may be installed inside another repository
-        return {"id": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", "."))}
+        git(_HOME, "ls-files", "--error-unmatch", "__init__.py")  # it may be installed inside another repository
+        return {"id": git(_HOME, "rev-parse", "HEAD"), "dirty": bool(git(_HOME, "status", "--porcelain", "--", "."))}
     except (OSError, subprocess.SubprocessError):
         return {"id": "", "dirty": False}
+
+
+def git(folder: Path, *words: str, timeout: float = 10) -> str:
+    """What git says in a folder. Raises OSError or SubprocessError."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # for example of a hook
+    options = {"cwd": folder, "env": clean, "capture_output": True, "text": True, "timeout": timeout, "check": True}
+    return str(subprocess.run(["git", *words], **options).stdout).strip()  # type: ignore[call-overload]
 
 
 @functools.cache

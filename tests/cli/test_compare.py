@@ -1,6 +1,8 @@
 """``kernelzoo compare``: side by side, and against an older file."""
 
 import json
+import shutil
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,9 +12,11 @@ import pytest
 
 from kernelzoo import registry
 from kernelzoo.cli import comparing, measuring
+from kernelzoo.measure import record
 
 Answer = Callable[..., tuple[int, Any]]
 Small = tuple[str, ...]
+COMMITS = ("compare", "--op", "softmax", "--module", "mine.py", "--allowed", "90%", "--against-commit")
 
 
 def test_torch_and_the_host_side_by_side(kernelzoo: Callable[..., Any], answer: Answer, small: Small) -> None:
@@ -99,10 +103,7 @@ def test_what_an_older_file_can_say(kernelzoo, answer, stub, small, tmp_path) ->
 
     other = rewritten(old, tmp_path / "other.json", 1.0, device="a toaster")
     done = kernelzoo(*command, "--against", other)
-    assert done.returncode == 2
-    assert "can't be compared: the file has a toaster by the wall clock, cache hot, here" in " ".join(
-        done.stdout.split()
-    )
+    assert done.returncode == 2 and "the file has a toaster by the wall clock" in " ".join(done.stdout.split())
 
     stub.write_text(stub.read_text().replace('"eager"', '"compile"'))
     status, told = answer("compare", "torch/compile", "--op", "min", *small, "--against", old)
@@ -113,8 +114,7 @@ def test_a_noisy_baseline_is_not_blessed(answer: Answer, stub: Path, small: Smal
     status, _ = answer("compare", "torch/eager", "--op", "min", *small, "-o", "old.json")  # three samples
     assert status == 0
     status, told = answer("compare", "torch/eager", "--op", "min", *small, "--against", "old.json")
-    assert status == 2
-    assert "too noisy to compare with: 3 samples" in told["against"]["rows"][0]["refusal"]
+    assert status == 2 and "too noisy to compare with: 3 samples" in told["against"]["rows"][0]["refusal"]
 
 
 @pytest.mark.parametrize(("factor", "slower", "unclear"), [(0.5, True, False), (1.0, False, True), (2.0, False, False)])
@@ -139,8 +139,7 @@ def test_a_result_that_is_gone_is_a_regression(answer: Answer, small: Small, bad
     assert "inner()" in text
     bad.write_text(text.replace("inner()", "raise torch.OutOfMemoryError('none left there')"))
     status, told = answer(*command, "--against", "old.json")
-    assert status == 1
-    assert told["against"]["rows"][0]["refusal"] == "has a result in the file, and none now"
+    assert status == 1 and told["against"]["rows"][0]["refusal"] == "has a result in the file, and none now"
 
 
 def test_what_is_wrong_on_special_values_is_timed_on_request(kernelzoo, answer, small, tmp_path) -> None:
@@ -168,3 +167,47 @@ import kernelzoo, torch
 def only(x, out):
     return lambda: (out.copy_(torch.softmax(x.nan_to_num(-80), 1)), None)[1]
 """
+
+
+@pytest.fixture
+def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """A repository in whose second commit a kernel does its work sixty times."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    git = partial(record.git, tmp_path, "-c", "user.name=a", "-c", "user.email=a@b")
+    git("init")
+    for times in (1, 60):
+        launch = f"return lambda: [torch.softmax(x, 1, out=out) for _ in range({times})] and None\n"
+        (tmp_path / "mine.py").write_text(DROPS_NAN.partition("return")[0] + launch)
+        git("add", "mine.py")
+        git("commit", "-m", "one")
+    return git
+
+
+@pytest.mark.parametrize(("commit", "slower"), [("HEAD~1", True), ("HEAD", False)])
+def test_the_present_against_a_commit(answer: Answer, git, small: Small, commit: str, slower: bool) -> None:
+    status, told = answer(*COMMITS, commit, *small, "--rounds", "7")
+    assert (status == 1) is told["against"]["rows"][0]["slower"] is slower and "\n" not in git("worktree", "list")
+
+
+def test_ctrl_c_leaves_no_worktree(start, git, small: Small, tmp_path: Path) -> None:
+    with start(*COMMITS, "HEAD~1", *small) as running:
+        assert running.stderr.readline().startswith("measuring HEAD~1 (")
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+    assert "\n" not in git("worktree", "list") and not list(tmp_path.glob("kernelzoo-*"))
+
+
+def test_what_has_no_older_commit(kernelzoo, process, git, tmp_path: Path) -> None:
+    """Kernelzoo itself is in this repository, with a commit that can only say so."""
+    place, own = tmp_path / "kernelzoo", ("compare", "torch", "--op", "min", "--against-commit", "HEAD")
+    place.mkdir()
+    (place / "__init__.py").write_text("exit('error: the old one')")
+    git("add", "kernelzoo")
+    git("commit", "-m", "another")
+    shutil.copytree(Path(record.__file__).parents[1], place, dirs_exist_ok=True)
+    done = [process(*own, PYTHONPATH=str(tmp_path))]
+    git("rm", "-r", "--cached", "--force", "kernelzoo")
+    done += [process(*own, PYTHONPATH=str(tmp_path)), kernelzoo(*COMMITS[:-1], "--against-commit=-x")]
+    done += [kernelzoo(*COMMITS, "HEAD", "--module", module) for module in ("kernelzoo/nn.py", "/dev/null")]
+    told = ("measured: the old one", "is no git checkout", "reference: -x", "did not exist at HEAD", "not a git repo")
+    assert all(words in one.stderr and one.returncode == 2 for words, one in zip(told, done, strict=True)), done

@@ -1,0 +1,107 @@
+"""An older commit, checked out in a folder of its own and measured there, for ``compare --against-commit``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelzoo import children
+from kernelzoo.cli import output
+from kernelzoo.cli.options import OptionError
+from kernelzoo.definitions.tolerance import VARIABLE
+from kernelzoo.interrupts import uninterrupted
+from kernelzoo.measure import record, worker_process
+
+if TYPE_CHECKING:
+    from kernelzoo.cli.comparing import Question
+    from kernelzoo.cli.measuring import How
+
+_HOME = Path(children.__file__).resolve().parent
+
+
+@dataclass
+class Commit:
+    """A commit that lies in a temporary folder."""
+
+    name: str
+    folder: Path
+    home: Path
+    """What comes first on Python's path: the folder of the kernelzoo that measures."""
+    modules: Sequence[Path]
+
+    def measure(self, when: str, asked: Question, how: How) -> Path:
+        """Measure what is in question as it was at the commit: a results file. Raises OptionError."""
+        to, none = self.folder / f"{when}.json", subprocess.DEVNULL
+        one = {"dim": asked.dim, "baseline": asked.baseline, "device": asked.device, "patience": asked.patience}
+        one |= {"rounds": how.rounds, "cache": how.cache, "clock": how.timed, "output": to}
+        several = {"op": asked.ops, "shape": asked.shapes, "axes": asked.axes, "workload": asked.workloads}
+        several |= {"dtype": asked.dtypes, "waive": asked.waive, "module": self.modules}
+        flags = {"lock-clocks": asked.lock_clocks, "energy": how.energy, "no-cross-check": not how.cross_check}
+        flags["their-tolerance"] = os.environ.get(VARIABLE) == "1"
+        words = [f"--{name}={value}" for name, value in one.items() if value != ""]
+        words += [f"--{name}={value}" for name, values in several.items() for value in values]
+        words += [f"--{name}" for name, given in flags.items() if given]
+        command = [*worker_process.command("kernelzoo"), "compare", *asked.names, *words]
+        env = children.environment()
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(self.home), env["PYTHONPATH"])))
+        output.console(errors=True).print(f"measuring {self.name}, {when}")
+        with tempfile.TemporaryFile("w+", errors="replace") as said:
+            child = subprocess.Popen(command, env=env, stdin=none, stdout=none, stderr=said, start_new_session=True)
+            try:
+                status = child.wait()
+            except BaseException:
+                child.terminate()  # it ends as by Ctrl-C
+                child.wait()
+                raise
+            said.seek(0)
+            last = said.read().strip().rpartition("\n")[2].removeprefix("error: ")
+        if status not in (0, 1, 2) or not to.exists():
+            raise OptionError(f"{self.name} could not be measured: {last or f'status {status}'}")
+        return to
+
+
+@contextmanager
+def checked_out(asked: str, modules: Sequence[Path]) -> Iterator[Commit]:
+    """A context in which a commit lies in a temporary worktree, with the modules as they were, else kernelzoo itself.
+
+    Raises OptionError if git or the commit lacks it.
+    """
+    if not modules and not record.commit()["id"]:
+        raise OptionError("this kernelzoo is no git checkout; name a --module that is in a repository")
+    here = [module.resolve() for module in modules] or [_HOME]
+    roots = {_git(path.parent, "rev-parse", "--show-toplevel") for path in here}
+    if len(roots) > 1:
+        raise OptionError(f"--against-commit needs one repository; the modules are in {', '.join(sorted(roots))}")
+    root = Path(*roots)
+    if _git(root, "status", "--porcelain", "--", *map(str, here)):
+        output.console(errors=True).print("what lies here has uncommitted changes, which are measured too")
+    with tempfile.TemporaryDirectory(prefix="kernelzoo-") as folder:
+        tree = Path(folder).resolve() / "tree"
+        try:
+            with uninterrupted():
+                add = "-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", "--"
+                _git(root, *add, str(tree), asked)
+            name = f"{asked} ({_git(tree, 'rev-parse', '--short', 'HEAD')})"
+            then = [tree / path.relative_to(root) for path in here]
+            for path in then:
+                if not path.exists():
+                    raise OptionError(f"{path.relative_to(tree)} did not exist at {name}")
+            yield Commit(name, tree.parent, (_HOME if modules else then[0]).parent, then if modules else ())
+        finally:
+            with uninterrupted(), suppress(OSError, subprocess.SubprocessError):
+                record.git(root, "worktree", "remove", "--force", "--force", str(tree))
+
+
+def _git(folder: Path, *words: str) -> str:
+    """What git prints. Raises OptionError with its reason if it fails."""
+    try:
+        return record.git(folder, *words, timeout=600)
+    except subprocess.SubprocessError as error:
+        reason = str(getattr(error, "stderr", "")).partition("fatal: ")[2].partition("\n")[0]
+        raise OptionError(f"git in {folder}: {reason or error}") from None
