@@ -8,7 +8,7 @@ from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import sections, standing
 from kernelzoo.report.page_cells import date
 from kernelzoo.report.result_tables import marks_of
-from kernelzoo.report.results import Group, Problem, Results
+from kernelzoo.report.results import Group, Problem, Results, geometric_mean
 from kernelzoo.report.table import Cell, Table
 
 NOTE = (
@@ -20,9 +20,9 @@ NOTE = (
 
 
 def tables(results: Results) -> Mapping[str, Table]:
-    """By caption: the scores in each operation, and what each card was measured with. Empty for fewer than two cards.
+    """By caption: the scores in each operation, and what each card was measured with.
 
-    Cards are of different models. They need a known limit, and the same clock and cache.
+    Empty unless cards of different models, with a known limit, the same clock and cache, have problems in common.
     """
     alike: dict[tuple[str, str], list[Group]] = {}
     for group in results.groups:
@@ -31,25 +31,19 @@ def tables(results: Results) -> Mapping[str, Table]:
             alike.setdefault((group.clock, group.cache), []).append(group)
     found = {}
     for (clock, cache), cards in alike.items():
-        how = f"{clock} clock, {cache} cache"
-        if len(cards) > 1:
-            for op in sorted({op for card in cards for op in card.operations()}):
-                shared = set.intersection(*(set(card.select(op).problems) for card in cards))
-                table = _scores(cards, op, shared)
-                said = (
-                    f"{len(shared)} problem{'s' * (len(shared) > 1)} that all cards measured"
-                    if table.rows
-                    else "nothing in common"
-                )
-                found[f"{op}: {said}, {how}"] = table
-            found[f"Measured with, {how}"] = _facts(cards)
+        how, scores = f"{clock} clock, {cache} cache", {}
+        for op in sorted(set.intersection(*(set(card.operations()) for card in cards))) if len(cards) > 1 else ():
+            shared = set.intersection(*(set(card.select(op).problems) for card in cards))
+            if (table := _scores(cards, op, shared)).rows:
+                scores[f"{op}: problems that all cards measured ({len(shared)}), {how}"] = table
+        found |= scores | ({f"Measured with, {how}": _facts(cards)} if scores else {})
     return found
 
 
 def markdown(results: Results) -> str:
-    """The tables with their captions; empty for fewer than two cards."""
+    """The tables with their captions; empty where :func:`tables` is."""
     found = tables(results)
-    parts = [part for caption, table in found.items() for part in (f"**{caption}**", table.markdown()) if table.rows]
+    parts = [part for caption, table in found.items() for part in (f"**{caption}**", table.markdown())]
     marks = sections.notes_of((row for group in results.groups for row in group.rows), parts)
     return "\n\n".join([NOTE, *parts, *marks]) if found else ""
 
@@ -57,16 +51,12 @@ def markdown(results: Results) -> str:
 def _scores(cards: Sequence[Group], op: str, shared: set[Problem]) -> Table:
     """A column for each card. An implementation has a line if two cards measured it, on the problems of all those."""
     selections = [card.select(op) for card in cards]
-    known = [standing.scores(selection) for selection in selections]
     lines = []
     for name in dict.fromkeys(name for selection in selections for name in standing.lead(selection)):
-        taken = [{problem for problem in shared if (problem, name) in of_card} for of_card in known]
-        common = shared.intersection(*filter(None, taken))
-        if sum(map(bool, taken)) > 1 and common:
-            means = [
-                standing.interval([of_card[problem, name] for problem in common])[0] if here else None
-                for of_card, here in zip(known, taken, strict=True)
-            ]
+        limits = [{row.problem: row.of_limit for row in of.of(name) if row.of_limit} for of in selections]
+        common = shared.intersection(*filter(None, limits))
+        if sum(map(bool, limits)) > 1 and common:
+            means = [geometric_mean(map(of_card.get, common)) for of_card in limits]
             marks = marks_of(row for selection in selections for row in selection.of(name))
             fewer = f" ({len(common)} of {len(shared)})" * (len(common) < len(shared))
             cells = ["-" if mean is None else f"{mean:.2f}" for mean in means]

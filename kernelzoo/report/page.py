@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -58,7 +58,9 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
         data=packed.packed(data),
         explored=bool(data["groups"]),
         parts=[_part(group, slug) for group, slug in zip(results.groups, explorer.slugs(results), strict=True)],
-        cards=[grid_of(caption, table) for caption, table in cards.tables(results).items()],
+        cards=[
+            replace(grid_of(said, made), op=said.rpartition(": ")[0]) for said, made in cards.tables(results).items()
+        ],
         cards_note=cards.NOTE,
         breaking=page_tables.breaking(results),
         breaking_note=sections.BREAKING_NOTE,
