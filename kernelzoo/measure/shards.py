@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,10 +60,8 @@ def merged(paths: Sequence[Path]) -> Json:
     Raises ShardError for a duplicate or missing shard or result, or for files of different sweeps or kernelzoos.
     """
     by_number: dict[int, tuple[Path, Json]] = {}
-    read = {path: _read(path) for path in paths}
-    _check_shards(read)
     for path in paths:
-        document = read[path]
+        document = _read(path)
         shard = document["kernelzoo"]["shard"]
         if shard["number"] in by_number:
             other = by_number[shard["number"]][0]
@@ -96,21 +93,13 @@ def _read(path: Path) -> Json:
         raise ShardError(str(error)) from error
     if wrong := schema.wrong(document):
         raise ShardError(f"{path} is no results file of kernelzoo bench: {wrong.lstrip(': ')}")
+    shard = document.get("kernelzoo", {}).get("shard")
+    try:
+        assert 1 <= shard["number"] <= shard["of"] and isinstance(shard["sweep"], str)
+        _keys(shard["asked"])
+    except (AssertionError, AttributeError, KeyError, TypeError):
+        raise ShardError(f"{path} is no shard; kernelzoo bench --shard K/N writes one") from None
     return document
-
-
-def _check_shards(read: Mapping[Path, Json]) -> None:
-    """Raise ShardError for a file that is no shard; for files of several cards it names the command for those."""
-    devices = {row["extra_info"]["device"] for document in read.values() for row in document["benchmarks"]}
-    command = shlex.join(["kernelzoo", "report", *map(str, read), "-o", "cards.html"])
-    more = f"; to lay several cards side by side: {command}" if len(devices) > 1 else ""
-    for path, document in read.items():
-        shard = document.get("kernelzoo", {}).get("shard")
-        try:
-            assert 1 <= shard["number"] <= shard["of"] and isinstance(shard["sweep"], str)
-            _keys(shard["asked"])
-        except (AssertionError, AttributeError, KeyError, TypeError):
-            raise ShardError(f"{path} is no shard; kernelzoo bench --shard K/N writes one{more}") from None
 
 
 def _check_rows(path: Path, document: Json) -> None:

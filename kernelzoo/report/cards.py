@@ -29,7 +29,7 @@ def tables(results: Results) -> Mapping[str, Table]:
         whole = group.device == group.rows[0].device  # not the rest of one that another card has
         if whole and group.clock not in OF_CALLS and any(row.of_limit is not None for row in group.rows):
             alike.setdefault((group.clock, group.cache), []).append(group)
-    found = {}
+    found: dict[str, Table] = {}
     for (clock, cache), cards in alike.items():
         how, scores = f"{clock} clock, {cache} cache", {}
         for op in sorted(set.intersection(*(set(card.operations()) for card in cards))) if len(cards) > 1 else ():
@@ -53,11 +53,12 @@ def _scores(cards: Sequence[Group], op: str, shared: set[Problem]) -> Table:
     selections = [card.select(op) for card in cards]
     lines = []
     for name in dict.fromkeys(name for selection in selections for name in standing.lead(selection)):
-        limits = [{row.problem: row.of_limit for row in of.of(name) if row.of_limit} for of in selections]
+        known = [[row for row in selection.of(name) if row.problem in shared] for selection in selections]
+        limits = [{row.problem: row.of_limit for row in rows if row.of_limit} for rows in known]
         common = shared.intersection(*filter(None, limits))
         if sum(map(bool, limits)) > 1 and common:
             means = [geometric_mean(map(of_card.get, common)) for of_card in limits]
-            marks = marks_of(row for selection in selections for row in selection.of(name))
+            marks = marks_of(row for rows in known for row in rows)
             fewer = f" ({len(common)} of {len(shared)})" * (len(common) < len(shared))
             cells = ["-" if mean is None else f"{mean:.2f}" for mean in means]
             lines.append((-len(common), -max(filter(None, means)), [name + marks + fewer, *cells]))

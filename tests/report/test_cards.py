@@ -3,10 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kernelzoo.cli.against import Old
-from kernelzoo.measure import shards
 from kernelzoo.report import cards, compare
 from kernelzoo.report.data import document
 from kernelzoo.report.history import history
@@ -66,47 +63,22 @@ def test_a_result_is_not_held_against_another_card_s(entry, write) -> None:
         assert ("measured on card GPU-a, this on GPU-b" in held.refusal) is refused and (held.ratio is None) is refused
 
 
-def of_card(entry: Any, device: str, slower: float, shapes: Any, *ids: str, **more: Any) -> list[Any]:
-    """With a limit of 2 µs on (125, 1000), of 3 µs on (125, 2000)."""
-    return [entry(id, shape, slower * (1 + shape[1] / 1000), device=device, **more) for id in ids for shape in shapes]
-
-
 def test_cards_stand_side_by_side_on_the_problems_that_all_measured(entry, write, made) -> None:
-    short, long = (125, 1000), (125, 2000)
-    rates = {"ceiling_gb_per_s": 1000.0, "floor_us": 1.0}
-    a = of_card(entry, "Card <A>", 2.0, [short, long], EAGER, FAST, "cute/softmax/auto", **rates)
-    b = of_card(entry, "Card B", 1.25, [short], EAGER, FAST, "cupy/softmax/auto", **rates)
-    b += of_card(entry, "Card B", 4.0, [(125, 3000)], FAST, **rates | {"versions": {"driver": "600.1"}})
-    b += of_card(entry, "Card B", 1.25, [short], "triton/min/auto", **rates)
-    results = load([write(a, "a.json"), write(b, "b.json")])
-    scores, facts = cards.tables(results).values()
-    assert [[cell.text for cell in row] for row in scores.rows] == [
-        ["torch/eager", "0.50", "0.80"],
-        ["triton/auto", "0.50", "0.80"],
-    ]
-    assert [cell.text for cell in facts.rows[0]] == ["driver", "580.95", "580.95, 600.1"]
-    text = cards.markdown(results)
-    assert "| Card &lt;A&gt; | Card B |" in text and "softmax: problems that all cards measured (1), device" in text
+    def of_card(device: str, share: float, sizes: Any, *ids: str, **more: Any) -> list[Any]:
+        """With a limit of 2 µs on (125, 1000), of 3 µs on (125, 2000)."""
+        more |= {"device": device, "ceiling_gb_per_s": 1000.0, "floor_us": 1.0}
+        return [entry(id, (125, size), (1 + size / 1000) / share, **more) for id in ids for size in sizes]
+
+    a = of_card("Card <A>", 0.5, [1000, 2000], EAGER, FAST, "cute/softmax/auto")
+    b = of_card("Card B", 0.8, [1000, 2000], EAGER) + of_card("Card B", 0.8, [9000], FAST, versions={"driver": "600"})
+    c = of_card("Card C", 1.0, [1000, 2000], EAGER) + of_card("Card C", 1.0, [2000], FAST, "triton/min/auto")
+    results = load([write(rows, f"{place}.json") for place, rows in enumerate((a, b, c))])
+    scores, facts = ([[cell.text for cell in row] for row in made.rows] for made in cards.tables(results).values())
+    assert scores == [["torch/eager", "0.50", "0.80", "1.00"], ["triton/auto (1 of 2)", "0.50", "-", "1.00"]]
+    assert facts[0] == ["driver", "580.95", "580.95, 600", "580.95"]
+    assert "| Card &lt;A&gt; | Card B |" in cards.markdown(results) and cards.markdown(load([write(a)])) == ""
     page = made(results)
-    assert page.source.index('id="cards"') < page.source.index('id="explorer"')
-    assert 'data-op="softmax"' in page.source and page.tables["Measured with, device clock, cold cache"][0][1:] == [
-        *("Card <A>", "Card B")
-    ]
-    assert cards.markdown(load([write(a)])) == ""
-
-
-def test_of_three_cards_a_line_needs_two_and_fewer_problems_are_told(entry, write) -> None:
-    shapes = [(125, 1000), (125, 2000)]
-    rates = {"ceiling_gb_per_s": 1000.0, "floor_us": 1.0}
-    rows = [row for card in "ABC" for row in of_card(entry, card, 2.0, shapes, EAGER, **rates)]
-    rows += of_card(entry, "A", 2.0, shapes, FAST, **rates) + of_card(entry, "C", 1.0, shapes[1:], FAST, **rates)
-    (scores, _) = cards.tables(load([write(rows)])).values()
-    assert [cell.text for cell in scores.rows[1]] == ["triton/auto (1 of 2)", "0.50", "-", "1.00"]
-
-
-def test_merge_names_the_command_for_files_of_several_cards(entry, write) -> None:
-    a, b = (write([entry(device=card)], f"{card}.json") for card in "AB")
-    with pytest.raises(shards.ShardError, match=f"is no shard; .* kernelzoo report {a} {b} -o cards.html"):
-        shards.merged([a, b])
-    with pytest.raises(shards.ShardError, match=r"--shard K/N writes one$"):
-        shards.merged([a])
+    assert (
+        page.source.index('id="cards"') < page.source.index('id="explorer"') and "Measured with, device" in page.source
+    )
+    assert page.tables["softmax: problems that all cards measured (2), device clock, cold cache"][1] == scores[0]
