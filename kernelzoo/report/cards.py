@@ -74,6 +74,7 @@ def _facts(cards: Sequence[Group]) -> Table:
         versions = dict(sections.versions(card.rows))
         told = {"driver": versions.pop("driver", "-"), "commit": ", ".join(dict.fromkeys(run.commit for run in runs))}
         told |= {"measured": ", ".join(dict.fromkeys(date(run)[:10] for run in runs))}
+        told |= {"files": ", ".join(run.file for run in runs)}
         facts.append(told | {"samples each": sections.samples(card.rows)} | dict(sections.limits(card.rows)) | versions)
     names = dict.fromkeys(name for of_card in facts for name in of_card)
     rows = [[Cell(name), *(Cell(of_card.get(name) or "-") for of_card in facts)] for name in names]
