@@ -55,6 +55,13 @@ LANGUAGES = (
 )
 PROFILES = (of("profile"), *(path.stem for gpu in GPUS for path in sorted(RESULTS.glob(f"{gpu}-profile-*.json"))))
 """Of the map, and of other axes and random problems."""
+CARDS = tuple(
+    path.name.partition(".")[0]
+    for gpu in GPUS
+    for kind in ("forms", "map")
+    for path in sorted(RESULTS.glob(f"{gpu}-{kind}-[ms]*.json.gz"))
+)
+"""Softmax and min over the map, of every GPU that has them."""
 RANKS = tuple(sorted(path.name.partition(".")[0] for path in RESULTS.glob("*x*-distributed.json.gz")))
 """Those of several GPUs, of as many kinds and numbers as there are."""
 
@@ -155,6 +162,7 @@ PAGES = (
     Page(f"docs/records/{of('profile')}.md", PROFILES, findings=True),
     Page("docs/records/checks.md", FINDINGS, findings=True),
     Page("docs/records/languages.md", LANGUAGES, program="languages"),
+    *([Page("docs/records/cards.md", CARDS)] if all(name in "".join(CARDS) for name in GPUS) else []),
     Page("docs/records/ten-bars.svg", TEN, program="ten_bars"),
     *([Page("docs/records/ranks.md", RANKS, program="ranks_model")] if RANKS else []),
     *([Page("docs/records/ranks.svg", RANKS, program="ranks_picture")] if RANKS else []),

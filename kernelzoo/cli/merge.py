@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -21,9 +22,16 @@ def merge(files: Files, *, to: Output, json: options.Json = False) -> int:
     Exit status: 0; 2 for bad usage, or files that don't make a whole sweep.
     """
     from kernelzoo.measure import record, shards
+    from kernelzoo.report.reading import load
 
     with measuring.prepared(to):
-        document = shards.merged(files)
+        try:
+            document = shards.merged(files)
+        except shards.ShardError as error:
+            if "is no shard" not in str(error) or len({group.device for group in load(files).groups}) < 2:
+                raise
+            command = shlex.join(["kernelzoo", "report", *map(str, files), "-o", "cards.html"])
+            raise shards.ShardError(f"{error}; to lay several cards side by side: {command}") from None
         record.write(to, document)
     results = len(document["benchmarks"])
     if json:

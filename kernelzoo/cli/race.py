@@ -27,8 +27,8 @@ def race(
     """Race what runs on this machine, in about five minutes: softmax and minimum over shapes that people run.
 
     The file holds every sample, the device and the versions. The picture beside it, FILE.svg, has a bar for each
-    implementation: how many times as fast as torch, in the geometric mean. It needs Matplotlib. kernelzoo report takes
-    files of several machines.
+    implementation: how many times as fast as torch, in the geometric mean. It needs Matplotlib. kernelzoo report
+    A.json B.json -o cards.html lays the files of several cards side by side.
 
     Exit status: 0; 1 if a row is wrong or failed; 2 if nothing could be measured; 130 after Ctrl-C.
     """

@@ -12,7 +12,7 @@ from typing import NoReturn
 from kernelzoo import terminal
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import data, markers, pull_request, rows, sections, writing
+from kernelzoo.report import cards, data, markers, pull_request, rows, sections, writing
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import BASELINE, Results, ResultsError
 
@@ -133,6 +133,7 @@ def _parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
 def _refreshed(results: Results, paths: Sequence[Path]) -> dict[Path, tuple[str, list[str]]]:
     """Every document with its blocks filled, and the names of changed blocks. Nothing is written yet."""
     text = sections.blocks(results)
+    text |= {"cards": beside} if (beside := cards.markdown(results)) else {}
     documents = {}
     for path in paths:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from markupsafe import Markup
 from kernelzoo import __version__
 from kernelzoo.files import printable, write_whole
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.report import explorer, looks, notes, packed, page_tables, sections
-from kernelzoo.report.page_cells import Grid
+from kernelzoo.report import cards, explorer, looks, notes, packed, page_tables, sections
+from kernelzoo.report.page_cells import Grid, grid_of
 from kernelzoo.report.page_changes import differences
 from kernelzoo.report.results import Group, Results
 
@@ -58,6 +58,10 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
         data=packed.packed(data),
         explored=bool(data["groups"]),
         parts=[_part(group, slug) for group, slug in zip(results.groups, explorer.slugs(results), strict=True)],
+        cards=[
+            replace(grid_of(said, made), op=said.rpartition(": ")[0]) for said, made in cards.tables(results).items()
+        ],
+        cards_note=cards.NOTE,
         breaking=page_tables.breaking(results),
         breaking_note=sections.BREAKING_NOTE,
         failures=page_tables.failures(results),

@@ -1,8 +1,8 @@
 """The sections of a report as Markdown, whole reports, and generated blocks of documents.
 
 A document names a block between ``<!-- results:NAME -->`` and ``<!-- /results -->``: ``environment``, ``summary``,
-``score``, ``spread``, ``worst``, ``shortfall``, ``behind``, ``variants``, ``call``, ``submit``, ``host-ratios``, or
-``table-OP-DTYPE`` such as ``table-softmax-float32``.
+``score``, ``spread``, ``worst``, ``shortfall``, ``behind``, ``variants``, ``call``, ``submit``, ``host-ratios``,
+``cards`` (of several), or ``table-OP-DTYPE`` such as ``table-softmax-float32``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
             continue
         tables = list(_summaries(group))
         parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *_energies(group.rows, results)]
-        parts += _notes(group.rows, tables)
+        parts += notes_of(group.rows, tables)
         parts += map(escape, notes.costs((row.id, row.form) for row in group.rows))
         for kind in SCORES:
             parts += _scores(group, kind)
@@ -100,7 +100,7 @@ def blocks(results: Results) -> dict[str, str]:
             submit += [_caption(group), *_submits(group)]
             continue
         tables_of = list(_summaries(group))
-        summary += [_caption(group), *tables_of, *_notes(group.rows, tables_of)]
+        summary += [_caption(group), *tables_of, *notes_of(group.rows, tables_of)]
         for kind in SCORES:
             if parts := _scores(group, kind):
                 scores.setdefault(kind, []).extend([_caption(group), *parts])
@@ -183,13 +183,13 @@ def _calls(group: Group) -> list[str]:
         ratios = ratio_table(selection)
         parts += [f"{op}:", call_table(selection).markdown(), *([] if ratios is None else [ratios.markdown()])]
     costs = map(escape, notes.costs((row.id, row.form) for row in group.rows))
-    return [*parts, CALLS_NOTE, *costs, *_notes(group.rows, parts)]
+    return [*parts, CALLS_NOTE, *costs, *notes_of(group.rows, parts)]
 
 
 def _submits(group: Group) -> list[str]:
     """The host's time to submit a call: a table for each operation."""
     tables = [submit_table(group.select(op)).markdown() for op in group.operations()]
-    return [*tables, *_notes(group.rows, tables)]
+    return [*tables, *notes_of(group.rows, tables)]
 
 
 def _summaries(group: Group) -> Iterator[str]:
@@ -258,10 +258,10 @@ def _scores(group: Group, kind: str) -> list[str]:
         if any(row.of_limit is not None for row in group.select(op).rows):
             found = made.table(group, op)
             parts.append(f"{op}: none" if found is None else f"{op}:\n\n{found.markdown()}")
-    return [*parts, made.note, *_notes(group.rows, parts)] if parts else []
+    return [*parts, made.note, *notes_of(group.rows, parts)] if parts else []
 
 
-def _notes(rows: Iterable[Row], tables: Iterable[str]) -> list[str]:
+def notes_of(rows: Iterable[Row], tables: Iterable[str]) -> list[str]:
     """A paragraph for each mark in the tables."""
     text = "".join(tables)
     return [escape(line) for line in notes.lines([row.marks for row in rows]) if line[0] in text]
@@ -270,13 +270,13 @@ def _notes(rows: Iterable[Row], tables: Iterable[str]) -> list[str]:
 def _host_ratios(group: Group) -> list[str]:
     tables = [(op, ratio_table(group.select(op))) for op in group.operations()]
     parts = [p for op, table in tables if table is not None for p in (f"{op}:", table.markdown())]
-    return [*parts, ratios_note(group.baseline), *_notes(group.rows, parts)] if parts else []
+    return [*parts, ratios_note(group.baseline), *notes_of(group.rows, parts)] if parts else []
 
 
 def _times(selection: Selection) -> list[str]:
     readable = selection.readable()
     table, whole = (time_table(selection, problems).markdown() for problems in (readable, selection.problems))
-    parts = [table, TIMES_NOTE, *_notes(selection.rows, [whole])]
+    parts = [table, TIMES_NOTE, *notes_of(selection.rows, [whole])]
     if len(readable) < len(selection.problems):
         summary = f"<details><summary>All {len(selection.problems)} shapes</summary>"
         parts += [summary, whole, "</details>"]

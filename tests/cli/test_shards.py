@@ -67,7 +67,9 @@ def test_doubles_and_gaps_are_refused(shard: Callable[..., Any], answer: Answer,
     assert "not the same kernelzoo or --module" in refused("1.json", "2.json", "3.json")
     del whole["kernelzoo"]["shard"]
     (tmp_path / "1.json").write_text(json.dumps(whole))
-    assert "1.json is no shard; kernelzoo bench --shard K/N writes one" in refused("1.json", "2.json", "3.json")
+    assert refused("1.json", "2.json", "3.json").endswith("1.json is no shard; kernelzoo bench --shard K/N writes one")
+    (tmp_path / "1.json").write_text(json.dumps(whole).replace(whole["machine_info"]["device"], "another"))
+    assert refused("1.json", "2.json").endswith("side by side: kernelzoo report 1.json 2.json -o cards.html")
 
 
 def test_a_shard_is_continued_as_that_shard(shard: Callable[..., Any], answer: Answer, tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-"""Results of different cards never meet in one ratio."""
+"""Results of different cards never meet in one ratio; side by side stand their scores on the same problems."""
 
 from pathlib import Path
 from typing import Any
 
 from kernelzoo.cli.against import Old
-from kernelzoo.report import compare
+from kernelzoo.report import cards, compare
 from kernelzoo.report.data import document
 from kernelzoo.report.history import history
 from kernelzoo.report.reading import load
@@ -61,3 +61,24 @@ def test_a_result_is_not_held_against_another_card_s(entry, write) -> None:
         old = Old(write([entry(FAST, us=5.0, gpu=card, data=[5.0 + i / 1e4 for i in range(9)])]))
         (held,) = old.hold(told, [new], [], 0.05)
         assert ("measured on card GPU-a, this on GPU-b" in held.refusal) is refused and (held.ratio is None) is refused
+
+
+def test_cards_stand_side_by_side_on_the_problems_that_all_measured(entry, write, made) -> None:
+    def of_card(device: str, share: float, sizes: Any, *ids: str, **more: Any) -> list[Any]:
+        """With a limit of 2 µs on (125, 1000), of 3 µs on (125, 2000)."""
+        more |= {"device": device, "ceiling_gb_per_s": 1000.0, "floor_us": 1.0}
+        return [entry(id, (125, size), (1 + size / 1000) / share, **more) for id in ids for size in sizes]
+
+    a = of_card("Card <A>", 0.5, [1000, 2000], EAGER, FAST, "cute/softmax/auto")
+    b = of_card("Card B", 0.8, [1000, 2000], EAGER) + of_card("Card B", 0.8, [9000], FAST, versions={"driver": "600"})
+    c = of_card("Card C", 1.0, [1000, 2000], EAGER) + of_card("Card C", 1.0, [2000], FAST, "triton/min/auto")
+    results = load([write(rows, f"{place}.json") for place, rows in enumerate((a, b, c))])
+    scores, facts = ([[cell.text for cell in row] for row in made.rows] for made in cards.tables(results).values())
+    assert scores == [["torch/eager", "0.50", "0.80", "1.00"], ["triton/auto (1 of 2)", "0.50", "-", "1.00"]]
+    assert facts[0] == ["driver", "580.95", "580.95, 600", "580.95"]
+    assert "| Card &lt;A&gt; | Card B |" in cards.markdown(results) and cards.markdown(load([write(a)])) == ""
+    page = made(results)
+    assert (
+        page.source.index('id="cards"') < page.source.index('id="explorer"') and "Measured with, device" in page.source
+    )
+    assert page.tables["softmax: problems that all cards measured (2), device clock, cold cache"][1] == scores[0]

@@ -1,0 +1,81 @@
+"""Several cards side by side: each language's score on the problems that all of them measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kernelzoo.measure.measurement import OF_CALLS
+from kernelzoo.report import sections, standing
+from kernelzoo.report.page_cells import date
+from kernelzoo.report.result_tables import marks_of
+from kernelzoo.report.results import Group, Problem, Results, geometric_mean
+from kernelzoo.report.table import Cell, Table
+
+NOTE = (
+    "A score is the card's own limit / time, as geometric mean over the problems that all cards measured. Compare the "
+    "order of the languages, and how near its limit each card comes. Do not compare the speed of cards: equal scores "
+    "are different times. Versions, commits and numbers of samples may differ too. What one card alone measured is "
+    "left out."
+)
+
+
+def tables(results: Results) -> Mapping[str, Table]:
+    """By caption: the scores in each operation, and what each card was measured with.
+
+    Empty unless cards of different models, with a known limit, the same clock and cache, have problems in common.
+    """
+    alike: dict[tuple[str, str], list[Group]] = {}
+    for group in results.groups:
+        whole = group.device == group.rows[0].device  # not the rest of one that another card has
+        if whole and group.clock not in OF_CALLS and any(row.of_limit is not None for row in group.rows):
+            alike.setdefault((group.clock, group.cache), []).append(group)
+    found: dict[str, Table] = {}
+    for (clock, cache), cards in alike.items():
+        how, scores = f"{clock} clock, {cache} cache", {}
+        for op in sorted(set.intersection(*(set(card.operations()) for card in cards))) if len(cards) > 1 else ():
+            shared = set.intersection(*(set(card.select(op).problems) for card in cards))
+            if (table := _scores(cards, op, shared)).rows:
+                scores[f"{op}: problems that all cards measured ({len(shared)}), {how}"] = table
+        found |= scores | ({f"Measured with, {how}": _facts(cards)} if scores else {})
+    return found
+
+
+def markdown(results: Results) -> str:
+    """The tables with their captions; empty where :func:`tables` is."""
+    found = tables(results)
+    parts = [part for caption, table in found.items() for part in (f"**{caption}**", table.markdown())]
+    marks = sections.notes_of((row for group in results.groups for row in group.rows), parts)
+    return "\n\n".join([NOTE, *parts, *marks]) if found else ""
+
+
+def _scores(cards: Sequence[Group], op: str, shared: set[Problem]) -> Table:
+    """A column for each card. An implementation has a line if two cards measured it, on the problems of all those."""
+    selections = [card.select(op) for card in cards]
+    lines = []
+    for name in dict.fromkeys(name for selection in selections for name in standing.lead(selection)):
+        known = [[row for row in selection.of(name) if row.problem in shared] for selection in selections]
+        limits = [{row.problem: row.of_limit for row in rows if row.of_limit} for rows in known]
+        common = shared.intersection(*filter(None, limits))
+        if sum(map(bool, limits)) > 1 and common:
+            means = [geometric_mean(map(of_card.get, common)) for of_card in limits]
+            marks = marks_of(row for rows in known for row in rows)
+            fewer = f" ({len(common)} of {len(shared)})" * (len(common) < len(shared))
+            cells = ["-" if mean is None else f"{mean:.2f}" for mean in means]
+            lines.append((-len(common), -max(filter(None, means)), [name + marks + fewer, *cells]))
+    rows = [list(map(Cell, cells)) for *_, cells in sorted(lines)]
+    return Table(["score", *(card.device for card in cards)], rows)
+
+
+def _facts(cards: Sequence[Group]) -> Table:
+    """A line for each fact, the driver first, and a column for each card."""
+    facts = []
+    for card in cards:
+        runs = [run for run, _ in card.runs()]
+        versions = dict(sections.versions(card.rows))
+        told = {"driver": versions.pop("driver", "-"), "commit": ", ".join(dict.fromkeys(run.commit for run in runs))}
+        told |= {"measured": ", ".join(dict.fromkeys(date(run)[:10] for run in runs))}
+        told |= {"files": ", ".join(run.file for run in runs)}
+        facts.append(told | {"samples each": sections.samples(card.rows)} | dict(sections.limits(card.rows)) | versions)
+    names = dict.fromkeys(name for of_card in facts for name in of_card)
+    rows = [[Cell(name), *(Cell(of_card.get(name) or "-") for of_card in facts)] for name in names]
+    return Table(["", *(card.device for card in cards)], rows)
