@@ -66,6 +66,8 @@ def page(path: str) -> tuple[str, list[str]]:
     file = ROOT / path
     if not file.is_file():
         return f"# {path}\n\nA folder of the repository.\n", []
+    if (whole := GALLERY / path.removeprefix("docs/")).is_file():  # with the tables that only the site has
+        file = whole
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".ipynb":
         text = notebook(text)

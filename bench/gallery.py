@@ -2,6 +2,7 @@
 makes, and README.md, which names the address of every view.
 
 Each is made of the files that the report of its name, and the tables of the documents, are made of: none can disagree.
+Documents of docs/records whose long tables only the site has are written with them, into records/.
 An address holds the operation and dtype, so it shows the same when the results are measured again.
 """
 
@@ -17,7 +18,7 @@ from urllib.parse import urlencode
 
 from kernelzoo.files import write_whole
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.report import explorer, load
+from kernelzoo.report import explorer, findings, load, markers
 from kernelzoo.report.page import write_page
 from kernelzoo.report.results import Results
 
@@ -52,6 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines += [f"- {told}: {', '.join(links)}" for told, links in _views(results, f"explorer/{name}.html")]
         lines.append("")
         print(f"{folder / name}.html: {(folder / f'{name}.html').stat().st_size / 1e6:.2f} MB")
+    for name, records in pages.ON_SITE.items():
+        document = (pages.ROOT / "docs" / "records" / name).read_text(encoding="utf-8")
+        blocks = findings.blocks([pages.RESULTS / f"{record}.json" for record in records])
+        write_whole(folder / "records" / name, markers.insert(document, blocks, name)[0].encode())
     write_whole(folder / "README.md", "\n".join(lines).encode())
     return 0
 

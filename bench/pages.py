@@ -159,14 +159,15 @@ PAGES = (
     Page("docs/records/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
     Page("docs/records/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
     *(Page(f"docs/records/{of(name)}.md", (of(name),), findings=True) for name in ("hints", "training")),
-    Page(f"docs/records/{of('profile')}.md", PROFILES, findings=True),
-    Page("docs/records/checks.md", FINDINGS, findings=True),
     Page("docs/records/languages.md", LANGUAGES, program="languages"),
     *([Page("docs/records/cards.md", CARDS)] if all(name in "".join(CARDS) for name in GPUS) else []),
     Page("docs/records/ten-bars.svg", TEN, program="ten_bars"),
     *([Page("docs/records/ranks.md", RANKS, program="ranks_model")] if RANKS else []),
     *([Page("docs/records/ranks.svg", RANKS, program="ranks_picture")] if RANKS else []),
 )
+
+ON_SITE = {f"{of('profile')}.md": PROFILES, "checks.md": FINDINGS}
+"""Documents of docs/records with long tables, which the site's pages alone have, by the records that these show."""
 
 
 def pages(check: bool) -> int:
