@@ -61,8 +61,6 @@ class Kernel:
     source_file: str | None = None
     """``path:line``, with the path from the package's parent folder."""
     ptx: str | None = None
-    stages: dict[str, str] = field(default_factory=dict)
-    """What Triton's compiler makes before PTX, in its order: ``ttir``, ``ttgir`` and ``llir``."""
     sass: str | None = None
     """Machine code as text: SASS for NVIDIA, the ISA's assembly for AMD, the host's for a host."""
     sass_missing: str | None = None
@@ -85,6 +83,8 @@ class Kernel:
     occupancy: Occupancy | None = None
     constants: dict[str, int | float | str | bool] = field(default_factory=dict)
     """Choices of the launch table, by the source's names."""
+    stages: dict[str, str] = field(default_factory=dict)
+    """What Triton's compiler makes before PTX, in its order: ``ttir``, ``ttgir`` and ``llir``."""
 
 
 @dataclass(frozen=True)

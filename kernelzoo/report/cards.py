@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import sections, standing
-from kernelzoo.report.page_cells import date
 from kernelzoo.report.result_tables import marks_of
 from kernelzoo.report.results import Group, Problem, Results, geometric_mean
 from kernelzoo.report.table import Cell, Table
@@ -73,7 +72,7 @@ def _facts(cards: Sequence[Group]) -> Table:
         runs = [run for run, _ in card.runs()]
         versions = dict(sections.versions(card.rows))
         told = {"driver": versions.pop("driver", "-"), "commit": ", ".join(dict.fromkeys(run.commit for run in runs))}
-        told |= {"measured": ", ".join(dict.fromkeys(date(run)[:10] for run in runs))}
+        told |= {"measured": ", ".join(dict.fromkeys(run.date[:10] or "unknown" for run in runs))}
         told |= {"files": ", ".join(run.file for run in runs)}
         facts.append(told | {"samples each": sections.samples(card.rows)} | dict(sections.limits(card.rows)) | versions)
     names = dict.fromkeys(name for of_card in facts for name in of_card)

@@ -2,12 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from registered import forget_operation
 
 from kernelzoo.measure import Problem
 from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.measurement import BUSY
 
 pytestmark = pytest.mark.slow
 
@@ -38,12 +40,21 @@ def reason_of(name: str) -> str:
     return found[1]
 
 
+def raced(guard: Guard, problem: Problem, ids: list[str], rounds: int) -> tuple[list[Any], list[Any]]:
+    """A row without a time, since the host was busy, is measured again."""
+    for _ in range(5):
+        done, failed = guard.race(problem, ids, rounds=rounds)
+        if not any(one.get("kind") == BUSY for one in failed):
+            break
+    return done, failed
+
+
 @pytest.mark.parametrize("attack", names("rejected"))
 def test_it_has_no_result(attack: str, guard: Guard) -> None:
     """And the honest kernel of another file keeps its own."""
     op, name = attack.split("/")
     ids = [f"attack/{attack}"] + ["cpu/softmax/auto"] * (op == "softmax")
-    done, failed = guard.race(SOFTMAX if op == "softmax" else PRODUCT, ids, rounds=6)
+    done, failed = raced(guard, SOFTMAX if op == "softmax" else PRODUCT, ids, 6)
     assert [entry["extra_info"]["id"] for entry in done] == ids[1:]
     (lost,) = failed
     assert lost["id"] == ids[0] and re.search(reason_of(name), lost["reason"]), lost
@@ -54,7 +65,7 @@ def test_its_time_is_that_of_its_work(attack: str, guard: Guard) -> None:
     """The file sets its own number of threads, which harms nobody."""
     op, _ = attack.split("/")
     ids = [f"attack/{attack}"] + ["cpu/softmax/auto"] * (op == "softmax")
-    done, failed = guard.race(SOFTMAX if op == "softmax" else PRODUCT, ids, rounds=2)
+    done, failed = raced(guard, SOFTMAX if op == "softmax" else PRODUCT, ids, 2)
     if op == "softmax":
         assert ids[1] in {entry["extra_info"]["id"] for entry in done}
     if "thread" in attack and failed:  # what it writes late is wrong
