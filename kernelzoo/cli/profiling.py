@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib import import_module
+from typing import Any
 
 from kernelzoo import children, registry
 from kernelzoo.cli import options, output
@@ -51,7 +51,11 @@ def _launch(tool: str, id: str, given: str, *modules: str) -> None:
 
     worker.loaded(modules, lenient=False)
     generator = torch.Generator(worker.opened("cuda")).manual_seed(0)
-    proton = import_module("triton.profiler") if tool == "proton" else None
+    proton: Any = None
+    if tool == "proton":
+        from triton import profiler
+
+        proton = profiler
     problem, cuda, name = problem_of(json.loads(given)), torch.cuda, id.replace("/", "-")
     inputs = problem.inputs(generator)
     outs = problem.operation.allocate(problem.arguments(inputs))

@@ -12,7 +12,7 @@ from typing import NoReturn
 from kernelzoo import terminal
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import cards, data, markers, pull_request, rows, sections, writing
+from kernelzoo.report import cards, data, markers, rows, sections, writing
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import BASELINE, Results, ResultsError
 
@@ -49,6 +49,8 @@ def _report(options: argparse.Namespace) -> int:
     if options.csv:
         print(rows.to_csv(rows.read(*options.results)), end="")
     elif options.markdown:
+        from kernelzoo.report import pull_request  # it imports numpy, which other reports do without
+
         print(pull_request.markdown(results, against))
     elif not options.json:
         print(sections.terminal(results, terminal.width()))
