@@ -308,4 +308,4 @@ class returns_its_result(Warm):
 
     def bound(self, *tensors: Tensor) -> Launch:
         x, out = tensors
-        return ReturningLaunch(lambda: torch.softmax(x, 1), out.copy_)
+        return ReturningLaunch(lambda: torch.softmax(x.squeeze(2), 1), out.squeeze(2).copy_)
