@@ -13,9 +13,12 @@ from registered import forget
 
 from kernelzoo import packages, registry
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.operations import OPERATIONS
 
 FOLDER = Path(__file__).parents[1] / "bench" / "peers"
 MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "peers"))
+
+SIZES = {"outer": 4, "n": 8, "inner": 1}
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +38,17 @@ def module(name: str) -> ModuleType:
 
 
 def test_every_module_registers_and_names_its_source(peers) -> None:
-    assert {bind.__module__.rpartition(".")[2] for bind in peers.values()} == set(MODULES)
+    assert {bind.__module__.rpartition(".")[2] for bind in peers.values()} - {"kernelzoo_peers"} == set(MODULES)
     for name in MODULES:
         assert re.search(r"Source: .+https://", module(name).__doc__ or "", re.DOTALL), name
 
 
 def test_what_is_absent_or_not_on_a_gpu_is_refused(peers) -> None:
     for id, bind in peers.items():
-        op = id.split("/")[1]
-        x, out = torch.ones(4, 8, 1), torch.empty(4, 1) if op == "min" else torch.empty(4, 8, 1)
+        operation = OPERATIONS[id.split("/")[1]]
+        tensors = [torch.ones([SIZES[axis] for axis in axes]) for axes in operation.axes]
         with pytest.raises(UnsupportedProblemError):
-            bind(*(x, x, out) if op.endswith("_backward") else (x, out))
+            bind(*tensors, **{name: scalar.default for name, scalar in operation.scalars.items()})
 
 
 def test_cub_is_built_with_the_newest_headers_and_refuses_old_ones(peers, monkeypatch, tmp_path: Path) -> None:
@@ -65,12 +68,10 @@ def test_cub_is_built_with_the_newest_headers_and_refuses_old_ones(peers, monkey
     monkeypatch.setenv("CCCL_INCLUDE", "/named")
     assert "-I/named" in cub.command("sm_90", tmp_path / "cub.so")
 
-    class Old:
-        @staticmethod
-        def cub_version() -> int:
-            return 300001
-
-    monkeypatch.setattr(cub, "built", Old)
+    monkeypatch.setattr(cub, "version", lambda folder: 300001)
     monkeypatch.setattr(cub, "rows", lambda id, x, out: (x.squeeze(2), out.squeeze(-1)))
-    with pytest.raises(UnsupportedProblemError, match=r"300001 has no segments of one size: pip install nvidia-cuda"):
-        cub.cub_min(torch.ones(2, 8, 1), torch.empty(2, 1))
+    for call in (cub.cub_min, cub.cub_sum):
+        with pytest.raises(
+            UnsupportedProblemError, match=r"300001 has no segments of one size: pip install nvidia-cuda"
+        ):
+            call(torch.ones(2, 8, 1), torch.empty(2, 1))
