@@ -46,6 +46,8 @@ HIDDEN, VOCABULARY = (
     "1x4096,16x4096,256x4096,8192x4096,8192x16384",
     "1x128256,32x128256,256x128256,2048x128256,2048x32000",
 )
+OTHERS = "liger,flaggems,quack,inductor,tilegym,cub,cudacompute"
+"""Peers of the operations of these two."""
 FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
 
 
@@ -138,14 +140,22 @@ RECORDS = (
     *(
         Record(
             f"{name}.json.gz",
-            f"kernelzoo bench --shape {shapes} --dtype bfloat16 --op {ops} --backend {EVERY}"
-            " --variant auto,eager,compile --rounds 3 --gpus all -o {}",
-            400,
+            f"kernelzoo bench --shape {shapes} --dtype bfloat16 --op {ops} {PEERS} --backend {EVERY},{OTHERS}"
+            " --variant auto,eager,compile,library,default,max_autotune,cutile,cute,tuned"
+            f" --waive {waived} --rounds 3 --gpus all -o {{}}",
+            1500,
             alone=True,
         )
-        for name, shapes, ops in (  # what each is run over by those who train or serve a language model
-            ("hidden", HIDDEN, "rms_norm,add_rms_norm,layer_norm,quantize_rows,sum,cumsum"),
-            ("vocabulary", VOCABULARY, "cross_entropy,logsumexp,argmin,sum,cumsum"),
+        for name, shapes, ops, waived in (  # what each is run over by those who train or serve a language model
+            (
+                *("hidden", HIDDEN, "rms_norm,add_rms_norm,layer_norm,quantize_rows,sum,cumsum"),
+                "flaggems/quantize_rows/library,tilegym/quantize_rows/library",
+            ),
+            (
+                *("vocabulary", VOCABULARY, "cross_entropy,logsumexp,argmin,sum,cumsum"),
+                "cub/argmin/library,flaggems/argmin/library,liger/cross_entropy/*,quack/cross_entropy/library"
+                ",flaggems/cross_entropy/library,tilegym/cross_entropy/library",
+            ),
         )
     ),
     Record(

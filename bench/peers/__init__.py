@@ -15,7 +15,7 @@ from kernelzoo.launch import ReturningLaunch
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.registry import Launch, require
 
-PACKAGES = {"liger": "liger-kernel", "flaggems": "flag_gems", "tilegym": "tilegym"}
+PACKAGES = {"liger": "liger-kernel cuda-tile quack-kernels", "flaggems": "flag_gems", "tilegym": "tilegym"}
 """What pip calls those whose functions return new results."""
 
 

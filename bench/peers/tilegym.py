@@ -80,7 +80,7 @@ def quantize_rows(f: Any, x: Any) -> Any:
 for _id, _place, _call in (
     ("rms_norm/library", "ops.cutile.rms_norm:rms_norm", rms_norm),
     ("layer_norm/library", "ops.cutile.layer_norm:layer_norm", layer_norm),
-    ("layer_norm/persistent", "ops.cutile.layer_norm_legacy:persistent_layer_norm", persistent),
+    ("layer_norm/tuned", "ops.cutile.layer_norm_legacy:persistent_layer_norm", persistent),
     ("cross_entropy/library", "suites.unsloth.cutile.cross_entropy_loss:_Fast_CrossEntropyLoss_CT", cross_entropy),
     (
         "quantize_rows/library",
