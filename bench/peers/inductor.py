@@ -103,10 +103,9 @@ def compiled(function: Callable[..., Any], variant: str) -> None:
     register("inductor", op, variant)(bind)
 
 
-for _function in (
-    *(sum, argmin, cumsum, logsumexp, cross_entropy),
-    *(rms_norm, add_rms_norm, layer_norm, quantize_rows),
-):
+FUNCTIONS = (sum, argmin, cumsum, logsumexp, cross_entropy, rms_norm, add_rms_norm, layer_norm, quantize_rows)
+
+for _function in FUNCTIONS:
     compiled(_function, "max_autotune")
     if _function not in (rms_norm, layer_norm):
         compiled(_function, "default")
