@@ -1,9 +1,9 @@
 """CUB, https://github.com/NVIDIA/cccl: C++, in every CUDA toolkit and in ``pip install nvidia-cuda-cccl``; needs nvcc.
 
 Source: "cub::DeviceSegmentedReduce" and "cub::DeviceReduce", CUDA Core Compute Libraries,
-https://nvidia.github.io/cccl/cub/api/structcub_1_1DeviceSegmentedReduce.html: ``Reduce`` and ``Min`` with one
-``segment_size`` for all segments, since CCCL 3.2 (CUDA 13.2). Their older forms take offsets, and give a segment to a
-block however long it is. So is ``ArgMin``, which drops NaN. ``cub::DeviceSegmentedScan`` is in CCCL since 3.3,
+https://nvidia.github.io/cccl/cub/api/structcub_1_1DeviceSegmentedReduce.html: ``Reduce``, ``Min`` and ``ArgMin`` with
+one ``segment_size`` for all segments, since CCCL 3.2 (CUDA 13.2). Their older forms take offsets, and give a segment to
+a block however long it is. ``cub::DeviceSegmentedScan`` is in CCCL since 3.3,
 https://nvidia.github.io/cccl/cub/api/structcub_1_1DeviceSegmentedScan.html; ``cub::DeviceScan`` takes a single row.
 """
 

@@ -1,8 +1,8 @@
 """Liger Kernel, https://github.com/linkedin/Liger-Kernel, ``pip install liger-kernel``: Triton.
 
 Source: "Low-level APIs", https://linkedin.github.io/Liger-Kernel/Low-Level-APIs/, and the project's own benchmark,
-https://github.com/linkedin/Liger-Kernel/blob/main/benchmark/scripts/benchmark_softmax.py. The two functions are what
-its autograd function calls; they choose block and warps.
+https://github.com/linkedin/Liger-Kernel/blob/main/benchmark/scripts/benchmark_softmax.py. The functions are what its
+autograd functions and its dispatcher call; they choose block and warps. Its other cross entropies wait for the device.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def liger_softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tenso
 
 
 GEMMA = 1
-"""The casting mode that rounds once; the names of others are those of models too."""
+"""The casting mode that computes in float32 and rounds once."""
 
 
 def rms_norm(f: Any, x: Any, weight: Any, eps: float) -> Any:
