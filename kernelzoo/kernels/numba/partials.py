@@ -72,20 +72,26 @@ def sums_over_rows(dtype: str, tiling: Tiling) -> tuple[Any, Any, Any]:
 
 
 @cache
-def three_loads(dtype: str, tiling: Tiling) -> Any:
-    """``read(x, source, x_step, grad, pulled, grad_step, weight, weight_step, lane, lanes, start, n, words, grads,
-    weights)``: a lane's elements of a tile of all three, as ``row_values`` loads them."""
+def three_loads(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
+    """``read(x, grad, weight, at, start, n, words, grads, weights)``: a lane's elements of a tile of all three, as
+    ``row_values`` loads them; and the same once more, which does nothing where the tiling holds rows.
+
+    ``at``: where the rows of x and grad begin, each followed by its step; the weight's step; the lane, and the lanes.
+    """
     (load, _, _), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
 
     @cuda.jit(device=True, inline="always")
-    def read(
-        x, source, x_step, grad, pulled, grad_step, weight, weight_step, lane, lanes, start, n, words, grads, weights
-    ):
+    def read(x, grad, weight, at, start, n, words, grads, weights):
+        source, x_step, pulled, grad_step, weight_step, lane, lanes = at
         load(x, source, x_step, lane, lanes, start, n, words)
         load(grad, pulled, grad_step, lane, lanes, start, n, grads)
         load_weight(weight, 0, weight_step, lane, lanes, start, n, weights)
 
-    return read
+    @cuda.jit(device=True, inline="always")
+    def nothing(x, grad, weight, at, start, n, words, grads, weights):
+        pass
+
+    return read, nothing if tiling.held else read
 
 
 @cache

@@ -20,7 +20,7 @@ from kernelzoo.registry import register
 @cache
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, ONE, EPS = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, eps)
-    (_, value, store), read = row_values(dtype, tiling), three_loads(dtype, tiling)
+    (_, value, store), (read, read_again) = row_values(dtype, tiling), three_loads(dtype, tiling)
     add_tile, add_squares = tile_sum(dtype, tiling, dtype), tile_squares(dtype, tiling)
     (begin, add, leave), add_up = sums_over_rows(dtype, tiling), tree_sum(tiling.size)
     WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
@@ -48,21 +48,15 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
             outer, place = row_coords(first + group, inner)
             source, pulling = outer * x_outer + place * x_inner, outer * grad_outer + place * grad_inner
             target = outer * dx_outer + place * dx_inner
+            at = source, x_step, pulling, grad_step, weight_step, lane, lanes
             end, step = (1, 1) if HELD else (length, lanes * SIZE)  # a row that is held is one tile
             total, squares, pulls, products, a, b, c, d = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
             for start in range(0, end, step):
-                read(
-                    x, source, x_step, grad, pulling, grad_step, weight, weight_step,
-                    lane, lanes, start, length, words, grads, weights,
-                )  # fmt: skip
+                read(x, grad, weight, at, start, length, words, grads, weights)
                 total, a = add_tile(total, a, words)
             mean = over_lanes(total, a, scratch) / kind(n)
             for start in range(0, end, step):
-                if not HELD:
-                    read(
-                        x, source, x_step, grad, pulling, grad_step, weight, weight_step,
-                        lane, lanes, start, length, words, grads, weights,
-                    )  # fmt: skip
+                read_again(x, grad, weight, at, start, length, words, grads, weights)
                 for j in range(SIZE):
                     values[j] = value(grads, j) * value(weights, j)
                 pulls, c = add_exactly(pulls, c, add_up(values, 0))
@@ -75,11 +69,7 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
             scale = ONE / kind(math.sqrt(over_lanes(squares, b, scratch) / kind(n) + EPS))
             pull, slope = over_lanes(pulls, c, scratch) / kind(n), over_lanes(products, d, scratch) / kind(n) * scale
             for start in range(0, end, step):
-                if not HELD:
-                    read(
-                        x, source, x_step, grad, pulling, grad_step, weight, weight_step,
-                        lane, lanes, start, length, words, grads, weights,
-                    )  # fmt: skip
+                read_again(x, grad, weight, at, start, length, words, grads, weights)
                 for j in range(SIZE):
                     g, u, k = value(grads, j), (value(words, j) - mean) * scale, place_in(lane, lanes, start, j)
                     values[j] = scale * (g * value(weights, j) - pull - u * slope)

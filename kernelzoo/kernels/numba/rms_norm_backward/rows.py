@@ -20,7 +20,7 @@ from kernelzoo.registry import register
 @cache
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, ONE, EPS = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, eps)
-    (_, value, store), read = row_values(dtype, tiling), three_loads(dtype, tiling)
+    (_, value, store), (read, read_again) = row_values(dtype, tiling), three_loads(dtype, tiling)
     add_squares, add_up, sum_over_lanes = tile_squares(dtype, tiling), tree_sum(tiling.size), lane_sum(dtype, tiling)
     (begin, add, leave), place_in, mapping = sums_over_rows(dtype, tiling), place_of(tiling), thread_mapping(tiling)
     WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
@@ -45,13 +45,11 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
             outer, place = row_coords(first + group, inner)
             source, pulled = outer * x_outer + place * x_inner, outer * grad_outer + place * grad_inner
             target = outer * dx_outer + place * dx_inner
+            at = source, x_step, pulled, grad_step, weight_step, lane, lanes
             end, step = (1, 1) if HELD else (length, lanes * SIZE)  # a row that is held is one tile
             squares, lost, products, lost_too = ZERO, ZERO, ZERO, ZERO
             for start in range(0, end, step):
-                read(
-                    x, source, x_step, grad, pulled, grad_step, weight, weight_step,
-                    lane, lanes, start, length, words, grads, weights,
-                )  # fmt: skip
+                read(x, grad, weight, at, start, length, words, grads, weights)
                 for j in range(SIZE):
                     values[j] = value(words, j)
                 squares, lost = add_squares(squares, lost, values)
@@ -61,11 +59,7 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
             scale = ONE / kind(math.sqrt(sum_over_lanes(squares, lost, scratch) / kind(n) + EPS))
             slope = sum_over_lanes(products, lost_too, scratch) / kind(n) * scale * scale
             for start in range(0, end, step):
-                if not HELD:
-                    read(
-                        x, source, x_step, grad, pulled, grad_step, weight, weight_step,
-                        lane, lanes, start, length, words, grads, weights,
-                    )  # fmt: skip
+                read_again(x, grad, weight, at, start, length, words, grads, weights)
                 for j in range(SIZE):
                     v, g = value(words, j), value(grads, j)
                     values[j] = scale * (g * value(weights, j) - v * slope)
