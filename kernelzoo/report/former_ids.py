@@ -51,7 +51,9 @@ _FORMER = {
         "split_cluster": "split_arrival",
         "columns_flat": "columns_split",
     },
-    ("numba", "softmax"): dict.fromkeys([f"columns_{of}" for of in ("grid", "cluster", "flat", "ragged")], "columns"),
+    ("numba", "softmax"): dict.fromkeys(
+        ["columns", *(f"columns_{of}" for of in ("grid", "cluster", "flat", "ragged"))], "fused"
+    ),
     ("numba", "min"): {"split_cluster": "split_arrival", "columns_cluster": "columns", "columns_flat": "columns"},
 }
 

@@ -60,11 +60,6 @@ def convert_all(function, values, out):
 
 
 @numba.njit
-def narrow(value, like):
-    return dev.narrow(value, like)
-
-
-@numba.njit
 def rounded(value, like):
     return dev.rounded(value, like)
 
@@ -91,18 +86,6 @@ def test_every_half_widens_exactly(dtype, function):
     torch.testing.assert_close(wide, x.float(), rtol=0, atol=0, equal_nan=True)
     numbers = ~x.isnan()
     assert torch.equal(wide.signbit()[numbers], x.signbit()[numbers])
-
-
-@halves(narrow, dev._to_half)
-def test_every_probability_narrows_to_the_nearest_half(dtype, function):
-    numbers = every_pattern(dtype).float()
-    numbers = numbers[(numbers >= 0) & (numbers <= 1) & ~numbers.signbit()].unique()
-    middles = (numbers[1:] + numbers[:-1]) / 2  # exact in float32, and where rounding to nearest turns
-    values = torch.cat([numbers, middles, middles.nextafter(torch.tensor(2.0)), middles.nextafter(torch.tensor(-1.0))])
-    values = torch.cat([values.clamp(0, 1), torch.rand(100_000), torch.tensor([float("nan"), -float("nan")])])
-    found = torch.empty(values.shape, dtype=dtype)
-    convert_all(function, values.numpy(), storage(found))
-    torch.testing.assert_close(found, values.to(dtype), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize(("dtype", "lowest"), [(torch.float32, -87.336), (torch.float64, -708.39)], ids=str)
@@ -238,7 +221,7 @@ def test_bits_do_not_depend_on_where_memory_lies() -> None:
         assert all(torch.equal(result, results[0]) for result in results), variant
 
 
-@halves(rounded, dev._to_any_half)
+@halves(rounded, dev._to_half)
 def test_every_number_rounds_to_the_nearest_half(dtype, function):
     exact = every_pattern(dtype).float()
     exact = exact[exact.isfinite()].unique()

@@ -89,11 +89,10 @@ def test_every_file_of_the_backend_counts_as_source(tmp_path):
     shutil.copytree(Path(disk.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
     paths = sorted(folder.rglob("*.py"))
     assert {path.parent for path in paths} == {folder, *(found for found in folder.iterdir() if found.is_dir())}
-    stamps = {disk.sources(folder)}
+    stamps = {disk.code_cache.text_of(folder)}
     for path in paths:
         path.write_text(path.read_text(encoding="utf-8") + "# another\n", encoding="utf-8")
-        disk.sources.cache_clear()
-        stamps.add(disk.sources(folder))
+        stamps.add(disk.code_cache.text_of(folder))
     assert len(stamps) == 1 + len(paths)
 
 

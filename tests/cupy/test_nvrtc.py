@@ -373,6 +373,14 @@ def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used(op, dtype, 
         assert max(runs) == 8, f"{name}: {runs}"
 
 
+@pytest.mark.parametrize("op", ["rms_norm_backward", "layer_norm_backward"])
+@pytest.mark.parametrize(("name", "loads"), [("rows<bfloat16, 8, 2>", 6), ("rows<float, 4, 4>", 12)])
+def test_gradients_of_norms_read_whole_vectors_once(op: str, name: str, loads: int) -> None:
+    made = compiler.program(compiler.source(file_of(op, "rows")), (name,), 90)
+    assert re.findall(r"ld\.global\S*", made.ptx) == ["ld.global.v4.u32"] * loads
+    assert " 0 bytes spill stores" in made.log
+
+
 def test_the_problem_has_the_kernels_layout() -> None:
     """The addresses in the tensors' order, then what a launch packs."""
     folder = Path(backend.__file__).parent

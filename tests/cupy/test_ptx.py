@@ -155,6 +155,8 @@ CASES = [
         for form in PLAIN
     ),
     *cases("rms_norm/rows", "rows", bfloat16=[(2, 32768)], float32=[(2, 18000)]),
+    *cases("rms_norm_backward/rows", "rows", float32=[(37, 64)], bfloat16=[(3, 16384)]),
+    *cases("layer_norm_backward/rows", "rows", float16=[(37, 64)], float64=[(9, 4096)]),
     *itertools.chain.from_iterable(
         (
             *cases(form, "auto", float32=[(2, 40003)], bfloat16=[(3, 40000)]),
@@ -273,7 +275,7 @@ BROKEN = [
     ("sum/split", "if (!arrives_last(arrived + block / parts, parts)) return false;", "", "wrong"),
     ("argmin/rows", "over_lanes(least_of_lane(x, lane), shared, lane, Lesser{})", "least_of_lane(x, lane)", "wrong"),
     ("cumsum/rows", "shared[turn ^= 1]", "shared[0]", "wrong"),
-    ("rms_norm_backward/rows", "term = over_threads(term", "over_threads(term", "wrong"),
+    ("rms_norm_backward/rows", "sum[j] = over_threads(sum[j]", "over_threads(sum[j]", "wrong"),
 ]
 """A form, what stands in its source, what is put there instead, and in what words that shows."""
 

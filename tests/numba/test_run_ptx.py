@@ -65,7 +65,9 @@ def test_a_long_row_that_blocks_share_is_right(op: str, dtype: str, shape: tuple
 
 
 @pytest.mark.parametrize("n", [64, 20480], ids=["held", "read again"])
-@pytest.mark.parametrize("op", ["rms_norm", "layer_norm", "add_rms_norm", "quantize_rows"])
+@pytest.mark.parametrize(
+    "op", ["rms_norm", "layer_norm", "add_rms_norm", "quantize_rows", "rms_norm_backward", "layer_norm_backward"]
+)
 def test_rows_are_held_or_read_again(op: str, n: int) -> None:
     operation = kernelzoo.operations.OPERATIONS[op]
     inputs = operation.sample((2, n), "bfloat16", -1, generator=torch.Generator().manual_seed(0))

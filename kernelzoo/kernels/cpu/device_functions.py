@@ -92,20 +92,6 @@ def _from_half(element):
     return float_of(np.int32((small if magnitude < np.int32(1 << 23) else wide) | sign))
 
 
-def narrow(value: Any, like: Any) -> Any:
-    """A probability (or NaN) rounded to nearest, ties to even, to an element of ``like``'s type."""
-    raise NotImplementedError("compiled only")
-
-
-@overload(narrow)
-def _narrow_of(value, like):
-    if like == types.uint16:
-        return _to_bfloat16
-    if like == types.int16:
-        return (lambda value, like: _half_rounded(value)) if converts_halves() else _to_half
-    return lambda value, like: value
-
-
 def _to_bfloat16(value, like):
     bits = bits_of(value)
     odd = np.int32((bits >> np.int32(16)) & np.int32(1))
@@ -113,18 +99,9 @@ def _to_bfloat16(value, like):
     return np.uint16(np.int32(0x7FC0) if value != value else rounded)
 
 
-def _to_half(value, like):
-    bits = bits_of(value)
-    odd = np.int32((bits >> np.int32(13)) & np.int32(1))
-    normal = np.int32(np.int32(bits - np.int32(112 << 23) + np.int32(0xFFF) + odd) >> np.int32(13))
-    # Below 2^-14 the spacing is 2^-24, that of float32 from 1/2 to 1: adding 1/2 rounds to it.
-    small = np.int32(bits_of(np.float32(value + np.float32(0.5))) - np.int32(126 << 23))
-    rounded = small if value < np.float32(2.0**-14) else normal
-    return np.int16(np.int32(0x7E00) if value != value else rounded)
-
-
 def rounded(value: Any, like: Any) -> Any:
-    """As ``narrow``, of any float: negative ones, infinities, and what overflows to them; in float8, to the largest."""
+    """A float rounded to nearest, ties to even, to an element of ``like``'s type: what overflows to an infinity, or in
+    float8 to the largest."""
     raise NotImplementedError("compiled only")
 
 
@@ -133,7 +110,7 @@ def _rounded_of(value, like):
     if like == types.uint16:
         return _to_bfloat16
     if like == types.int16:
-        return (lambda value, like: _half_rounded(value)) if converts_halves() else _to_any_half
+        return (lambda value, like: _half_rounded(value)) if converts_halves() else _to_half
     if like == types.uint8:
         return _to_float8
     return lambda value, like: value
@@ -152,7 +129,7 @@ def _to_float8(value, like):
     return np.uint8((np.int32(0x7F) if value != value else eight) | sign)
 
 
-def _to_any_half(value, like):
+def _to_half(value, like):
     bits = bits_of(value)
     sign = np.int32((bits >> np.int32(16)) & np.int32(0x8000))
     magnitude = np.int32(bits & np.int32(0x7FFFFFFF))

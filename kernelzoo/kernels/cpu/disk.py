@@ -47,13 +47,7 @@ def nothing_kept() -> Iterator[None]:
         _keeps.reset(token)
 
 
-@cache
-def sources(folder: Path) -> str:
-    """A digest of all the Python files of a folder and its subfolders: a kernel is made of functions in several."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
+_text_of = cache(code_cache.text_of)
 
 
 class _Cache(caching.FunctionCache):
@@ -67,7 +61,7 @@ class _Cache(caching.FunctionCache):
             stamp = None
             if numba.config.CACHE_DIR:
                 folder = Path(numba.config.CACHE_DIR, "kernelzoo", file.parent.relative_to(own))
-        self._cache_file = _Files(folder, self._impl.filename_base, (stamp, sources(own)))
+        self._cache_file = _Files(folder, self._impl.filename_base, (stamp, _text_of(own)))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         return super().load_overload(sig, target_context) if _keeps.get() else None

@@ -52,12 +52,16 @@ struct Vector<T, 1> {
   __device__ void set(const Wide<T> (&v)[1]) { narrow(v[0], value); }
 };
 
-// The sum of a term of each of them, pairwise.
+// The sum of COUNT terms, or of one of each of V elements, pairwise.
+template <int COUNT, class Term>
+__device__ inline auto sum_of_terms(Term term) {
+  decltype(term(0)) terms[COUNT];
+  UNROLL for (int i = 0; i < COUNT; ++i) terms[i] = term(i);
+  return sum_of(terms);
+}
 template <class T, int V, class Term>
 __device__ inline auto sum_of_terms(const Vector<T, V>& v, Term term) {
-  decltype(term(T{})) terms[V];
-  UNROLL for (int i = 0; i < V; ++i) terms[i] = term(v[i]);
-  return sum_of(terms);
+  return sum_of_terms<V>([&](int i) { return term(v[i]); });
 }
 
 // A row of tensor K of an operation, whose inputs come first and its last output last.
@@ -132,10 +136,10 @@ struct HeldRow {
   }
   __device__ int at(int i) const { return (lane.first + i * lane.step) * V; }
 
-  // Calls body(elements, place of the first, elements of others there); what it makes of held elements is held from
-  // then on.
+  // Calls body(elements, place of the first, what others have there); what it makes of held elements is held from then
+  // on.
   template <class Body, class... Others>
-  __device__ void each(Body body, const Others&... others) {
+  __device__ void each(Body body, Others&&... others) {
     if constexpr (ITEMS > 0) {
       UNROLL for (int i = 0; i < ITEMS; ++i) if (at(i) < (int)lane.n) body(items[i], at(i), others.items[i]...);
     } else {
@@ -187,6 +191,20 @@ __device__ inline V over_lanes(V own, V* shared, const Lane& lane, Merge merge) 
   return over_threads(own, shared, lane.first, lane.step, lane.apart, merge);
 }
 struct Plus { template <class V> __device__ V operator()(V a, V b) const { return a + b; } };
+// Several sums, which meet as one.
+template <class W, int COUNT>
+struct Sums {
+  W of[COUNT];
+  __device__ Sums operator+(Sums other) const {
+    UNROLL for (int k = 0; k < COUNT; ++k) other.of[k] = of[k] + other.of[k];
+    return other;
+  }
+};
+template <class W, int COUNT>
+__device__ inline Sums<W, COUNT> shuffle_xor(Sums<W, COUNT> v, int mask) {
+  UNROLL for (int k = 0; k < COUNT; ++k) v.of[k] = shuffle_xor(v.of[k], mask);
+  return v;
+}
 template <class V>
 __device__ inline V sum_over_lanes(V own, V* shared, const Lane& lane) {
   return over_lanes(own, shared, lane, Plus{});

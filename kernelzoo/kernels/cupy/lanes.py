@@ -11,6 +11,9 @@ FEW = 4  # vectors that a lane has at the least, where rows lie along memory
 MOST_HELD = 8  # vectors that a lane holds in registers
 LONG = 32  # vectors of a row that is worth an unaligned head and tail
 SM_THREADS = 1024  # of blocks that take rows in turn
+HELD_BETWEEN = (1, 2, 4)  # vectors of each input that a lane of those may hold, beside sums
+SUMS_HELD = 32  # registers of those sums
+MOST_SUMS = 2**26  # of all blocks in memory
 
 
 def plan_rows(
@@ -33,12 +36,18 @@ def plan_rows(
     return Plan(rows, (Step(kernel, cdiv(rows.total, together), lanes * together, arguments),), others=others)
 
 
-def plan_held(rows: Rows, *others: Strides, dtypes: tuple[str, ...], scalars: tuple[Argument, ...] = ()) -> Plan:
+def plan_held(
+    rows: Rows,
+    *others: Strides,
+    along: tuple[Strides, ...] | None = None,
+    dtypes: tuple[str, ...],
+    scalars: tuple[Argument, ...] = (),
+) -> Plan:
     """The same of a kernel that reads rows several times, and holds those in registers that are not too long.
 
-    All tensors but the last have elements along the row.
+    ``along``: which of the others have elements along the row, if not all.
     """
-    wide = aligned_width(rows, *others)
+    wide = aligned_width(rows, *(others if along is None else along))
     count = cdiv(rows.n, lanes_of(rows, rows.n, wide)[0] * wide)
     items = next((items for items in (FEW, MOST_HELD) if wide > 1 and items >= count), 0)
     return plan_rows(rows, *others, dtypes=dtypes, scalars=scalars, numbers=(wide, items), few=FEW)
@@ -74,11 +83,16 @@ def plan_turns(
 
     ``sums``: which tensors of the operation are sums over all rows.
     """
-    lanes, together = lanes_of(rows, rows.n)
+    wide, most = aligned_width(rows, *others), SUMS_HELD // (len(sums) * cdiv(rows.itemsize, 4))
+    lanes, together = lanes_of(rows, rows.n, wide, 1)
+    items = next((n for n in HELD_BETWEEN if wide > 1 and n * wide <= most and lanes * n * wide >= rows.n), 0)
+    if items == 0:  # each row of a block has sums of its own
+        wide, (lanes, together) = 1, lanes_of(rows, rows.n)
+    each = 1 if items else together
     blocks = min(cdiv(rows.total, together), device.multiprocessors * SM_THREADS // (lanes * together))
-    count, dtype = max(1, blocks), c_type(rows)
+    count, dtype = each * max(1, min(blocks, MOST_SUMS // max(1, each * rows.n))), c_type(rows)
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), "partial", *scalars)
-    first = Step(f"rows<{dtype}>", count, lanes * together, arguments)
+    first = Step(f"rows<{dtype}, {wide}, {items}>", count // each, lanes * together, arguments)
     adding = (
         Step(
             f"sum_of_partials<{dtype}, {len(others)}, {tensor}>",

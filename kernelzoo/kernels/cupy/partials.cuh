@@ -2,12 +2,54 @@
 #pragma once
 #include "lanes.cuh"
 
-// Adds a term of each of the block's rows to sums[k], which belongs to the lanes of that place. All threads come here.
+// Of each place of a row, the sum of a term of every row that a thread takes in turn: V of a vector in a register each,
+// or one in memory.
+template <class W, int V>
+struct HeldSums {
+  W sum[V];
+  template <class Term>
+  __device__ void add(Term term) { UNROLL for (int i = 0; i < V; ++i) sum[i] += term(i); }
+};
 template <class W>
-__device__ inline void add_rows(W* sums, i64 k, i64 n, W term, W* shared, const Lane& lane) {
-  if (lane.rows > 1) term = over_threads(term, shared, lane.row, lane.rows, lane.between, Plus{});
-  if (lane.row == 0 && k < n) sums[k] += term;
-}
+struct SumInMemory {
+  W* at;
+  template <class Term>
+  __device__ void add(Term term) { *at += term(0); }
+};
+
+// Those of a whole row, where HeldRow finds them. Of sums in memory each row of the block has a place of its own.
+template <class W, int V, int ITEMS>
+struct SumsOverRows {
+  HeldSums<W, V> items[ITEMS + !ITEMS] = {};
+  struct {
+    W* at;
+    __device__ SumInMemory<W> load_if(bool, i64 k) const { return {at + k}; }
+  } x;
+
+  // `before` sums of the block's others come first.
+  __device__ SumsOverRows(W* partial, int before, i64 n, const Lane& lane) {
+    const i64 blocks = (i64)gridDim.x * gridDim.y, block = before * blocks + block_index();
+    x.at = partial + (ITEMS > 0 ? block : block * lane.rows + lane.row) * n;
+    if constexpr (ITEMS == 0) for (i64 k = lane.first; k < n; k += lane.step) x.at[k] = 0;
+  }
+  // Leaves the sums of the block in memory. All threads come here.
+  __device__ void leave(i64 n, W* shared, const Lane& lane) {
+    if constexpr (ITEMS > 0) {
+      constexpr int WIDE = 16 / sizeof(W);
+      UNROLL for (int i = 0; i < ITEMS; ++i) {
+        W (&sum)[V] = items[i].sum;
+        if (lane.rows > 1) {
+          UNROLL for (int j = 0; j < V; ++j) {
+            sum[j] = over_threads(sum[j], shared, lane.row, lane.rows, lane.between, Plus{});
+          }
+        }
+        const i64 k = (lane.first + i * lane.step) * V;
+        if (lane.row > 0 || k >= n) continue;
+        UNROLL for (int j = 0; j < V; j += WIDE) Line<W, WIDE>{x.at, 1}.store(k + j, [&](int m) { return sum[j + m]; });
+      }
+    }
+  }
+};
 
 // Tensor K (n) of an operation: the sums of `count` rows of n, in the same order each time; `before` others come first.
 template <class T, int OTHERS, int K>

@@ -22,7 +22,7 @@ from cutlass.cute.runtime import make_ptr
 
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.tiles import Tile
-from kernelzoo.kernels.shared import cubin, programs
+from kernelzoo.kernels.shared import code_cache, cubin, programs
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import unfit
 
@@ -151,7 +151,7 @@ def entry(program: Program, capability: int) -> tuple[bytes, str]:
 def _compiler() -> str:
     """What turns a program into machine code. This package's text, and the compiler, of which there is one for drivers
     of CUDA 12 and one for 13."""
-    text = programs.text_of(Path(__file__).parent)
+    text = code_cache.text_of(Path(__file__).parent)
     return repr((text, version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))
 
 

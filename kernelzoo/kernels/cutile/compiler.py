@@ -22,7 +22,7 @@ from cuda.tile import _compile as cutile
 from cuda.tile._cext import default_tile_context
 from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSignature, ScalarConstraint, export_kernel
 
-from kernelzoo.kernels.shared import cubin, programs
+from kernelzoo.kernels.shared import code_cache, cubin, programs
 from kernelzoo.kernels.shared.absent import replaced
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import unfit
@@ -159,7 +159,7 @@ def entry(program: Program, capability: int) -> tuple[bytes, str]:
 @cache
 def _compiler() -> str:
     """What turns a program into machine code: this package's text, and the versions of its compilers."""
-    return repr((programs.text_of(Path(__file__).parent), version("cuda-tile"), _tileiras()))
+    return repr((code_cache.text_of(Path(__file__).parent), version("cuda-tile"), _tileiras()))
 
 
 def threads(program: Program, capability: int) -> int:

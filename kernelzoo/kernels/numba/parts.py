@@ -68,7 +68,7 @@ def in_parts(
     threads = cut.tiling.lanes_for(cut.span) * cut.tiling.rows
     leave = prepare(first, device).call(blocks, *replace(v, companions=()).offsets, *cut[1:], threads=threads)
     if not again:
-        blocks, threads = cdiv(v.total, TOGETHER.rows), TOGETHER.threads
+        blocks, threads = within_grid(id, cdiv(v.total, TOGETHER.rows)), TOGETHER.threads
     meet = prepare(second, device).call(blocks, *v.offsets, *cut[1:], threads=threads)
     kind = getattr(torch, str(first.pointees[1]))
 

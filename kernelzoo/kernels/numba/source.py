@@ -4,22 +4,25 @@ Numba's own kernels take a tensor as seven arguments. Here they take raw pointer
 """
 
 import inspect
+import platform
 import re
 import textwrap
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from cuda.core import Program, ProgramOptions
 from numba import cuda
 from numba.cuda import types
+from numba.cuda.cudadrv.nvvm import NVVM
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba import disk
 from kernelzoo.kernels.numba.dtypes import STORAGE
-from kernelzoo.kernels.shared import cubin
+from kernelzoo.kernels.shared import code_cache, cubin, programs
 from kernelzoo.launch import Compiled
 
 compiling = threading.RLock()
@@ -95,14 +98,26 @@ def entry(ptx: str) -> str:
 
 
 def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
-    """The kernel's name and machine code for a compute capability, from the cache on disk if it is there."""
-    kept = disk.stored(source.identity, capability)
-    if kept is not None:
-        return kept
-    ptx = to_ptx(source, capability)
-    name, binary = entry(ptx), to_cubin(ptx, capability)
-    disk.store(source.identity, capability, name, binary)
-    return name, binary
+    """The kernel's name and machine code for a compute capability, from the cache on disk if it is there.
+
+    Numba's own cache leaves out what closures hold; a kernel here is all closure. So the key says all that machine code
+    depends on: this package's text, the kernel's constants, and the versions of what compiles it.
+    """
+
+    def make() -> bytes:
+        ptx = to_ptx(source, capability)
+        return entry(ptx).encode() + b"\0" + to_cubin(ptx, capability)
+
+    name, _, binary = programs.on_disk("numba", (_compiler(), capability, source.identity), make).partition(b"\0")
+    return name.decode(), binary
+
+
+@cache
+def _compiler() -> str:
+    """What turns a kernel's constants into machine code: this package's text, and the versions of its compilers."""
+    packages = {name: version(name) for name in ("numba", "numba-cuda", "llvmlite", "cuda-core", "numpy")}
+    text = code_cache.text_of(Path(__file__).parent)
+    return repr((text, packages, platform.python_version(), NVVM().get_version()))
 
 
 @cache

@@ -18,6 +18,14 @@ from kernelzoo.errors import CacheWarning
 _DIGEST = hashlib.sha256().digest_size
 
 
+def text_of(package: Path) -> str:
+    """A digest of all Python files below a folder, which make its kernels."""
+    digest = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
 def read(folder: Path, name: str) -> bytes | None:
     """What was kept under that name, or None where it is not there whole or is not to be trusted."""
     try:

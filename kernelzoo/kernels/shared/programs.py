@@ -7,7 +7,6 @@ import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,14 +16,6 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.shared import code_cache, driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.launch import Launch, RebindableLaunch, WorkspaceLaunch
-
-
-def text_of(package: Path) -> str:
-    """A digest of a package's Python files, which make its programs."""
-    digest = hashlib.sha256()
-    for file in sorted(package.rglob("*.py")):
-        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
 
 
 def on_disk(language: str, what: object, make: Callable[[], bytes]) -> bytes:

@@ -7,7 +7,8 @@ from numba import njit, prange
 from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
-from kernelzoo.kernels.cpu.logsumexp.rows import BLOCK, block_of_exponentials, top_of
+from kernelzoo.kernels.cpu.logsumexp.rows import block_of_exponentials, top_of
+from kernelzoo.kernels.cpu.sum.rows import BLOCK
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 

@@ -173,32 +173,24 @@ def _columns_task(
 
 @compiled(parallel=True)
 def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, units, tasks):
+    args = n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane
     if tasks == 1:
-        _rows_task(
-            x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, FIRST, units
-        )
+        _rows_task(x, out, shift, *args, FIRST, units)
         return
-    for task in prange(tasks):
-        first, last = task * units // tasks, (task + 1) * units // tasks
-        _rows_task(
-            x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last
-        )
+    for i in prange(tasks):
+        _rows_task(x, out, shift, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @compiled(parallel=True)
 def _columns(
     x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, units, tasks
 ):
+    args = n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane
     if tasks == 1:
-        _columns_task(
-            x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, FIRST, units
-        )
+        _columns_task(x, out, shift, *args, FIRST, units)
         return
-    for task in prange(tasks):
-        first, last = task * units // tasks, (task + 1) * units // tasks
-        _columns_task(
-            x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last
-        )
+    for i in prange(tasks):
+        _columns_task(x, out, shift, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 def chunk_minima(x: torch.Tensor, out: torch.Tensor, chunk: int) -> tuple[Callable[..., None], tuple[Any, ...]]:

@@ -7,11 +7,9 @@ from numba import njit, prange
 from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.sum.rows import BLOCK
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
-
-BLOCK = 256
-"""Elements added up at a time, in an order that LLVM chooses for their number."""
 
 
 @njit(fastmath={"reassoc"})

@@ -7,7 +7,8 @@ from numba import njit, prange
 from kernelzoo.kernels.cpu.device_functions import empty, place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
-from kernelzoo.kernels.cpu.rms_norm.rows import BLOCK, scale_of
+from kernelzoo.kernels.cpu.rms_norm.rows import scale_of
+from kernelzoo.kernels.cpu.sum.rows import BLOCK
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 

@@ -12,8 +12,8 @@ from kernelzoo.kernels.cpu.device_functions import (
     empty,
     exponential,
     float_of,
-    narrow,
     ordered,
+    rounded,
     same_type,
     two_sum,
     widen,
@@ -71,10 +71,10 @@ def _scale(row, start, scale, n, out, to, step):
     """Write n elements of row[start:], scaled, to out[to], out[to + step] and so on."""
     if step == np.uint64(1):
         for j in range(n):
-            out[to + j] = narrow(row[start + j] * scale, out[to])
+            out[to + j] = rounded(row[start + j] * scale, out[to])
     else:
         for j in range(n):
-            out[to + j * step] = narrow(row[start + j] * scale, out[to])
+            out[to + j * step] = rounded(row[start + j] * scale, out[to])
 
 
 @njit

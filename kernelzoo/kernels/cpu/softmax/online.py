@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numba import njit, prange
 
-from kernelzoo.kernels.cpu.device_functions import empty, exponential, float_of, narrow, ordered, two_sum, widen
+from kernelzoo.kernels.cpu.device_functions import empty, exponential, float_of, ordered, rounded, two_sum, widen
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
@@ -57,10 +57,10 @@ def _online_rows_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, 
         scale, top = row.dtype.type(1) / (total + carry), finite(reference)
         if x_n == one and out_n == one:
             for j in range(n):
-                out[to + j] = narrow(exponential(widen(x[start + j]) - top) * scale, out[to])
+                out[to + j] = rounded(exponential(widen(x[start + j]) - top) * scale, out[to])
         else:
             for j in range(n):
-                out[to + j * out_n] = narrow(exponential(widen(x[start + j * x_n]) - top) * scale, out[to])
+                out[to + j * out_n] = rounded(exponential(widen(x[start + j * x_n]) - top) * scale, out[to])
 
 
 @compiled(error_model="numpy")

@@ -1,7 +1,7 @@
-"""Lanes of a block go along a row: they find its (max, sum) state, and read it again to write."""
+"""Lanes of a block go along a row: they find its (max, sum) state, and take it again to write."""
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.lanes import plan_rows
+from kernelzoo.kernels.cupy.lanes import plan_held
 from kernelzoo.kernels.cupy.launch import I64, Plan, planned
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
@@ -10,5 +10,5 @@ from kernelzoo.registry import register
 @register("cupy", "cross_entropy_backward", "rows")
 @planned()
 def rows(rows: Rows, labels: Strides, grad: Strides, device: Device, _: None, ignore_index: int) -> Plan:
-    """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
-    return plan_rows(rows, labels, grad, dtypes=(rows.dtype,), scalars=((I64, ignore_index),))
+    """A pass for the (max, sum) states of rows, and one, from registers if they hold them, that writes."""
+    return plan_held(rows, labels, grad, along=(), dtypes=(rows.dtype,), scalars=((I64, ignore_index),))

@@ -7,14 +7,15 @@ template <class W> __device__ inline W largest();
 template <> __device__ inline float largest() { return 3.4028234663852886e38f; }
 template <> __device__ inline double largest() { return 1.7976931348623157e308; }
 
-// (maximum, sum) of what a lane takes, in one pass. The maximum is always finite, so that no difference is of two
-// infinities: a row of -inf alone has the sum 0, and one with +inf the sum inf. A NaN is in the sum.
-template <class T, int V>
-__device__ inline Pair<Wide<T>> state_of_lane(const Line<T, V>& x, const Lane& lane) {
+// (maximum, sum) of what a lane takes, in one pass: each(body) calls body(elements, place) for all of it. The maximum is
+// always finite, so that no difference is of two infinities: a row of -inf alone has the sum 0, and one with +inf the sum
+// inf. A NaN is in the sum.
+template <class T, class Each>
+__device__ inline Pair<Wide<T>> state_of(Each each) {
   using W = Wide<T>;
   W m = -largest<W>();
   CompensatedSum<W> sum;
-  for_each_vector(x, lane, [&](const auto& v, i64) {
+  each([&](const auto& v, i64) {
     W top = m;
     UNROLL for (int i = 0; i < v.COUNT; ++i) top = maximum(top, widen(v[i]));
     top = -maximum(-top, -largest<W>());
@@ -23,6 +24,10 @@ __device__ inline Pair<Wide<T>> state_of_lane(const Line<T, V>& x, const Lane& l
     m = top;
   });
   return {m, sum.all()};
+}
+template <class T, int V>
+__device__ inline Pair<Wide<T>> state_of_lane(const Line<T, V>& x, const Lane& lane) {
+  return state_of<T>([&](auto body) { for_each_vector(x, lane, body); });
 }
 
 // The state of a row, of those of its lanes.
