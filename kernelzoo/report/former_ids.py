@@ -51,9 +51,7 @@ _FORMER = {
         "split_cluster": "split_arrival",
         "columns_flat": "columns_split",
     },
-    ("numba", "softmax"): dict.fromkeys(
-        ["columns", *(f"columns_{of}" for of in ("grid", "cluster", "flat", "ragged"))], "fused"
-    ),
+    ("numba", "softmax"): dict.fromkeys([f"columns_{of}" for of in ("grid", "cluster", "flat", "ragged")], "columns"),
     ("numba", "min"): {"split_cluster": "split_arrival", "columns_cluster": "columns", "columns_flat": "columns"},
 }
 

@@ -62,6 +62,7 @@ CHOICES: dict[str, dict[str, tuple[tuple[tuple[int, ...], str, int], ...]]] = {
             ((131, 12345), F, -1), ((264, 12345), F, -1), ((16, 50687), B, 0), ((17, 1001), F, 0),
             ((96, 50000), B, 0),
         ),
+        "columns": (((97, 50000), B, 0),),
     },
     "numba/min": {
         "rows_deferred_block": (

@@ -24,7 +24,7 @@ from kernelzoo.inspect import Request, ask
 from kernelzoo.kernels.numba import min as minima
 from kernelzoo.kernels.numba import min_backward, softmax, softmax_backward
 from kernelzoo.kernels.numba.source import Source, inspected, to_ptx
-from kernelzoo.kernels.numba.tiling import View, short_tiling, view
+from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns, view
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.operations import MAPPED
 
@@ -61,6 +61,10 @@ def softmax_kernels(v: View) -> dict[str, Source]:
     ):
         if tiling is not None:
             found[name] = kernel(v.dtype, tiling)
+    c = vector_columns(v)
+    if c is not None and (shape := softmax.columns.shape(c, H200)) is not None:
+        for blocks, name in ((1, "columns"), (2, "columns_cluster")):
+            found[name] = softmax.columns.columns_kernel(v.dtype, *shape[:2], blocks > 1)
     if not v.across and v.n > 1000:
         found["cluster"] = softmax.split_cluster.cluster_kernel(v.dtype, softmax.split_cluster.held_tiling(v, 4))
     if v.n > 1000:
@@ -126,8 +130,8 @@ def fullest() -> set[tuple[str, str, str, str]]:
     return set(found.values())
 
 
-CLUSTERS = ("cluster", "cluster_twice")  # sm_90 and later
-BY_VECTORS = ("columns",)  # which lie across the rows
+CLUSTERS = ("cluster", "cluster_twice", "columns_cluster")  # sm_90 and later
+BY_VECTORS = ("columns", "columns_cluster")  # which lie across the rows
 COPIED = ("grid", "cluster")  # to shared memory, by vectors
 MEETING = ("grid",)  # blocks that run at once wait for each other, once
 # float16, which is bfloat16 with other conversions, and float64 are sm_90's matter.
@@ -275,6 +279,7 @@ def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[s
     [
         ("bfloat16", (1, 6086459, 16), "split_grid"),  # few columns, too long for clusters
         ("float32", (1, 8050106, 7), "split_grid"),
+        ("float32", (1, 8192, 8192), "columns"),
         ("float32", (1, 40000, 8192), "online"),
         ("float32", (1, 4194305, 8192), "split_grid"),  # longer than online is accurate for
         ("float32", (8, 333, 777), "fused"),

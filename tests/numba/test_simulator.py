@@ -300,7 +300,7 @@ def test_backend_without_shuffles_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A device of one multiprocessor with clusters of as many blocks as ``simulator.clusters_of`` says."""
     from kernelzoo.kernels.numba import launch
-    from kernelzoo.kernels.numba.softmax import split_cluster, split_grid
+    from kernelzoo.kernels.numba.softmax import columns, split_cluster, split_grid
     from kernelzoo.kernels.numba.softmax_backward import split_cluster as gradient_cluster
 
     cluster = types.ModuleType("kernelzoo.kernels.numba.cluster")
@@ -318,7 +318,11 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         monkeypatch.setattr(launch, "_settled", {})  # those of other answers
 
     change()
-    kernels = split_cluster.cluster_kernel, split_grid.grid_kernel, gradient_cluster.cluster_kernel
+    kernels = (
+        *(split_cluster.cluster_kernel, split_grid.grid_kernel),
+        columns.columns_kernel,
+        gradient_cluster.cluster_kernel,
+    )
     for kernel in kernels:
         kernel.cache_clear()
     yield change
@@ -359,6 +363,38 @@ def test_a_grid_takes_rows_of_any_layout(dtype: torch.dtype, start: int, one_blo
     x[0, 1000:] = -INF
     run(split, x[:1])
     run(split, x.T.contiguous(), 0)
+
+
+def columns_with_special_values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Over the first axis: -inf alone, far below zero with a part of -inf, NaN, +inf, and the rest ordinary."""
+    x = values(shape, dtype)
+    x[:, 0] = -INF
+    x[:, 1] -= 1000
+    x[::3, 1] = -INF
+    x[5, 2] = NAN
+    x[6, 3] = INF
+    return x
+
+
+@pytest.mark.parametrize("blocks", [1, 3], ids=["a block", "a cluster"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_columns_in_registers(dtype: torch.dtype, blocks: int, one_block: Callable[..., None]) -> None:
+    from kernelzoo.kernels.numba.launch import Simulated
+    from kernelzoo.kernels.numba.softmax.columns import columns_kernel
+    from kernelzoo.kernels.numba.tiling import column_offsets, vector_columns, view
+
+    x = columns_with_special_values((61, 40), dtype)
+    out = torch.empty_like(x)
+    if blocks == 1:
+        run(kernelzoo.implementation("numba/softmax/columns"), x, 0)
+    c = vector_columns(view(x[None], out[None]))
+    assert c is not None
+    source = columns_kernel(c.dtype, 4, 4, blocks > 1)
+    grid = c.strips(4 * c.vector) * blocks
+    call = Simulated(source).call(grid, *column_offsets(c), blocks, -(-c.n // blocks), threads=64)
+    with simulator.clusters_of(blocks):
+        call(x[None], out[None])()
+    operations.OPERATIONS["softmax"].assert_close(out, x, 0)
 
 
 @pytest.mark.sampled(3)

@@ -89,6 +89,12 @@ def columns_of(rows: Rows) -> Columns | None:
     return c if c is not None and c.side_by_side else None
 
 
+def vector_columns(rows: Rows) -> Columns | None:
+    """The problem by columns that whole aligned vectors cover, or None."""
+    c = columns_of(rows)
+    return c if c is not None and c.vector > 1 else None
+
+
 def column_offsets(c: Columns) -> tuple[int, ...]:
     """What a kernel by columns takes after its pointers: groups of rows, neighbours in one, elements of a row; in x and
     in out the steps between groups and between a row's elements, or between rows where each has one."""

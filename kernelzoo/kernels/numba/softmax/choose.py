@@ -5,13 +5,15 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.launch import has_clusters, settled
-from kernelzoo.kernels.numba.softmax import fused, online, split_cluster
+from kernelzoo.kernels.numba.softmax import columns, fused, online, split_cluster
 from kernelzoo.kernels.numba.softmax.on_chip import HELD
-from kernelzoo.kernels.numba.tiling import View, short_tiling
+from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
+SHORT_ACROSS = 96
+"""Elements of a column up to which a block has them in registers as rows across, at any width."""
 FEW_ACROSS, FEW_ACROSS_ROWS = 16, 384
 """Elements of a row that lies across memory, up to which a thread has it; of half precision, rows per SM from which."""
 
@@ -78,6 +80,8 @@ def fastest(v: View, device: Device, knobs: Knobs) -> str:
 def by_several_blocks(v: View, device: Device, knobs: Knobs) -> str:
     """The form for rows that one block doesn't take: the whole grid where a cluster has no room for one, or large
     blocks would leave SMs idle. For short rows the way through memory that the grid goes costs more."""
+    if fits_columns(v, device):
+        return "columns"
     if not split_cluster.is_for_clusters(v, device) or split_cluster.cluster_shape(v, device, knobs) is None:
         return "split_grid"
     for_large = split_cluster.small_shape(v, device, knobs) is None
@@ -91,8 +95,16 @@ def by_columns(v: View, device: Device, knobs: Knobs) -> str:
     most = FEW_ACROSS if v.neighbours >= WARP else 2 * FEW_ACROSS  # of so few side by side a block's lanes idle
     if many and v.n <= most and short_tiling(v) is not None:
         return "multi_row_tile"
+    if v.n > SHORT_ACROSS and fits_columns(v, device):
+        return "columns"
     if fused.fused_tiling(v, knobs) is not None:
         return "fused"
     # The grid goes down single columns: it wastes most of each vector, but leaves no SM idle.
     idle = 4 * cdiv(v.total, online.online_tiling(v).rows) < device.multiprocessors
     return "split_grid" if idle or online.is_inaccurate(v) else "online"
+
+
+def fits_columns(v: View, device: Device) -> bool:
+    """Whether these are columns that the blocks of a cluster hold."""
+    c = vector_columns(v)
+    return c is not None and columns.shape(c, device) is not None

@@ -7,10 +7,9 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, thread_mapping
-from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
+from kernelzoo.kernels.numba.softmax_backward.arithmetic import add_exactly, arithmetic, rounded
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
@@ -49,7 +48,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
             total, carry = add_exactly(total, carry, products(grads, weights, 0))
             first += lanes * SIZE
 
-        total = block_sum(whole(total, carry), sums)
+        total = block_sum(rounded(total, carry), sums)
 
         target = outer * out_outer + index * out_inner
         # Backwards: what was read last is the likeliest to be in a cache still.

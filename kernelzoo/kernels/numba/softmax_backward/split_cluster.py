@@ -9,10 +9,9 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import WARP, cluster_functions, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import access, row_coords, warp_sum
-from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
+from kernelzoo.kernels.numba.softmax_backward.arithmetic import add_exactly, arithmetic, rounded
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, most_tiles
 from kernelzoo.layout import cdiv
@@ -79,7 +78,7 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
                 load_tile(y, other, y_step, t, threads, i, last, weights, 0)
                 total, carry = add_exactly(total, carry, products(grads, weights, 0))
                 i += threads * SIZE
-            total = whole(total, carry)
+            total = rounded(total, carry)
         total = warp_sum(total)
         cluster_wait()  # the other blocks have begun: their shared memory is there
         if t % WARP < blocks:

@@ -1,0 +1,203 @@
+"""Whole columns in the registers of a block, or of the blocks of a cluster: read once, written once."""
+
+from functools import cache
+from typing import Any
+
+from numba import cuda
+from numba.cuda import types
+
+from kernelzoo.device import Device
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.numba.device_functions import (
+    ALIGNED,
+    WARP,
+    add,
+    cluster_functions,
+    exponential,
+    machine,
+    maximum,
+    opaque,
+    quotient,
+)
+from kernelzoo.kernels.numba.dtypes import identity_word, is_packed, itemsize, word_type
+from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
+from kernelzoo.kernels.numba.row import warp_reduce
+from kernelzoo.kernels.numba.softmax.arithmetic import constants, state_functions
+from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.tiling import View, column_offsets, vector_columns
+from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
+from kernelzoo.registry import register
+
+ID = "numba/softmax/columns"
+COLUMN_WARPS = 16
+"""Of a block, at most."""
+TEAM = 8
+"""Lanes that merge the pairs of a row; a warp has whole teams."""
+
+
+@cache
+def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
+    """``lanes`` threads side by side have a vector of neighbouring rows each, the block's other threads go on below.
+
+    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs are merged
+    in the warp, in the block, and in the cluster, in a fixed order: there in ``pairs``, whose bytes ``barrier`` counts.
+    """
+    kind, ZERO, ONE, LOWEST = constants(dtype)
+    VEC = VECTOR_BYTES // itemsize(dtype)
+    PACKED = is_packed(dtype, VEC)
+    LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
+    WORD, WORDS = word_type(dtype, VEC), VEC // 2 if PACKED else VEC
+    HELD, SLOTS, NUMBERS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS, 2 * WIDE_ROWS * COLUMN_WARPS
+    BLOCK_BYTES = 2 * WIDE_ROWS * kind.bitwidth // 8  # of pairs, that each block of a cluster sends to each
+    IDENTITY = identity_word(dtype, VEC, LOWEST)
+    load_vector, store_vector = machine.vector_functions(dtype, VEC)
+    low, high, pack, packed_max, _ = machine.packed_functions(dtype)
+    larger, (finite, grow, _) = packed_max if PACKED else maximum, state_functions(dtype)
+    team_max, team_sum = warp_reduce(maximum, TEAM), warp_reduce(add, TEAM)
+    depth_max, depth_sum = warp_reduce(maximum, WARP, lanes), warp_reduce(add, WARP, lanes)
+    clusters: tuple[Any, ...] = cluster_functions() if in_clusters else (None,) * 4
+    cluster_arrive, cluster_wait, send, wait_for = clusters
+
+    @cuda.jit(device=True, inline="always")
+    def merge(maxima, sums, count, row, part):
+        # The pair of so many pairs of a row, by a team of lanes; the same bits in each.
+        m = LOWEST
+        i = part
+        while i < count:
+            m = maximum(m, maxima[i * WIDE_ROWS + row])
+            i = types.int32(i + TEAM)
+        m = team_max(m)
+        shift = finite(m)
+        s = ZERO
+        i = part
+        while i < count:
+            s += sums[i * WIDE_ROWS + row] * exponential(maxima[i * WIDE_ROWS + row] - shift)
+            i = types.int32(i + TEAM)
+        return m, team_sum(s)
+
+    def columns(x, out, groups, neighbours, n, x_group, x_step, out_group, out_step, blocks, share):
+        barrier = cuda.shared.array(1, types.int64)
+        if in_clusters:
+            cluster_arrive(barrier, blocks * BLOCK_BYTES)
+        held = cuda.local.array(HELD, WORD)
+        shift = cuda.local.array(VEC, kind)
+        top = cuda.local.array(VEC, kind)
+        total = cuda.local.array(VEC, kind)
+        maxima = cuda.shared.array(SLOTS, kind)
+        sums = cuda.shared.array(SLOTS, kind)
+        pairs = cuda.shared.array(NUMBERS, kind, ALIGNED)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        lane, depth, depths = t % LANES, t // LANES, threads // LANES
+        block = types.int64(cuda.blockIdx.x)
+        place = quotient(block, blocks) if in_clusters else block
+        rank = block - place * blocks
+        across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
+        group = quotient(place, across)
+        column = (place - group * across) * WIDE_ROWS + lane * VEC
+        first = rank * share + depth
+        end = min(rank * share + share, n) if column < neighbours else types.int64(0)
+        source = group * x_group + column
+        for tile in range(TILES):
+            for k in range(WORDS):
+                held[tile * WORDS + k] = IDENTITY
+            i = first + tile * depths
+            load_vector(x, source + i * x_step, held, tile * WORDS, i < end)
+
+        for j in range(WORDS):
+            word = held[j]
+            for tile in range(1, TILES):
+                word = larger(word, held[tile * WORDS + j])
+            if PACKED:
+                top[2 * j], top[2 * j + 1] = maximum(LOWEST, low(word)), maximum(LOWEST, high(word))
+            else:
+                top[j] = maximum(LOWEST, word)
+        for k in range(VEC):
+            shift[k] = finite(top[k])
+            total[k] = ZERO
+        for k in range(HELD):
+            j = k % WORDS
+            if PACKED:
+                word = opaque(held[k])
+                total[2 * j] += exponential(low(word) - shift[2 * j])
+                total[2 * j + 1] += exponential(high(word) - shift[2 * j + 1])
+            else:
+                held[k] = exponential(held[k] - shift[j])
+                total[j] += held[k]
+
+        for k in range(VEC):
+            m = depth_max(top[k])
+            s = depth_sum(grow(top[k], total[k], m))
+            if t % WARP < LANES:
+                maxima[t // WARP * WIDE_ROWS + lane * VEC + k] = m
+                sums[t // WARP * WIDE_ROWS + lane * VEC + k] = s
+        cuda.syncthreads()
+        part, warps = types.int32(t % TEAM), types.int32(threads // WARP)
+        if in_clusters:
+            cluster_wait()  # the other blocks have begun: their shared memory is there
+            row = types.int32(t // TEAM)
+            while row < WIDE_ROWS:
+                m, s = merge(maxima, sums, warps, row, part)
+                peer = part
+                while peer < blocks:
+                    send(pairs, 2 * (rank * WIDE_ROWS + row), (m, s), barrier, types.int64(peer))
+                    peer = types.int32(peer + TEAM)
+                row = types.int32(row + threads // TEAM)
+            wait_for(barrier)
+        row = types.int32(t // TEAM)
+        while row < WIDE_ROWS:
+            if in_clusters:
+                m, s = merge(pairs[0::2], pairs[1::2], types.int32(blocks), row, part)
+            else:
+                m, s = merge(maxima, sums, warps, row, part)
+            if part == 0:
+                maxima[row] = finite(m)
+                sums[row] = ONE / s
+            row = types.int32(row + threads // TEAM)
+        cuda.syncthreads()
+
+        for k in range(VEC):
+            shift[k], total[k] = maxima[lane * VEC + k], sums[lane * VEC + k]
+            if not PACKED:  # what is -inf alone was taken with 0, but stays 0 by this factor whatever the shift is
+                total[k] *= exponential(top[k] - shift[k])
+        target = group * out_group + column
+        for tile in range(TILES):
+            for j in range(WORDS):
+                k = tile * WORDS + j
+                if PACKED:
+                    word = opaque(held[k])
+                    first_result = exponential(low(word) - shift[2 * j]) * total[2 * j]
+                    held[k] = pack(first_result, exponential(high(word) - shift[2 * j + 1]) * total[2 * j + 1])
+                else:
+                    held[k] *= total[j]
+            i = first + tile * depths
+            store_vector(out, target + i * out_step, held, tile * WORDS, i < end)
+
+    return Source(columns, (dtype, dtype), COLUMN_WARPS * WARP, (dtype, lanes, tiles, in_clusters))
+
+
+def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
+    """``(lanes, tiles, blocks, threads)``: 64 bytes of neighbouring rows, or a sector of 32 for longer columns; eight
+    vectors a thread, four in float64, whose exponential takes registers. Blocks of 256 threads, if they suffice: an SM
+    runs three. None for what a cluster doesn't hold."""
+    tiles = 4 if c.dtype == "float64" else 8
+    for lanes, most_threads in ((4, 256), (4, 512), (2, 512)):
+        blocks = cdiv(c.n, most_threads // lanes * tiles)
+        if blocks <= device.cluster_blocks:
+            share = cdiv(c.n, blocks)
+            threads = max(cdiv(share, tiles) * lanes, lanes * c.vector)
+            return lanes, tiles, blocks, cdiv(threads, WARP) * WARP
+    return None
+
+
+@register("numba", "softmax", "columns")
+@planned()
+def columns(v: View, device: Device, _: None) -> BindView:
+    """Whole columns in the registers of a block, or of the blocks of a cluster."""
+    c = vector_columns(v)
+    found = None if c is None else shape(c, device)
+    if c is None or found is None:
+        raise UnsupportedProblemError(ID, "these are no columns of whole aligned vectors that registers hold")
+    lanes, tiles, blocks, threads = found
+    grid, share = within_grid(ID, c.strips(lanes * c.vector) * blocks), cdiv(c.n, blocks)
+    kernel = prepare(columns_kernel(c.dtype, lanes, tiles, blocks > 1), device)
+    return kernel.call(grid, *column_offsets(c), blocks, share, threads=threads, cluster=blocks)
