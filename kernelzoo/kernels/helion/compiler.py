@@ -22,7 +22,7 @@ import triton.language as tl
 from helion.runtime.ref_mode import RefMode
 
 from kernelzoo.device import current_kept
-from kernelzoo.kernels.shared import programs
+from kernelzoo.kernels.shared import code_cache, programs
 from kernelzoo.kernels.shared.jit import INTERPRETED
 
 SIZES = (11, 65537, 7)
@@ -132,7 +132,7 @@ def _kept(program: Program) -> str:
 @cache
 def _compiler() -> str:
     """What makes the sources: our kernels with what they share, Helion and torch."""
-    texts = map(programs.text_of, (Path(__file__).parent, Path(programs.__file__).parent))
+    texts = map(code_cache.text_of, (Path(__file__).parent, Path(programs.__file__).parent))
     return repr((*texts, *map(version, ("helion", "torch", "triton"))))
 
 
