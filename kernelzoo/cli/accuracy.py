@@ -134,13 +134,10 @@ def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
     operation takes."""
     from kernelzoo import operations
     from kernelzoo.check import accuracy as engine
-    from kernelzoo.errors import UnknownNameError
 
     tasks = list[Task]()
     taken = {dtype for id in ids for dtype in operations.OPERATIONS[id.split("/")[1]].dtypes}
-    for dtype in dtypes:
-        if dtype not in taken:
-            raise UnknownNameError("dtype", dtype, taken)
+    options.check_names("dtype", dtypes, taken)
     for op in dict.fromkeys(id.split("/")[1] for id in ids):
         for dtype in engine.dtypes(op):
             if not dtypes or dtype in dtypes:

@@ -17,7 +17,6 @@ import typer
 from kernelzoo.cli import locking, measuring, options, output, recording, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.guards import check_gpus
-from kernelzoo.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from kernelzoo.measure.gpus import Gpu
@@ -137,8 +136,7 @@ def bench(
     if not module:  # else the measuring process may add names
         sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed)
     shape_set = "custom" if shape or axes or workload else measure.label(shapes, seed)
-    measuring.check_energy(energy, clock)
-    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, shape_set, energy)
+    how = measuring.How(rounds, cache, clock, cross_check, shape_set, energy)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
@@ -232,8 +230,7 @@ def bench(
 
 def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
     """The GPUs here that ``--gpus`` names. Raises for contradictory options."""
-    if engine not in ("local", "ray"):
-        raise UnknownNameError("engine", engine, ("local", "ray"))
+    options.check_names("engine", [engine], ("local", "ray"))
     if engine == "ray" and (gpus or device):
         raise options.OptionError("--engine ray takes every GPU of the cluster: leave out --gpus and --device")
     if address and engine != "ray":

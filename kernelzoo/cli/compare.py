@@ -102,6 +102,7 @@ def compare(
     nothing could be measured, or if --against can't be judged.
     """
     tolerances.use(their_tolerance)
+    how = measuring.How(rounds, cache, clock, cross_check, "compare", energy)
     if definitions or solutions or resume or gpus:
         if definitions is None or solutions is None:
             raise options.OptionError("--definitions, --solutions, --resume and --gpus need both folders")
@@ -115,7 +116,7 @@ def compare(
             gpus=gpus,
             patience=patience,
             rounds=rounds,
-            cache=options.check_cache(cache),
+            cache=how.cache,
             to=to,
             resume=resume,
             json=json,
@@ -124,8 +125,6 @@ def compare(
         raise options.OptionError("--against and --against-commit are two ways to say what is older; give one")
     limit = older.share(allowed)
     old = older.Old(against) if against else None
-    measuring.check_energy(energy, clock)
-    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, "compare", energy)
     console = output.console()
     tables = rows_of.Tables(console, full=True)
     question = comparing.Question(

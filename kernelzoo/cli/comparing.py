@@ -167,9 +167,7 @@ def compare(
         device=device,
         lock_clocks=lock_clocks,
     )
-    told = measured(
-        question, measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), True, "compare")
-    )
+    told = measured(question, measuring.How(rounds, cache, clock, True, "compare"))
     if not told.whole:
         raise KeyboardInterrupt
     rows = [

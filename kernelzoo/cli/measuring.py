@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.cli.options import OptionError
+from kernelzoo.cli.options import OptionError, check_names
 from kernelzoo.cli.progress import Bar
 from kernelzoo.files import check_folder, claimed
 
@@ -28,7 +28,7 @@ Plan = Sequence[tuple["Problem", Sequence[str]]]
 
 @dataclass(frozen=True)
 class How:
-    """How each problem is measured."""
+    """How each problem is measured. Raises UnknownNameError, or OptionError for what does not go together."""
 
     rounds: int
     cache: str
@@ -42,17 +42,16 @@ class How:
     waive: Sequence[str] = ()
     """Ids to time although they break the contract on special values."""
 
+    def __post_init__(self) -> None:
+        check_names("state of the cache", [self.cache], ("cold", "hot"))
+        check_names("clock", [self.timed], ("device", "call"))
+        if self.energy and self.timed == "call":
+            raise OptionError("--energy measures launches, not whole calls; leave out --clock call")
+
     @property
     def options(self) -> dict[str, Any]:
         """The options of a race."""
-        names = ("rounds", "cache", "timed", "energy", "cross_check", "label", "waive")
-        return {name: getattr(self, name) for name in names}
-
-
-def check_energy(energy: bool, clock: str) -> None:
-    """Raise OptionError for the energy of whole calls."""
-    if energy and clock == "call":
-        raise OptionError("--energy measures launches, not whole calls; leave out --clock call")
+        return dict(vars(self))
 
 
 def sweep(

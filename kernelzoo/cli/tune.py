@@ -18,7 +18,7 @@ import typer
 
 from kernelzoo.cli import options, output, recording
 from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs, rows, show, tuner_of
-from kernelzoo.errors import KernelZooError, UnknownNameError
+from kernelzoo.errors import KernelZooError
 
 if TYPE_CHECKING:
     from kernelzoo.cli.guards import Guards
@@ -98,9 +98,7 @@ def tune(
     )
     problems("quick", wanted, dtypes)  # raises for unknown names
     backends = options.words(backend) or registry.backends()
-    for name in backends:
-        if name not in registry.backends():
-            raise UnknownNameError("backend", name, registry.backends())
+    options.check_names("backend", backends, registry.backends())
     if dry_run and (reset or to is not None):
         raise options.OptionError("--dry-run changes nothing and measures nothing: leave out --reset and -o")
     recording.check_new(to)

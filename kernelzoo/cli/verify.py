@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kernelzoo.cli import options, output, sizes, tolerances
 from kernelzoo.errors import KINDS, close
 from kernelzoo.operations import OPERATIONS
@@ -35,13 +33,7 @@ _FEW = 5
 
 Case = Annotated[
     list[str],
-    typer.Option(
-        "--case",
-        metavar="NAME",
-        default_factory=list,
-        show_default=False,
-        help="A case, or a glob of cases, as a finding names it; may be repeated.",
-    ),
+    options.several("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated."),
 ]
 
 
