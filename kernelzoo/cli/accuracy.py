@@ -95,8 +95,7 @@ def accuracy(
         )
     )
     document = run.document(about, rows, seed=seed, **({} if whole else {"interrupted": True}))
-    if to is not None:
-        recording.write(to, document)
+    recording.write(to, document)
     if json:
         output.emit(document)
     else:

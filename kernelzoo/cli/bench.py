@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import locking, measuring, options, output, recording, sizes
+from kernelzoo.cli import first_calls, locking, measuring, options, output, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.guards import check_gpus
 
@@ -118,18 +118,10 @@ def bench(
     if first_call and lock_clocks:
         raise options.OptionError("--first-call times no launch; leave out --lock-clocks")
     if first_call:
-        return _first_calls(
-            wanted,
-            dtype,
-            backend,
-            variant,
-            module,
-            device,
-            patience,
-            to,
-            json,
-            given=bool(shape or axes or workload or resume or gpus or shard or address or engine != "local"),
-        )
+        if shape or axes or workload or resume or gpus or shard or address or engine != "local":
+            raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
+        chosen = wanted, options.words(backend), options.words(variant) or ("auto",)
+        return first_calls.first_calls(chosen, options.words(dtype), module, device, patience, to, json)
     asked = (wanted, options.words(backend), options.words(variant))
     part, places = shards.parsed(shard), _places(engine, address, gpus, device)
     options.select_early(module, (), *asked)
@@ -273,38 +265,6 @@ def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) 
     reasons = [guard.largest(id)["unavailable"] for id in first.values()]
     if reasons and all(reasons):
         raise options.OptionError("; ".join(dict.fromkeys(reasons)))
-
-
-def _first_calls(
-    ops: Sequence[str],
-    dtype: Sequence[str],
-    backend: Sequence[str],
-    variant: Sequence[str],
-    module: Sequence[Path],
-    device: str,
-    patience: float,
-    to: Path | None,
-    json: bool,
-    *,
-    given: bool,
-) -> int:
-    from kernelzoo.cli.first_calls import first_calls
-    from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
-
-    if given:
-        raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
-    asked = (ops, options.words(backend), options.words(variant) or ("auto",))
-    options.select_early(module, (), *asked)
-    recording.check_new(to)
-    modules = options.check_modules(module)
-    dtypes = options.words(dtype) or ("float32",)
-    if not module:
-        sizes.problems(ops, (), dtypes)  # raises for unknown names
-    with Bar(), Guard(device, modules) as guard:  # lists what there is; each call gets its own process
-        about = guard.about
-    ids = options.select(about.summaries, (), *asked)
-    return first_calls(ids, dtypes, about, modules, patience, to, json)
 
 
 def _again(path: Path, given: Path | None, resumed: bool) -> str:

@@ -105,8 +105,7 @@ def fuzz(
     document = run.document(about, rows, seed=seed, failures=failures, **told)
     unavailable = {work.id: work.unavailable for work in works if work.unavailable}
     missing = options.missing(ids or [], names[1], unavailable, chosen)
-    if to is not None:
-        recording.write(to, document)
+    recording.write(to, document)
     if json:
         output.emit(document | ({"error": "; ".join(missing)} if missing else {}))
     else:

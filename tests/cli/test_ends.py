@@ -19,6 +19,7 @@ import pytest
 from kernelzoo import cli, files, registry
 from kernelzoo.cli import measuring, tune
 from kernelzoo.cli.guards import Guards
+from kernelzoo.cli.recording import Recording
 from kernelzoo.measure import first_call
 from kernelzoo.measure.first_call import FirstCall
 from kernelzoo.measure.record import Record, RecordError
@@ -158,8 +159,9 @@ def test_ctrl_c_of_tune_says_which_tables_are_stored(monkeypatch: pytest.MonkeyP
     guards = SimpleNamespace(first=SimpleNamespace(about=about), lock=threading.Lock())
     guards.run = lambda step, processes: interrupts(guards, lambda guard: True, processes)  # type: ignore[arg-type]
     bar = SimpleNamespace(expect=lambda steps: None, aside=nullcontext)
-    session = tune.Session(guards, 1, bar, Card("NVIDIA Toy 1", "9.9", 7), 3, 60.0, 0.0)  # type: ignore[arg-type]
-    assert session.run({"declared": [{}, {}], "unavailable": {}}, ["float32"], tmp_path / "r.json", json=False) == 130
+    record = Recording("kernelzoo-tune/1")
+    session = tune.Session(guards, 1, bar, Card("NVIDIA Toy 1", "9.9", 7), 3, 60.0, record)  # type: ignore[arg-type]
+    assert session.tune({"declared": [{}, {}], "unavailable": {}}, ["float32"], tmp_path / "r.json", json=False) == 130
     assert capsys.readouterr().err.strip() == f"interrupted after 0 of 2 tables; kept: {tmp_path / 'r.json'}"
 
 
