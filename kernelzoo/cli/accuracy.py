@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kernelzoo.cli import options, output, recording
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.guard import Guard
 
 
 def accuracy(
@@ -42,28 +44,19 @@ def accuracy(
     Exit status: 0; 1 if an error is larger than the contract allows, a minimum is wrong, bits differ, or a kernel
     fails; 2 for an unknown name, or if nothing could be measured.
     """
-    from kernelzoo import operations, registry
+    from kernelzoo import operations
     from kernelzoo.check import accuracy as engine
-    from kernelzoo.cli.guards import Guards, check_gpus
+    from kernelzoo.cli import guards as processes
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
 
     recording.check_output(to)
     count = _count(values)
     run = recording.Recording("kernelzoo-accuracy/1")
     seed = secrets.randbits(32) if seed is None else seed
-    asked = (ids or [], options.words(op), options.words(backend), options.words(variant))
+    asked = (ids or (), options.words(op), options.words(backend), options.words(variant))
     options.select_early(module, *asked)
-    modules = options.check_modules(module)
     rows: list[dict[str, Any]] = []
-    cards = check_gpus(gpus, device)
-    start = partial(Guard, device, modules, patience=patience)
-    with Bar() as bar, Guards(lambda gpu: start(gpu=gpu), cards) as guards:
-        about = guards.first.about
-        known = set(about.summaries)
-        if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # this process runs no module
-        chosen = options.select(known, *asked)
+    with Bar() as bar, processes.asked(module, device, gpus, patience, *asked) as (guards, chosen):
         tasks = _tasks(chosen, options.words(dtype))
         bar.expect(len(tasks), len(tasks))
         left, done = list(reversed(tasks)), list[Task]()
@@ -79,7 +72,7 @@ def accuracy(
                 if guards.over:
                     return False
                 done.append(task)
-                rows.extend(found if not cards else [{**row, "gpu": guard.about.gpu} for row in found])
+                rows.extend(found if not guards.places else [{**row, "gpu": guard.about.gpu} for row in found])
                 bar.item(1)
             return True
 
@@ -94,7 +87,7 @@ def accuracy(
             row["id"],
         )
     )
-    document = run.document(about, rows, seed=seed, **({} if whole else {"interrupted": True}))
+    document = run.document(guards.first.about, rows, seed=seed, **({} if whole else {"interrupted": True}))
     recording.write(to, document)
     if json:
         output.emit(document)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ def measured(
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record
+    from kernelzoo.measure.worker_pool import WorkerPool
 
     asked, shapes = question, question.shapes
     names, given = asked.names, asked.baseline
@@ -86,10 +88,10 @@ def measured(
     with (
         Bar() as bar,
         nullcontext() if to is None else measuring.prepared(to),
-        Guard(asked.device, modules, patience=asked.patience) as guard,
-        locking.locked([guard.about.gpu] if asked.lock_clocks else []),
+        WorkerPool([partial(Guard, asked.device, modules, patience=asked.patience)]) as crew,
+        locking.locked([crew.first.about.gpu] if asked.lock_clocks else []),
     ):
-        known = guard.about.summaries
+        known = crew.first.about.summaries
         names = names or sorted({*known} - {i.id for i in registry.implementations()})  # this process runs no module
         ids = options.choose(known, names, asked.ops)
         how = replace(how, waive=options.choose(ids, asked.waive) if asked.waive else ())
@@ -107,10 +109,10 @@ def measured(
                 workloads=asked.workloads,
             )
         ]
-        record = Record(to, guard.about.device_name, modules=list(map(Path, modules))) if to else None
-        told = Compared(guard.about, {*ids, *(bases.values() if given else ())}, len(plan))
+        record = Record(to, crew.devices, modules=list(map(Path, modules))) if to else None
+        told = Compared(crew.first.about, {*ids, *(bases.values() if given else ())}, len(plan))
         try:
-            for problem, entries, failed in measuring.races(guard, plan, how, bar):
+            for problem, entries, failed in measuring.sweep(crew, plan, how, bar):
                 if record:
                     record.add(entries, failed)
                 found = rows_of.rows(entries, failed, bases[problem.op])
@@ -121,7 +123,7 @@ def measured(
                         show(told.problems[-1])
         except KeyboardInterrupt:
             told.whole = False
-        told.about = guard.about
+        told.about = crew.first.about
     return told
 
 

@@ -65,11 +65,9 @@ def fuzz(
 
     Exit status: 0; 1 for any failure; 2 for an unknown name, or if what was asked for can't run here.
     """
-    from kernelzoo import registry
     from kernelzoo.check import fuzz as engine
-    from kernelzoo.cli.guards import Guards, check_gpus
+    from kernelzoo.cli import guards as processes
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
 
     recording.check_output(to)
     run = recording.Recording("kernelzoo-fuzz/1")
@@ -78,14 +76,7 @@ def fuzz(
     for id in options.select_early(module, ids or [], *names):
         if case is not None:
             engine.parse(case, id.split("/")[1])
-    modules = options.check_modules(module)
-    places = check_gpus(gpus, device)
-    with Guards(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
-        about = guards.first.about
-        known = set(about.summaries)
-        if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # this process runs no module
-        chosen = options.select(known, ids or [], *names)
+    with processes.asked(module, device, gpus, patience, ids or [], *names) as (guards, chosen):
         if case is not None:
             works = [_Work(id, seed, [engine.parse(case, id.split("/")[1])]) for id in chosen]
         else:
@@ -100,9 +91,9 @@ def fuzz(
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
         failure["repeat"] = _again(failure["id"], failure["case"], module, device)
-    told: dict[str, Any] = {"gpus": guards.gpus} if places else {}
+    told: dict[str, Any] = {"gpus": guards.gpus} if guards.places else {}
     told |= {} if whole else {"interrupted": True}
-    document = run.document(about, rows, seed=seed, failures=failures, **told)
+    document = run.document(guards.first.about, rows, seed=seed, failures=failures, **told)
     unavailable = {work.id: work.unavailable for work in works if work.unavailable}
     missing = options.missing(ids or [], names[1], unavailable, chosen)
     recording.write(to, document)

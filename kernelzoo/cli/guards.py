@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from kernelzoo import registry
 from kernelzoo.cli import options
 
 if TYPE_CHECKING:
@@ -24,6 +27,24 @@ def check_gpus(text: str, device: str) -> list[Gpu]:
     return chosen(text)
 
 
+@contextmanager
+def asked(
+    module: Sequence[Path], device: str, gpus: str, patience: float, ids: Sequence[str], *names: Sequence[str]
+) -> Iterator[tuple[Guards, tuple[str, ...]]]:
+    """A context with processes for a command, and the ids that its options name; see :func:`options.select`.
+
+    Without ``ids``, those that the modules add. Raises GuardError, GpusError, OptionError or UnknownNameError.
+    """
+    from kernelzoo.measure.guard import Guard
+
+    modules, places = options.check_modules(module), check_gpus(gpus, device)
+    with Guards(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
+        known = set(guards.first.about.summaries)
+        if module and not ids:
+            known -= {i.id for i in registry.implementations()}  # this process runs no module
+        yield guards, options.select(known, ids, *names)
+
+
 class Guards:
     """Starts one process at once, and more when there is work. With ``gpus``, each is on the next GPU.
 
@@ -31,7 +52,7 @@ class Guards:
     """
 
     def __init__(self, start: Callable[[Gpu | None], Guard], gpus: Sequence[Gpu] = ()) -> None:
-        self._start, self._gpus = start, gpus
+        self._start, self.places = start, gpus
         self.lock = threading.Lock()
         """Guards data that the threads share."""
         self._over = threading.Event()
@@ -50,13 +71,13 @@ class Guards:
     @property
     def gpus(self) -> list[dict[str, Any]]:
         """The GPUs of the processes, without duplicates; empty if none was asked for."""
-        found = [guard.about.gpu for guard in self._guards if guard.about.gpu] if self._gpus else []
+        found = [guard.about.gpu for guard in self._guards if guard.about.gpu] if self.places else []
         return [gpu for place, gpu in enumerate(found) if gpu not in found[:place]]
 
     def processes(self, jobs: int, tasks: int) -> int:
         """The number of processes: ``jobs``, or one for each core. At least one for each GPU, and at most one for each
         task."""
-        return min(max(jobs or len(os.sched_getaffinity(0)), len(self._gpus)), tasks)
+        return min(max(jobs or len(os.sched_getaffinity(0)), len(self.places)), tasks)
 
     def run(self, step: Callable[[Guard], bool], processes: int) -> None:
         """Call ``step`` repeatedly in a thread for each process, until it returns False.
@@ -88,7 +109,7 @@ class Guards:
         return self._over.is_set()
 
     def _started(self, number: int) -> Guard:
-        return self._start(self._gpus[number % len(self._gpus)] if self._gpus else None)
+        return self._start(self.places[number % len(self.places)] if self.places else None)
 
     def _steps(self, step: Callable[[Guard], bool], number: int) -> None:
         try:

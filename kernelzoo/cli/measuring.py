@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kernelzoo.measure import Problem
-    from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.worker_pool import Checked, Worker, WorkerPool
 
 Row = dict[str, Any]
@@ -128,26 +127,6 @@ def named(gpu: Row | None, device: str) -> str:
     if not gpu:
         return device
     return f"GPU {gpu['index']}" + (f" of {gpu['host']}" if gpu.get("host") else "")
-
-
-def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
-    """Measure the plan, and yield each problem with its entries and failures as soon as it is measured."""
-    if plan and how.energy:
-        _check_meter(guard)
-    if plan and how.timed != "call":
-        bar.step("measuring the bandwidth of the device")
-        guard.ceilings()
-    bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
-    for index, (problem, ids) in enumerate(plan, 1):
-        bar.item(_steps(ids, how))
-        entries, failed = guard.race(
-            problem,
-            ids,
-            **how.options,
-            progress=partial(_tell, bar, problem),
-        )
-        yield problem, entries, failed
-        bar.say(f"[{index}/{len(plan)}] {problem.id}: {len(entries)} measured, {len(failed)} without a result")
 
 
 def _check_meter(worker: Worker) -> None:

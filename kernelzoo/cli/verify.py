@@ -6,7 +6,6 @@ import secrets
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kernelzoo.measure import Problem
+    from kernelzoo.measure.guard import Guard
 
 _SHAPES = ("4096x1024", "1823x781", "16x262144")
 """Shapes of real sizes, checked after the contract's cases: even, odd, and few long rows."""
@@ -60,10 +60,8 @@ def verify(
     Exit status: 0; 1 for any finding; 2 for an unknown name, if what was asked for can't run here, or if an
     operation's own functions fail.
     """
-    from kernelzoo import registry
-    from kernelzoo.cli.guards import Guards, check_gpus
+    from kernelzoo.cli import guards as processes
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
 
     patterns, ops, backends = ids or [], options.words(op), options.words(backend)
     early = options.select_early(module, patterns, ops, backends)
@@ -72,16 +70,8 @@ def verify(
     seed = secrets.randbits(32) if seed is None else seed
     results: dict[str, Any] = {}
     console = output.console()
-    modules = options.check_modules(module)
-    places = check_gpus(gpus, device)
     tolerances.use(their_tolerance)
-    start = partial(Guard, device, modules, patience=patience)
-    with Guards(lambda gpu: start(gpu=gpu), places) as guards:
-        about = guards.first.about
-        known = set(about.summaries)
-        if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # this process runs no module
-        chosen = options.select(known, patterns, ops, backends)
+    with processes.asked(module, device, gpus, patience, patterns, ops, backends) as (guards, chosen):
         left = list(reversed(chosen))
         with Bar(len(chosen)) as bar:
 
@@ -101,7 +91,7 @@ def verify(
                 )
                 for finding in (*found["findings"], *found.get("beyond", ())):
                     finding["repeat"] = _again(finding, module, device, seed)
-                if places:
+                if guards.places:
                     found["gpu"] = guard.about.gpu
                 with guards.lock:
                     if guards.over:
@@ -112,7 +102,7 @@ def verify(
                             _print(id, found, console)
                 return True
 
-            whole = guards.finish(step, min(max(1, len(places)), len(chosen)))
+            whole = guards.finish(step, min(max(1, len(guards.places)), len(chosen)))
     results = {id: results[id] for id in chosen if id in results}
     faulty = _by_op(results, "at_fault")
     wrong = [id for id, found in results.items() if found["findings"]]
@@ -120,7 +110,7 @@ def verify(
     unavailable = {id: found["unavailable"] for id, found in results.items() if found["unavailable"]}
     missing = options.missing(patterns, backends, unavailable, chosen)
     if json:
-        told = {"device": about.device_name, "seed": seed, "results": results, "wrong": wrong}
+        told = {"device": guards.first.about.device_name, "seed": seed, "results": results, "wrong": wrong}
         told |= {} if whole else {"interrupted": True}
         output.emit({**told, **({"error": "; ".join(missing)} if missing else {})})
     else:

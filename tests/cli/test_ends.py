@@ -124,7 +124,7 @@ def interrupts(self: Guards, step: Callable[[Any], bool], processes: int) -> Non
 def test_ctrl_c_says_what_is_kept(command, told, rows, stub, monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Guards, "run", interrupts)
-    races, calls = measuring.races, FirstCall("torch/min/auto", "long rows", "float32", "1x1", "1x1", "failed")
+    races, calls = measuring.sweep, FirstCall("torch/min/auto", "long rows", "float32", "1x1", "1x1", "failed")
 
     def one_race(*given: Any) -> Iterator[Any]:
         yield next(races(*given))
@@ -137,7 +137,7 @@ def test_ctrl_c_says_what_is_kept(command, told, rows, stub, monkeypatch, tmp_pa
     def nothing(*given: Any) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measuring, "races", one_race)
+    monkeypatch.setattr(measuring, "sweep", one_race)
     monkeypatch.setattr(first_call, "first_calls", one_call)
     if command == "list":
         monkeypatch.setattr(registry, "implementations", nothing)
