@@ -9,9 +9,8 @@ from html import escape
 from markupsafe import Markup
 
 from kernelzoo.measure.statistics import Verdict
-from kernelzoo.report.compare import Comparison
 from kernelzoo.report.results import Run
-from kernelzoo.report.table import Cell, Table, ratio_text, significant
+from kernelzoo.report.table import Cell, Table, significant
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,6 @@ def grid_of(caption: str, table: Table) -> Grid:
 
 def date(run: Run) -> str:
     return run.date.replace("T", " ")[:16] or "unknown"
-
-
-def interval_text(comparison: Comparison) -> str:
-    interval = comparison.interval
-    return "" if interval is None else f"{ratio_text(interval.low)} to {ratio_text(interval.high)}"
 
 
 def verdict_kind(verdict: Verdict | None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, sections
 from kernelzoo.report.compare import Change, Comparison
-from kernelzoo.report.page_cells import Grid, Td, date, interval_text, verdict_kind
+from kernelzoo.report.page_cells import Grid, Td, date, verdict_kind
 from kernelzoo.report.results import Group, Results, Row, geometric_mean
 from kernelzoo.report.table import ratio_text, significant
 
@@ -56,10 +56,10 @@ def _difference(change: Change) -> Difference:
             lines.append(
                 [
                     Td(" ".join([c.row.id, *c.marks])),
-                    Td(f"{c.row.problem.dtype} {c.row.problem}"),
+                    Td(c.row.problem.title),
                     *(Td(significant(row.microseconds), kind="number") for row in (c.base, c.row)),
                     Td(ratio_text(c.ratio), kind="number"),
-                    Td(interval_text(c), kind="number"),
+                    Td(c.interval_text, kind="number"),
                     Td(verdict.value if verdict else "", kind=verdict_kind(verdict)),
                     Td("" if base is None else ratio_text(c.ratio / base), kind="number"),
                 ]
@@ -89,7 +89,7 @@ def _difference(change: Change) -> Difference:
 def _by_id(rows: Iterable[Row]) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda row: (row.id, row.problem)):
-        found.setdefault(row.id, []).append(f"{row.problem.dtype} {row.problem}")
+        found.setdefault(row.id, []).append(row.problem.title)
     return [(id, "; ".join(problems)) for id, problems in found.items()]
 
 

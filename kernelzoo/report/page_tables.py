@@ -89,7 +89,7 @@ def failures(results: Results) -> Grid | None:
         reasons = list(dict.fromkeys(failure.reason for failure in alike))
         text = reasons[0] if len(reasons[0]) <= LONG else f"{reasons[0][:LONG]} ..."
         more = f"and {len(reasons) - 1} more that differ in values or names" if len(reasons) > 1 else ""
-        problems = [f"{failure.problem.dtype} {failure.problem}" for failure in alike]
+        problems = [failure.problem.title for failure in alike]
         lines.append(
             [
                 Td(", ".join(dict.fromkeys(failure.id for failure in alike)), kind="wrap"),

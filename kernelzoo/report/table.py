@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kernelzoo.terminal import GAP, fit
@@ -59,6 +59,14 @@ class Table:
     @staticmethod
     def _line(cells: Iterable[str]) -> str:
         return f"| {' | '.join(cells)} |"
+
+
+BLANK = Cell("-")
+
+
+def known(value: float | None, text: Callable[[float], str] = "{:.2f}".format) -> Cell:
+    """The cell of a figure; blank for None."""
+    return BLANK if value is None else Cell(text(value))
 
 
 def significant(value: float) -> str:

@@ -146,7 +146,7 @@ def test_every_two_are_compared_not_only_those_shown_at_first(entry, write, made
         comparison = compare.compare(one, other)
         middle, low, high, verdict, marks = told.split(",")
         assert (middle, marks) == (page_cells.ratio_text(comparison.ratio), "")
-        assert f"{low} to {high}" == page_cells.interval_text(comparison)
+        assert f"{low} to {high}" == comparison.interval_text
         assert packed.VERDICTS[int(verdict)] == comparison.verdict.value
 
 
