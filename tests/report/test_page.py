@@ -12,9 +12,10 @@ pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernel
 
 from pages import Page
 
-from kernelzoo.report import load, page_cells
+from kernelzoo.report import load
 from kernelzoo.report import page as page_module
 from kernelzoo.report.__main__ import FAILED, main
+from kernelzoo.report.table import ratio_text
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,7 @@ def test_summary_is_that_of_the_tables(sweep, write, made) -> None:
 
 
 def test_the_end_of_an_interval_of_noise_is_short() -> None:
-    assert [page_cells.ratio_text(value) for value in (0.5, 1.0, 123.4, 2.8e27)] == ["0.50", "1.000", "123", "3e+27"]
+    assert [ratio_text(value) for value in (0.5, 1.0, 123.4, 2.8e27)] == ["0.50", "1.000", "123", "3e+27"]
 
 
 def test_ratios_of_any_size_are_told(entry, write, made) -> None:
