@@ -1,41 +1,19 @@
 """Everything that a definition or a solution may say: sizes, integers, own inputs, narrow floats, older forms."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from registered import forget, forget_operation
 
 import kernelzoo
 from kernelzoo import definitions
 from kernelzoo.cli import sizes
-from kernelzoo.definitions import loading
 from kernelzoo.errors import ContractError
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import Operation
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[..., Path]:
-    def write(content: object, name: str = "definition.json") -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    yield
-    forget("reference", "An_Author")
-    for name in list(loading.loaded):
-        loading.loaded.pop(name)
-        forget_operation(name)
 
 
 def tensor(dtype: str, *shape: object, **more: object) -> dict[str, Any]:
