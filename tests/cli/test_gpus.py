@@ -95,21 +95,6 @@ def test_gpus_are_numbered_as_torch_numbers_them(monkeypatch: pytest.MonkeyPatch
         chosen("all")
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("--gpus", "0", "--device", "cuda:0"), "leave out --device"),
-        (("--gpus", "0", "--engine", "ray"), "leave out --gpus"),
-        (("--address", "auto"), "add --engine ray"),
-        (("--engine", "slurm"), "no engine 'slurm'; known: local, ray"),
-        (("--gpus", "0,1", "--first-call"), "takes neither"),
-    ],
-)
-def test_options_that_do_not_go_together(answer: Answer, options: tuple[str, ...], told: str) -> None:
-    status, document = answer(*SHORT, *options, **TWO)
-    assert status == 2 and told in document["error"]
-
-
 def test_two_workers_on_one_gpu_are_refused(answer: Answer, stub: Path) -> None:
     status, told = answer(*SHORT, "--gpus", "all", CUDA_VISIBLE_DEVICES="GPU-a,GPU-a")
     assert status == 2 and "two workers were given one GPU, GPU-a" in told["error"]

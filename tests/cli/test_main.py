@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ import kernelzoo as package
 from kernelzoo import operations
 from kernelzoo.cli import app, main
 
+RESULTS = Path(__file__).parents[2] / "bench" / "results"
+SWEEPS = [str(RESULTS / f"h200-sweep{part}.json.gz") for part in ("-a", "-b")]
 COMMANDS = ("list", "doctor", "verify", "bench", "compare", "inspect", "report")
 
 
@@ -170,6 +173,37 @@ def test_no_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "torch", "--op", "softmax", "--against", "nowhere.json"], "nowhere.json"),
         (["inspect", "triton/softmax/fusd"], "did you mean triton/softmax/fused"),
         (["inspect", "cpu/min/auto", "--arch", "sm_1"], "sm_1"),
+        (["accuracy", "torch/softmax/naive", "--values", "many"], "no number of values 'many'"),
+        (["compare", "torch/min/auto", "--clock", "sundial"], "no clock 'sundial'; known: call, device"),
+        (["compare", "torch/min/auto", "--energy", "--clock", "call"], "--energy measures launches"),
+        (["bench", "--energy", "--clock", "call"], "--energy measures launches"),
+        (["bench", "--op", "min", "--shapes", "random:many"], "no shape set 'random:many'; known: axes, full"),
+        (["bench", "--device", "meta"], "allowed: cpu, cuda"),
+        (["bench", "--shard", "4/3"], "no shard '4/3'"),
+        (["bench", "--shard", "1"], "like 1/4"),
+        (["bench", "--gpus", "0", "--device", "cuda:0"], "leave out --device"),
+        (["bench", "--gpus", "0", "--engine", "ray"], "leave out --gpus"),
+        (["bench", "--address", "auto"], "add --engine ray"),
+        (["bench", "--engine", "slurm"], "no engine 'slurm'; known: local, ray"),
+        (["bench", "--gpus", "0,1", "--first-call"], "takes neither"),
+        (["tune", "--backend", "cuda"], "no backend 'cuda'; known: cpu"),
+        (["tune", "--op", "max"], "no operation 'max'"),
+        (["tune", "--dtype", "int3"], "no dtype 'int3'; did you mean 'int32'"),
+        (["tune", "--arch", "sm_90"], "add --dry-run"),
+        (["tune", "--dry-run", "--arch", "sm_1"], "no architecture 'sm_1'; did you mean 'sm_120'"),
+        (["tune", "--time-limit", "0"], "--time-limit"),
+        (["tune", "--dry-run", "--reset"], "leave out --reset and -o"),
+        (["tune", "--dry-run", "--arch", "sm_90", "-o", "t.json"], "leave out --reset and -o"),
+        (["show", "soft"], "no operation 'soft'; did you mean 'softmax'?"),
+        (["show", "softmax", "--language", "cuda"], "no language 'cuda'; known: cpu, cupy"),
+        (["show", "softmax", "--results", "nowhere.json"], "nowhere.json"),
+        (["history", SWEEPS[0]], "at least two runs"),
+        (["history", *SWEEPS], "no two of these runs"),
+        (["history", *SWEEPS, "--by", "much"], "no share 'much'"),
+        (["history", SWEEPS[0], "nowhere.json"], "nowhere.json"),
+        (["report", "nowhere.json"], "nowhere.json"),
+        (["report", "--check", SWEEPS[0]], "--check needs --insert"),
+        (["report", SWEEPS[0], "--frobnicate"], "--frobnicate"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
