@@ -128,9 +128,9 @@ def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
     from kernelzoo.check import accuracy as engine
 
     tasks = list[Task]()
-    taken = {dtype for id in ids for dtype in operations.OPERATIONS[id.split("/")[1]].dtypes}
+    taken = {dtype for id in ids for dtype in operations.OPERATIONS[options.op_of(id)].dtypes}
     options.check_names("dtype", dtypes, taken)
-    for op in dict.fromkeys(id.split("/")[1] for id in ids):
+    for op in dict.fromkeys(options.op_of(id) for id in ids):
         for dtype in engine.dtypes(op):
             if not dtypes or dtype in dtypes:
                 tasks += [(op, dtype, [engine.torch_id(op)])] if engine.torch_id(op) else []
@@ -170,7 +170,7 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
                 f"{row['values']:.3g}",
             )
     for table in tables.values():
-        if table.row_count:
+        if table.rows:
             output.show(console, table)
             console.print()
     console.print(f"seed {seed}")

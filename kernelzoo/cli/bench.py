@@ -152,11 +152,11 @@ def bench(
             problems = sizes.problems(
                 wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed
             )
-            ids = options.select(about.summaries, (), *asked)
+            ids: Sequence[str] = options.select(about.summaries, (), *asked)
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
             # The baseline comes first: rounds are added until the verdicts against it are clear.
-            of = {op: sorted(_of(ids, op), key=lambda id: id != registry.baseline(op)) for op in wanted}
-            whole = [(problem, of[problem.op]) for problem in problems]
+            ids = sorted(ids, key=lambda id: id != registry.baseline(options.op_of(id)))
+            whole = [(problem, [id for id in ids if options.op_of(id) == problem.op]) for problem in problems]
             record = Record(
                 path,
                 crew.devices,
@@ -253,10 +253,6 @@ def _crew(
         starts = [partial(Guard, "cuda", modules, patience=patience, gpu=gpu) for gpu in places]
     with WorkerPool(starts) as crew:
         yield crew
-
-
-def _of(ids: Sequence[str], op: str) -> list[str]:
-    return [id for id in ids if id.split("/")[1] == op]
 
 
 def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernelzoo.cli import against as older
-from kernelzoo.cli import commits, comparing, folder, locking, measuring, options, output, tolerances
+from kernelzoo.cli import commits, comparing, folder, locking, measuring, options, output
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.bench import Resume
 
@@ -78,7 +78,7 @@ def compare(
     cross_check: options.CrossCheck = True,
     patience: options.Patience = 180.0,
     waive: options.Waive,
-    their_tolerance: tolerances.TheirTolerance = False,
+    their_tolerance: options.TheirTolerance = False,
     definitions: Definitions = None,
     solutions: Solutions = None,
     gpus: options.Gpus = "",
@@ -101,7 +101,7 @@ def compare(
     Exit status: 0; 1 if a row is wrong or failed, or slower than --against by more than --allowed; 2 for bad usage, if
     nothing could be measured, or if --against can't be judged.
     """
-    tolerances.use(their_tolerance)
+    options.use_their_tolerance(their_tolerance)
     how = measuring.How(rounds, cache, clock, cross_check, "compare", energy)
     if definitions or solutions or resume or gpus:
         if definitions is None or solutions is None:

@@ -95,7 +95,9 @@ def measured(
         names = names or sorted({*known} - {i.id for i in registry.implementations()})  # this process runs no module
         ids = options.choose(known, names, asked.ops)
         how = replace(how, waive=options.choose(ids, asked.waive) if asked.waive else ())
-        by_op = {name: [id for id in ids if id.split("/")[1] == name] for name in dict.fromkeys(map(_op, ids))}
+        by_op = {
+            name: [id for id in ids if options.op_of(id) == name] for name in dict.fromkeys(map(options.op_of, ids))
+        }
         bases = {name: baseline(known, given, name, found) for name, found in by_op.items()}
         plan = [
             (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
@@ -179,10 +181,6 @@ def compare(
     ]
     every = dict.fromkeys(key for row in rows for key in row)
     return Rows({**every, **row} for row in rows)
-
-
-def _op(id: str) -> str:
-    return id.split("/")[1]
 
 
 def baseline(known: Mapping[str, str], asked: str, op: str, ids: Sequence[str]) -> str:

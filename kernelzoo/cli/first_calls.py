@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelzoo.cli import options, output, recording, sizes
+from kernelzoo.cli import measuring, options, output, recording, sizes
 
 if TYPE_CHECKING:
     from kernelzoo.measure.first_call import FirstCall
@@ -28,7 +28,8 @@ def first_calls(
     from kernelzoo.measure.guard import Guard
 
     options.select_early(module, (), *chosen)
-    recording.check_new(to)
+    if to is not None:
+        measuring.check_free(to)
     modules = options.check_modules(module)
     dtypes = dtypes or ("float32",)
     if not module:

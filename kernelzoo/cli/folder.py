@@ -204,7 +204,7 @@ class Crew:
                 result.verdicts.append(case.refused("another solution of its definition has its author and name"))
             else:
                 cases.append(case)
-        ops = list(dict.fromkeys(id.split("/")[1] for case in cases for id in case.ids))
+        ops = list(dict.fromkeys(options.op_of(id) for case in cases for id in case.ids))
         problems, unmade = verdicts.problems(task, ops)
         judged = sampled(problems, JUDGED)
         timed = sampled(judged, TIMED)
@@ -216,7 +216,7 @@ class Crew:
 
     def race(self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Case], result: Judged, rounds: int) -> None:
         """Judge all solutions that may still be right on one workload, and time them with the reference."""
-        mine = {id: case for case in cases for id in case.ids if id.split("/")[1] == problem.op and not case.lost}
+        mine = {id: case for case in cases for id in case.ids if options.op_of(id) == problem.op and not case.lost}
         if not mine:
             return
         reference = f"reference/{problem.op}/reference"

@@ -75,10 +75,10 @@ def fuzz(
     names = options.words(op), options.words(backend), options.words(variant)
     for id in options.select_early(module, ids or [], *names):
         if case is not None:
-            engine.parse(case, id.split("/")[1])
+            engine.parse(case, options.op_of(id))
     with processes.asked(module, device, gpus, patience, ids or [], *names) as (guards, chosen):
         if case is not None:
-            works = [_Work(id, seed, [engine.parse(case, id.split("/")[1])]) for id in chosen]
+            works = [_Work(id, seed, [engine.parse(case, options.op_of(id))]) for id in chosen]
         else:
             works = list(_works(guards.first, chosen, cases, seed, alike))
         with Bar(sum(len(work.cases) for work in works)) as bar:
@@ -123,7 +123,7 @@ class _Work:
     ) -> None:
         """``asked``: the number asked for, if it gets fewer."""
         self.id, self.cases, self.asked = id, cases, asked or len(cases)
-        self.op = id.split("/")[1]
+        self.op = options.op_of(id)
         self.failures: list[dict[str, Any]] = []
         self.next = 0
         self.unavailable = unavailable
@@ -177,7 +177,7 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
     drawn: dict[tuple[str, int], list[Case]] = {}
     for id in ids:
         about = guard.largest(id)
-        op = id.split("/")[1]
+        op = options.op_of(id)
         if about["unavailable"]:
             yield _Work(id, seed, (), unavailable=about["unavailable"])
             continue
@@ -270,7 +270,7 @@ def _print(works: Sequence[_Work], seed: int) -> None:
         words += f"{len(work.cases)} of {work.asked}: slow to bind" if work.asked > len(work.cases) else ""
         counts = (str(row[name]) for name in ("cases", "right", "refused", "faults", "failed", "layouts"))
         table.add_row(work.id, *counts, f"{row['seconds']:.1f}", words)
-    if table.row_count:
+    if table.rows:
         output.show(console, table)
     for work in works:
         shown = list({failure["case"]: failure for failure in work.failures[:_REDUCED]}.values())

@@ -152,11 +152,13 @@ def prepared(path: Path, *, resume: bool | None = None) -> Iterator[None]:
     """
     check_folder(path)
     with claimed(path):
-        _check(path, resume)
+        check_free(path, resume)
         yield
 
 
-def _check(path: Path, resume: bool | None) -> None:
+def check_free(path: Path, resume: bool | None = None) -> None:
+    """Raise OptionError, or FileError without its folder, unless a file can be written there; see :func:`prepared`."""
+    check_folder(path)
     if path.exists() and not resume:
         instead = "" if resume is None else "continue it with --resume, "
         raise OptionError(f"{path} exists already; {instead}name another file, or remove it")

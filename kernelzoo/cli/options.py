@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from kernelzoo import operations, registry
 from kernelzoo.cli import complete, output, suggest
 from kernelzoo.definitions import is_folder
 from kernelzoo.definitions.files import read
+from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import KernelZooError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
 
@@ -197,6 +199,25 @@ Jobs = Annotated[
 RunRecord = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="Write a record of the run.")
 ]
+
+
+TheirTolerance = Annotated[
+    bool,
+    typer.Option(
+        "--their-tolerance",
+        help="Judge by the tolerances of a definition's workloads, as its own set does, in place of bounds.",
+    ),
+]
+
+
+def use_their_tolerance(asked: bool) -> None:
+    """Let the processes that judge use the tolerances of definitions, or not."""
+    os.environ[VARIABLE] = str(int(asked))
+
+
+def op_of(id: str) -> str:
+    """The operation of an implementation."""
+    return id.split("/")[1]
 
 
 def shape(text: str) -> tuple[int, ...]:

@@ -51,14 +51,6 @@ def check_output(path: Path | None) -> None:
             raise options.OptionError(f"no file can be written to {str(path)!r}, a folder; name a file in it with -o")
 
 
-def check_new(path: Path | None) -> None:
-    """Raise OptionError for an existing file, FileError where none can be made."""
-    if path is not None:
-        check_folder(path)
-        if path.exists():
-            raise options.OptionError(f"{path} exists already; name another file, or remove it")
-
-
 def write(path: Path | None, document: dict[str, Any]) -> None:
     """Write the file, if one is named, completely or not at all."""
     if path is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import options, output, recording
+from kernelzoo.cli import measuring, options, output, recording
 from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs, rows, show, tuner_of
 from kernelzoo.errors import KernelZooError
 
@@ -95,7 +95,8 @@ def tune(
     options.check_names("backend", backends, registry.backends())
     if dry_run and (reset or to is not None):
         raise options.OptionError("--dry-run changes nothing and measures nothing: leave out --reset and -o")
-    recording.check_new(to)
+    if to is not None:
+        measuring.check_free(to)
     if arch and not dry_run:
         raise options.OptionError("--arch simulates a device, which can't be measured; add --dry-run")
     if dry_run and arch:

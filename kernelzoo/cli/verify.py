@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from kernelzoo.cli import options, output, sizes, tolerances
+from kernelzoo.cli import options, output, sizes
 from kernelzoo.errors import KINDS, close
 from kernelzoo.operations import OPERATIONS
 
@@ -49,7 +49,7 @@ def verify(
     device: options.Device = "",
     gpus: options.Gpus = "",
     patience: options.Patience = 180.0,
-    their_tolerance: tolerances.TheirTolerance = False,
+    their_tolerance: options.TheirTolerance = False,
     json: options.Json = False,
 ) -> int:
     """Check implementations against the contract: special values, layouts, odd sizes, and a few large shapes.
@@ -66,11 +66,11 @@ def verify(
     patterns, ops, backends = ids or [], options.words(op), options.words(backend)
     early = options.select_early(module, patterns, ops, backends)
     if not module:  # it may add operations
-        _check_cases(case, dtype, dict.fromkeys(id.split("/")[1] for id in early))
+        _check_cases(case, dtype, dict.fromkeys(options.op_of(id) for id in early))
     seed = secrets.randbits(32) if seed is None else seed
     results: dict[str, Any] = {}
     console = output.console()
-    tolerances.use(their_tolerance)
+    options.use_their_tolerance(their_tolerance)
     with processes.asked(module, device, gpus, patience, patterns, ops, backends) as (guards, chosen):
         left = list(reversed(chosen))
         with Bar(len(chosen)) as bar:
@@ -115,12 +115,12 @@ def verify(
         output.emit({**told, **({"error": "; ".join(missing)} if missing else {})})
     else:
         output.absent(unavailable, missing)
-        too_wide = {id.split("/")[1]: found["weak"] for id, found in results.items() if found["weak"]}
+        too_wide = {options.op_of(id): found["weak"] for id, found in results.items() if found["weak"]}
         for name, cases in faulty.items():
             _print_cases(console, f"{name} itself fails", cases, "red")
         for name, cases in _by_op(results, "undecidable").items():
             _print_cases(console, f"the bounds of {name} decide nothing", cases, "yellow")
-        for name in dict.fromkeys(id.split("/")[1] for id in results):
+        for name in dict.fromkeys(options.op_of(id) for id in results):
             if said := OPERATIONS[name].hooks.get("tolerance"):
                 used = "used" if their_tolerance else "not used; --their-tolerance does"
                 console.print(f"the tolerance that {name} comes with is {used}: {said}")
@@ -139,7 +139,7 @@ def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for id, result in results.items():
         if result[name]:
-            found.setdefault(id.split("/")[1], {}).update(result[name])
+            found.setdefault(options.op_of(id), {}).update(result[name])
     return found
 
 
@@ -155,7 +155,7 @@ def _print_cases(console: Console, what: str, cases: dict[str, str], style: str)
 
 def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
     """The large shapes in the dtypes that an operation takes, if this process knows it."""
-    op = id.split("/")[1]
+    op = options.op_of(id)
     operation = OPERATIONS[op]
     known = [dtype for dtype in dtypes or _DTYPES if dtype in operation.dtypes]
     if not dtypes and not known:
