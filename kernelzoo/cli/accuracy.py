@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,24 +59,19 @@ def accuracy(
     with Bar() as bar, processes.asked(module, device, gpus, patience, *asked) as (guards, chosen):
         tasks = _tasks(chosen, options.words(dtype))
         bar.expect(len(tasks), len(tasks))
-        left, done = list(reversed(tasks)), list[Task]()
+        done, whole = 0, True
 
-        def step(guard: Guard) -> bool:
-            with guards.lock:
-                if not left:
-                    return False
-                task = left.pop()
-                bar.step(" ".join(task[:2]))
-            found = guard.accuracy(*task, count, seed)
-            with guards.lock:
-                if guards.over:
-                    return False
-                done.append(task)
-                rows.extend(found if not guards.places else [{**row, "gpu": guard.about.gpu} for row in found])
+        def errors(guard: Guard, task: Task) -> Iterator[list[dict[str, Any]]]:
+            bar.step(" ".join(task[:2]))
+            yield guard.accuracy(*task, count, seed)
+
+        try:
+            for guard, _, found in guards.each(tasks, errors, guards.processes(jobs, len(tasks))):
+                done += 1
+                rows += found if not guards.places else [{**row, "gpu": guard.about.gpu} for row in found]
                 bar.item(1)
-            return True
-
-        whole = guards.finish(step, guards.processes(jobs, len(tasks)))
+        except KeyboardInterrupt:
+            whole = False
     places = list(operations.OPERATIONS)
     order = list(dict.fromkeys(dtype for operation in operations.OPERATIONS.values() for dtype in operation.dtypes))
     rows.sort(
@@ -94,7 +89,7 @@ def accuracy(
     else:
         _print(rows, seed)
     if not whole:
-        part = f"{len(done)} of {len(tasks)} groups of implementations"
+        part = f"{done} of {len(tasks)} groups of implementations"
         return output.interrupted(part, to, f"--seed {seed} draws the same values again")
     ours = [row for row in rows if not engine.is_torchs(row["id"])]
     bad = [row for row in ours if _bad(row)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from kernelzoo.cli import options, output, recording
 
 if TYPE_CHECKING:
     from kernelzoo.check.fuzz import Case
-    from kernelzoo.cli.guards import Guards
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
@@ -83,7 +83,12 @@ def fuzz(
             works = list(_works(guards.first, chosen, cases, seed, alike))
         with Bar(sum(len(work.cases) for work in works)) as bar:
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
-            whole = guards.finish(_Share(works, guards, bar).step, guards.processes(jobs, batches))
+            share, whole = _Share(works, bar), True
+            try:
+                for _ in guards.each(range(batches), share.step, guards.processes(jobs, batches)):
+                    pass  # a step adds its results itself
+            except KeyboardInterrupt:
+                whole = share.end()
     for work in works:
         # Drop failures whose reduction was interrupted.
         work.failures = [failure for failure in work.failures if failure]
@@ -191,19 +196,26 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
 class _Share:
     """Hands out the work in batches. A process stays with one implementation while it has cases."""
 
-    def __init__(self, works: Sequence[_Work], guards: Guards, bar: Bar) -> None:
-        self._works, self._guards, self._lock, self._bar = works, guards, guards.lock, bar
+    def __init__(self, works: Sequence[_Work], bar: Bar) -> None:
+        self._works, self._bar = works, bar
+        self._lock, self._over = threading.Lock(), False
         self._of: dict[Guard, _Work] = {}
 
-    def step(self, guard: Guard) -> bool:
-        """Run a batch in that process; False if nothing is left."""
+    def end(self) -> bool:
+        """Let steps that still run add nothing; False."""
+        with self._lock:
+            self._over = True
+        return False
+
+    def step(self, guard: Guard, number: int) -> tuple[()]:
+        """Run a batch in that process, if any is left."""
         with self._lock:
             work = self._of.get(guard)
             batch = work.take() if work is not None else ()
             while not batch:  # take an implementation that has not begun, or the one with most cases left
                 left = [work for work in self._works if work.next < len(work.cases)]
                 if not left:
-                    return False
+                    return ()
                 work = self._of[guard] = max(left, key=lambda work: (work.next == 0, len(work.cases) - work.next))
                 batch = work.take()
         assert work is not None
@@ -211,7 +223,7 @@ class _Share:
         with self._lock:
             self._bar.item(len(batch))
             self._bar.step(work.id)
-        return True
+        return ()
 
     def _try(self, guard: Guard, work: _Work, batch: Sequence[Case]) -> None:
         """Run a batch, and reduce the failing cases."""
@@ -221,7 +233,7 @@ class _Share:
         found = guard.fuzz(work.id, [str(case) for case in batch])
         seconds = time.monotonic() - started
         with self._lock:
-            if self._guards.over:
+            if self._over:
                 return
             work.add(batch, found, seconds)
         for number, words in found["wrong"]:
@@ -229,7 +241,7 @@ class _Share:
             costly = _costly(words)
             with self._lock:
                 place = len(work.failures)
-                if self._guards.over:
+                if self._over:
                     return
                 work.failures.append({})
             left = [_COSTLY if costly else _TRIES]

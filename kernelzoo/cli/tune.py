@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -169,42 +169,34 @@ class Session:
                 errors.print(f"{name} is not tuned: {why}")
         count = len(found["declared"])
         self.bar.expect(_STEPS * count)
-        tables = list(reversed(list(enumerate(found["declared"]))))
 
-        def step(guard: Guard) -> bool:
-            with self.guards.lock:
-                if not tables:
-                    return False
-                left = self.seconds - self.record.seconds
-                share = left / math.ceil(len(tables) / self.processes)
-                index, one = tables.pop()
+        def tuned(guard: Guard, numbered: tuple[int, Json]) -> Iterator[tuple[Outcome, _Teller]]:
+            index, one = numbered
+            share = (self.seconds - self.record.seconds) / math.ceil((count - index) / self.processes)
             self._check_card(guard)
             words = f"{one['backend']}/{one['op']}"
             tell = _Teller(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.record)
-            outcome = tuner_of(one, guard, dtypes, self.card, self.rounds, share, tell).run()
-            with self.guards.lock:
-                if interrupted:
-                    return False
+            yield tuner_of(one, guard, dtypes, self.card, self.rounds, share, tell).run(), tell
+
+        try:
+            tasks = enumerate(found["declared"])
+            for guard, (index, one), (outcome, tell) in self.guards.each(tasks, tuned, min(self.processes, count)):
                 tell.end()
                 done[index] = one, outcome, guard
                 if outcome.values:
                     stored.append(str(self._store(one, outcome)))
+                words = f"{one['backend']}/{one['op']}"
                 self.bar.say(f"{words}: {len(outcome.values)} of {len(one['knobs'])} knobs have a faster value")
                 if not json:
                     with self.bar.aside():
                         show(console, one, outcome)
-            return True
-
-        try:
-            self.guards.run(step, min(self.processes, count))
         except KeyboardInterrupt:
-            with self.guards.lock:
-                interrupted = True
-        tuned = [done[index] for index in sorted(done)]
-        findings = [finding for _, outcome, _ in tuned for finding in outcome.findings]
+            interrupted = True
+        in_order = [done[index] for index in sorted(done)]
+        findings = [finding for _, outcome, _ in in_order for finding in outcome.findings]
         document = self.record.document(
             self.guards.first.about,
-            [row | {"gpu": guard.about.gpu} for one, outcome, guard in tuned for row in rows(one, outcome)],
+            [row | {"gpu": guard.about.gpu} for one, outcome, guard in in_order for row in rows(one, outcome)],
             card=asdict(self.card),
             rounds=self.rounds,
             interrupted=interrupted,
@@ -225,7 +217,7 @@ class Session:
                     console.print(f"nothing is faster than the shipped tables on {self.card}; nothing is stored")
             if interrupted:
                 kept = "; ".join([*document["stored"], *([str(to)] if to else [])]) or "nothing"
-                errors.print(f"interrupted after {len(tuned)} of {count} tables; kept: {kept}")
+                errors.print(f"interrupted after {len(in_order)} of {count} tables; kept: {kept}")
                 return 130
         return 1 if findings else 0
 

@@ -68,45 +68,38 @@ def verify(
     if not module:  # it may add operations
         _check_cases(case, dtype, dict.fromkeys(options.op_of(id) for id in early))
     seed = secrets.randbits(32) if seed is None else seed
-    results: dict[str, Any] = {}
+    results, whole = dict[str, Any](), True
     console = output.console()
     options.use_their_tolerance(their_tolerance)
-    with processes.asked(module, device, gpus, patience, patterns, ops, backends) as (guards, chosen):
-        left = list(reversed(chosen))
-        with Bar(len(chosen)) as bar:
+    asked = processes.asked(module, device, gpus, patience, patterns, ops, backends)
+    with asked as (guards, chosen), Bar(len(chosen)) as bar:
 
-            def step(guard: Guard) -> bool:
-                with guards.lock:
-                    if not left:
-                        return False
-                    id = left.pop()
-                    bar.item(1)
-                found = guard.verify(
-                    id,
-                    _problems(id, dtype),
-                    progress=lambda stage, case: bar.step(case),
-                    cases=case,
-                    dtypes=dtype,
-                    seed=seed,
-                )
-                for finding in (*found["findings"], *found.get("beyond", ())):
-                    finding["repeat"] = _again(finding, module, device, seed)
-                if guards.places:
-                    found["gpu"] = guard.about.gpu
-                with guards.lock:
-                    if guards.over:
-                        return False
-                    results[id] = found
-                    if not json and not found["unavailable"]:
-                        with bar.aside():
-                            _print(id, found, console)
-                return True
+        def checked(guard: Guard, id: str) -> Iterator[dict[str, Any]]:
+            bar.item(1)
+            found = guard.verify(
+                id,
+                _problems(id, dtype),
+                progress=lambda stage, case: bar.step(case),
+                cases=case,
+                dtypes=dtype,
+                seed=seed,
+            )
+            for finding in (*found["findings"], *found.get("beyond", ())):
+                finding["repeat"] = _again(finding, module, device, seed)
+            yield found | ({"gpu": guard.about.gpu} if guards.places else {})
 
-            whole = guards.finish(step, min(max(1, len(guards.places)), len(chosen)))
+        try:
+            for _, id, found in guards.each(chosen, checked, min(max(1, len(guards.places)), len(chosen))):
+                results[id] = found
+                if not json and not found["unavailable"]:
+                    with bar.aside():
+                        _print(id, found, console)
+        except KeyboardInterrupt:
+            whole = False
     results = {id: results[id] for id in chosen if id in results}
     faulty = _by_op(results, "at_fault")
     wrong = [id for id, found in results.items() if found["findings"]]
-    checked = [id for id, found in results.items() if found["passed"] or found["findings"]]
+    tried = [id for id, found in results.items() if found["passed"] or found["findings"]]
     unavailable = {id: found["unavailable"] for id, found in results.items() if found["unavailable"]}
     missing = options.missing(patterns, backends, unavailable, chosen)
     if json:
@@ -126,12 +119,12 @@ def verify(
                 console.print(f"the tolerance that {name} comes with is {used}: {said}")
         for name, accepted in too_wide.items():
             console.print(f"the bounds of {name} are too wide: they accept {' and '.join(accepted)}", style="yellow")
-        console.print(f"{len(checked)} checked, {len(wrong)} with findings, {len(results) - len(checked)} not checked")
+        console.print(f"{len(tried)} checked, {len(wrong)} with findings, {len(results) - len(tried)} not checked")
     if not whole:
         console = output.console(errors=True)
         console.print(f"interrupted after {len(results)} of {len(chosen)} implementations; nothing else is kept")
         return 130
-    return 1 if wrong else 2 if missing or faulty or not checked else 0
+    return 1 if wrong else 2 if missing or faulty or not tried else 0
 
 
 def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:

@@ -1,6 +1,7 @@
 """``--gpus``: work spread over several GPUs, here pretended ones: each measuring process tells what it is bound to."""
 
 import json
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -104,7 +105,8 @@ def test_jobs_are_spread_over_the_gpus(stub: Path) -> None:
     gpus = [Gpu(0, "GPU-a"), Gpu(1, "GPU-b")]
     with Guards(lambda gpu: Guard(gpu=gpu), gpus) as guards:
         assert [guards.processes(jobs, tasks) for jobs, tasks in ((1, 9), (3, 9), (3, 1))] == [2, 3, 1]
-        guards.run(lambda guard: False, 3)
+        together = threading.Barrier(3)
+        assert len(list(guards.each(range(3), lambda guard, task: [together.wait(60)], 3))) == 3
         assert sorted(guard.about.gpu["uuid"] for guard in guards._guards) == ["GPU-a", "GPU-a", "GPU-b"]
         assert len(guards.gpus) == 2
 
