@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from markupsafe import Markup
@@ -14,23 +14,12 @@ from kernelzoo.report.table import Cell, Table, significant
 
 
 @dataclass(frozen=True)
-class Td:
-    """One cell of a table in the page."""
-
-    text: str
-    note: str = ""
-    """A second, smaller line."""
-    kind: str = ""
-    """Its CSS classes."""
-
-
-@dataclass(frozen=True)
 class Grid:
     """A table of the page. The first cell of a row is its heading."""
 
     caption: str
     headers: Sequence[str]
-    rows: Sequence[Sequence[Td]]
+    rows: Sequence[Sequence[Cell]]
     op: str = ""
     """Its operation; empty for several."""
 
@@ -43,21 +32,26 @@ class Grid:
     @property
     def heads(self) -> list[tuple[str, bool]]:
         """Each header, and whether its column holds numbers."""
-        first = self.rows[0] if self.rows else [Td("")] * len(self.headers)
+        first = self.rows[0] if self.rows else [Cell("")] * len(self.headers)
         return [(text, "number" in cell.kind) for text, cell in zip(self.headers, first, strict=True)]
 
 
-def _html(cell: Td, tag: str = "td", scope: str = "") -> str:
+def _html(cell: Cell, tag: str = "td", scope: str = "") -> str:
     said = "".join(f' {name}="{value}"' for name, value in (("scope", scope), ("class", cell.kind)) if value)
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
     return f"<{tag}{said}>{escape(cell.text)}{note}</{tag}>"
 
 
 def grid_of(caption: str, table: Table) -> Grid:
-    def cells(row: Sequence[Cell]) -> list[Td]:
-        return [Td(cell.text, kind="number" * bool(i) + " best" * cell.best) for i, cell in enumerate(row)]
+    def cells(row: Sequence[Cell]) -> list[Cell]:
+        return [replace(cell, kind="number" * bool(i) + " best" * cell.best) for i, cell in enumerate(row)]
 
     return Grid(caption, table.headers, list(map(cells, table.rows)))
+
+
+def number(text: object) -> Cell:
+    """A cell of a column of numbers."""
+    return Cell(str(text), kind="number")
 
 
 def date(run: Run) -> str:

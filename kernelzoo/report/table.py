@@ -17,6 +17,10 @@ class Cell:
     best: bool = False
     id: str = ""
     """The implementation's id, since the text may hold more."""
+    note: str = ""
+    """A second, smaller line on the page."""
+    kind: str = ""
+    """Its CSS classes on the page."""
 
 
 @dataclass(frozen=True)
