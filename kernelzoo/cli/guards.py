@@ -52,9 +52,10 @@ def asked(
 
 
 def in_threads(tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: Sequence[W]) -> Iterator[tuple[W, T, R]]:
-    """Have each task done for the next free worker, in a thread, and yield its results in this one, as they come.
+    """Have each task done with the next free worker, and yield its results as they come.
 
-    Raises what one of them raises. After it, or Ctrl-C, no other task begins.
+    Each worker has a thread, and this one gets the results. Raises what one of them raises. After that, or after
+    Ctrl-C, no other task begins.
     """
     left, said, over = deque(tasks), queue.SimpleQueue[Any](), threading.Event()
 
