@@ -28,6 +28,7 @@ WHEELS = (
     *("typing_extensions", "liger-kernel==0.8.5", "helion==1.5.0", "expecttest", "filecheck", "cuda-tile==1.7.0"),
     *("quack-kernels==0.6.5", "flag-gems==5.0.2", "apache-tvm-ffi==0.1.15", "torch-c-dlpack-ext", "einops"),
     *("sqlalchemy==2.0.48", "tilegym==1.5.1", "cuda-cccl==1.2.1", "nvidia-cuda-cccl==13.3.5.0.6"),
+    "ml-dtypes",
 )
 CUTE = tuple(f"nvidia-cutlass-dsl{part}==4.8.1" for part in ("", "-libs-base", "-libs-core", "-libs-cu13"))
 CUTILE = tuple(f"{name}==13.4.92" for name in ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm"))

@@ -46,6 +46,16 @@ HIDDEN, VOCABULARY = (
     "1x4096,16x4096,256x4096,8192x4096,8192x16384",
     "1x128256,32x128256,256x128256,2048x128256,2048x32000",
 )
+SOFTMAX = (
+    "liger,flaggems,quack,inductor,tilegym --variant auto,eager,compile,library,max_autotune,cutile,cute,tma,chunked"
+    " --waive quack/softmax/library"
+)
+MIN = (
+    "flaggems,cub,cudacompute,inductor --variant auto,eager,compile,library,plain,max_autotune"
+    " --waive flaggems/min/library,cub/min/plain,cudacompute/min/plain"
+)
+"""Peers of an operation, variants, and what breaks its contract."""
+OTHERS = "liger,flaggems,quack,inductor,tilegym,cub,cudacompute"
 FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
 
 
@@ -96,56 +106,41 @@ def _path(file: str, gpu: str) -> Path:
 
 RECORDS = (
     Record("submit.json.gz", "pytest bench/test_submit.py --benchmark-only -q --benchmark-json {}", 15, alone=True),
-    Record(
-        "map-softmax.json.gz",
-        f"kernelzoo bench --shapes map --op softmax {PEERS} --backend {EVERY},liger,flaggems,quack"
-        ",inductor,tilegym --variant auto,eager,compile,library,max_autotune,cutile,cute,tma,chunked"
-        " --waive quack/softmax/library --rounds 5 --gpus all -o {}",
-        700,
-        alone=True,
-    ),
-    Record(
-        "map-min.json.gz",
-        f"kernelzoo bench --shapes map --op min {PEERS} --backend {EVERY},flaggems,cub,cudacompute"
-        ",inductor --variant auto,eager,compile,library,plain,max_autotune"
-        " --waive flaggems/min/library,cub/min/plain,cudacompute/min/plain --rounds 5 --gpus all -o {}",
-        600,
-        alone=True,
-    ),
     *(
         Record(
-            f"people-{op}.json.gz",
-            f"kernelzoo bench --shapes people --op {op} {PEERS} --backend {EVERY},{others} --variant {variants}"
-            f" --waive {waived} --rounds 5 --gpus all -o {{}}",
-            900,
+            f"{shapes}-{op}.json.gz",
+            f"kernelzoo bench --shapes {shapes} --op {op} {PEERS} --backend {EVERY},{others}"
+            " --rounds 5 --gpus all -o {}",
+            seconds,
             alone=True,
-            held=False,
+            held=shapes == "map",
         )
-        for op, others, variants, waived in (  # shapes that models run; odd lengths have a set of their own
-            (
-                *("softmax", "liger,flaggems,quack,inductor,tilegym"),
-                *("auto,eager,compile,library,max_autotune,cutile,cute,tma,chunked", "quack/softmax/library"),
-            ),
-            (
-                *("min", "flaggems,cub,cudacompute,inductor"),
-                *(
-                    "auto,eager,compile,library,plain,max_autotune",
-                    "flaggems/min/library,cub/min/plain,cudacompute/min/plain",
-                ),
-            ),
+        for op, others, shapes, seconds in (  # shapes that models run, too; odd lengths have a set of their own
+            ("softmax", SOFTMAX, "map", 700),
+            ("min", MIN, "map", 600),
+            ("softmax", SOFTMAX, "people", 900),
+            ("min", MIN, "people", 900),
         )
     ),
     *(
         Record(
             f"{name}.json.gz",
-            f"kernelzoo bench --shape {shapes} --dtype bfloat16 --op {ops} --backend {EVERY}"
-            " --variant auto,eager,compile --rounds 3 --gpus all -o {}",
-            400,
+            f"kernelzoo bench --shape {shapes} --dtype bfloat16 --op {ops} {PEERS} --backend {EVERY},{OTHERS}"
+            " --variant auto,eager,compile,library,default,max_autotune,cutile,cute,tuned"
+            f" --waive {waived} --rounds 3 --gpus all -o {{}}",
+            1500,
             alone=True,
         )
-        for name, shapes, ops in (  # what each is run over by those who train or serve a language model
-            ("hidden", HIDDEN, "rms_norm,add_rms_norm,layer_norm,quantize_rows,sum,cumsum"),
-            ("vocabulary", VOCABULARY, "cross_entropy,logsumexp,argmin,sum,cumsum"),
+        for name, shapes, ops, waived in (  # what each is run over by those who train or serve a language model
+            (
+                *("hidden", HIDDEN, "rms_norm,add_rms_norm,layer_norm,quantize_rows,sum,cumsum"),
+                "flaggems/quantize_rows/library,tilegym/quantize_rows/library",
+            ),
+            (
+                *("vocabulary", VOCABULARY, "cross_entropy,logsumexp,argmin,sum,cumsum"),
+                "cub/argmin/library,flaggems/argmin/library,liger/cross_entropy/*,quack/cross_entropy/library"
+                ",flaggems/cross_entropy/library,tilegym/cross_entropy/library",
+            ),
         )
     ),
     Record(

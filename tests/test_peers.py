@@ -1,17 +1,19 @@
 """bench/peers: every module is loaded by peers.py, and each row says where its call is documented."""
 
+import functools
 import importlib.metadata
+import itertools
 import re
 import shutil
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 from registered import forget
 
-from kernelzoo import packages, registry
+from kernelzoo import measure, operations, packages, registry
 from kernelzoo.errors import UnsupportedProblemError
 
 FOLDER = Path(__file__).parents[1] / "bench" / "peers"
@@ -35,17 +37,38 @@ def module(name: str) -> ModuleType:
 
 
 def test_every_module_registers_and_names_its_source(peers) -> None:
-    assert {bind.__module__.rpartition(".")[2] for bind in peers.values()} == set(MODULES)
+    assert {bind.__module__.rpartition(".")[2] for bind in peers.values()} - {"kernelzoo_peers"} == set(MODULES)
     for name in MODULES:
         assert re.search(r"Source: .+https://", module(name).__doc__ or "", re.DOTALL), name
 
 
 def test_what_is_absent_or_not_on_a_gpu_is_refused(peers) -> None:
     for id, bind in peers.items():
-        op = id.split("/")[1]
-        x, out = torch.ones(4, 8, 1), torch.empty(4, 1) if op == "min" else torch.empty(4, 8, 1)
+        operation = operations.OPERATIONS[id.split("/")[1]]
+        tensors = [torch.ones([{"outer": 4, "n": 8, "inner": 1}[axis] for axis in axes]) for axes in operation.axes]
         with pytest.raises(UnsupportedProblemError):
-            bind(*(x, x, out) if op.endswith("_backward") else (x, out))
+            bind(*tensors, **{name: scalar.default for name, scalar in operation.scalars.items()})
+
+
+def test_what_torch_compiles_is_right(peers) -> None:
+    for function, dtype in itertools.product(module("inductor").FUNCTIONS, ("bfloat16", "float32")):
+        problem = measure.Problem(function.__name__, (16, 300), dtype)
+        inputs = problem.inputs(torch.Generator().manual_seed(0))
+        _, outs = measure.Sets(problem, 1, torch.device("cpu"))[0]
+        given = *inputs, *(scalar.default for scalar in problem.operation.scalars.values())
+        sys.modules["kernelzoo_peers"].returned(functools.partial(function, *given), *outs)()
+        problem.operation.expect(problem.arguments(inputs)).check(outs)
+
+
+def test_a_published_function_takes_inputs_and_scalars_of_rows_that_fit(peers, monkeypatch) -> None:
+    package, function = sys.modules["kernelzoo_peers"], lambda x, weight, eps, *how: (x * weight + eps, None)
+    monkeypatch.setattr(package, "rows", lambda id, x, weight, out: (x[..., 0], weight, out[..., 0]))
+    monkeypatch.setattr(package, "require", lambda *named: SimpleNamespace(rms_norm_forward=function))
+    x, out = torch.ones(2, 70000, 1), torch.empty(2, 70000, 1)
+    peers["liger/rms_norm/library"](x[:, :8], torch.full((8,), 2.0), out[:, :8], eps=1.0)()
+    assert (out[:, :8] == 3).all()
+    with pytest.raises(UnsupportedProblemError, match="up to 65536"):
+        peers["liger/rms_norm/library"](x, x[0, :, 0], out, eps=1.0)
 
 
 def test_cub_is_built_with_the_newest_headers_and_refuses_old_ones(peers, monkeypatch, tmp_path: Path) -> None:
@@ -65,12 +88,10 @@ def test_cub_is_built_with_the_newest_headers_and_refuses_old_ones(peers, monkey
     monkeypatch.setenv("CCCL_INCLUDE", "/named")
     assert "-I/named" in cub.command("sm_90", tmp_path / "cub.so")
 
-    class Old:
-        @staticmethod
-        def cub_version() -> int:
-            return 300001
-
-    monkeypatch.setattr(cub, "built", Old)
+    monkeypatch.setattr(cub, "version", lambda folder: 300001)
     monkeypatch.setattr(cub, "rows", lambda id, x, out: (x.squeeze(2), out.squeeze(-1)))
-    with pytest.raises(UnsupportedProblemError, match=r"300001 has no segments of one size: pip install nvidia-cuda"):
-        cub.cub_min(torch.ones(2, 8, 1), torch.empty(2, 1))
+    for call in (cub.cub_min, cub.cub_sum):
+        with pytest.raises(
+            UnsupportedProblemError, match=r"300001 has no segments of one size: pip install nvidia-cuda"
+        ):
+            call(torch.ones(2, 8, 1), torch.empty(2, 1))

@@ -3,20 +3,66 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import torch
 
+import kernelzoo
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.registry import Launch
+from kernelzoo.launch import ReturningLaunch
+from kernelzoo.operations import OPERATIONS
+from kernelzoo.registry import Launch, require
+
+PACKAGES = {"liger": "liger-kernel cuda-tile quack-kernels", "flaggems": "flag_gems", "tilegym": "tilegym"}
+"""What pip calls those whose functions return new results."""
 
 
-def rows(id: str, x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """A canonical problem as a contiguous matrix and its result; UnsupportedProblemError if it is none."""
-    if x.size(2) != 1 or not x.is_contiguous() or not out.is_contiguous() or not x.is_cuda:
+def rows(id: str, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Canonical tensors without their inner axis: contiguous rows. UnsupportedProblemError if they are none."""
+    if tensors[0].size(2) != 1 or not all(tensor.is_contiguous() and tensor.is_cuda for tensor in tensors):
         raise UnsupportedProblemError(id, "it takes the rows of a contiguous matrix on a GPU")
-    return x.squeeze(2), out.squeeze(-1)
+    return tuple(tensor.squeeze(-1) if tensor.dim() > 1 else tensor for tensor in tensors)
+
+
+def check(id: str, matrix: torch.Tensor, longest: int = 0, vectors: bool = True) -> None:
+    """Raise UnsupportedProblemError for float64, and for rows that are longer, or no whole vectors of 16 bytes."""
+    if matrix.dtype == torch.float64:
+        raise UnsupportedProblemError(id, "it takes no float64")
+    if longest and matrix.size(1) > longest:
+        raise UnsupportedProblemError(id, f"it takes rows of up to {longest}")
+    if vectors and matrix.size(1) * matrix.element_size() % 16:
+        raise UnsupportedProblemError(id, "it takes rows of whole vectors of 16 bytes")
+
+
+def returned(function: Callable[[], Any], *outs: torch.Tensor) -> Launch:
+    """A launch of what returns new results, of which the first are the outputs: no clock times their copies."""
+
+    def deliver(results: Any) -> None:
+        for out, result in zip(outs, results if isinstance(results, tuple) else (results,), strict=False):
+            out.copy_(result.view_as(out))
+
+    return ReturningLaunch(function, deliver)
+
+
+def as_published(id: str, place: str, call: Callable[..., Any], longest: int = 0, vectors: bool = False) -> None:
+    """Register a project's function, ``module:name``, that returns new results.
+
+    ``call`` takes the function, inputs and scalars. The rest is for ``check``.
+    """
+    backend, op, variant = id.split("/")
+    (module, name), count = place.split(":"), len(OPERATIONS[op].outputs)
+
+    def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
+        taken = rows(id, *tensors)
+        check(id, taken[0], longest, vectors)
+        function = getattr(require(backend, module, f"pip install {PACKAGES[backend]}"), name)
+        given = *taken[:-count], *scalars.values()
+        return returned(lambda: call(function, *given), *taken[-count:])
+
+    bind.__doc__ = f"{module}.{name}, which returns new results."
+    kernelzoo.register(backend, op, variant)(bind)
 
 
 class Allocating:

@@ -2,7 +2,8 @@
 
 Source: "cuda.compute", CUDA Core Compute Libraries, https://nvidia.github.io/cccl/python/compute.html: objects that
 ``make_segmented_reduce`` and ``make_reduce_into`` build once, ``max_segment_size`` for the best kernel, and iterators
-for the offsets. Its reduction of segments of one size is CUB's alone.
+for the offsets. Its reduction of segments of one size is CUB's alone. ``make_inclusive_scan`` takes one row, and its
+argmin, an example there, returns pairs. bfloat16 needs ml-dtypes, and an initial value in float32 to be added so.
 """
 
 from __future__ import annotations
@@ -44,30 +45,46 @@ def compute_plain_min(x: torch.Tensor, out: torch.Tensor) -> Launch:
     return bound("plain", x, out)
 
 
-def bound(variant: str, x: torch.Tensor, out: torch.Tensor) -> Launch:
+@kernelzoo.register("cudacompute", "sum", "library")
+def compute_sum(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """cuda.compute's segmented reduction, or its whole one for a single row, in float32."""
+    return bound("library", x, out, "sum")
+
+
+@kernelzoo.register("cudacompute", "cumsum", "library")
+def compute_cumsum(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """cuda.compute's inclusive scan of a single row, in float32."""
+    return bound("library", x, out, "cumsum")
+
+
+def bound(variant: str, x: torch.Tensor, out: torch.Tensor, op: str = "min") -> Launch:
     """A launch of the object that is built for the problem."""
-    id = f"cudacompute/min/{variant}"
+    id = f"cudacompute/{op}/{variant}"
     matrix, result = rows(id, x, out)
-    if x.dtype != torch.float32:
-        raise UnsupportedProblemError(id, "it takes arrays of NumPy's dtypes; float32 is measured here")
+    (count, columns), stream = matrix.shape, Stream()
+    if x.dtype not in ((torch.float32,) if op == "min" else (torch.float32, torch.bfloat16)):
+        raise UnsupportedProblemError(id, "float32 is measured here, and bfloat16 where there is one operator for both")
+    if op == "cumsum" and count > 1:
+        raise UnsupportedProblemError(id, "it takes a single row")
     numpy = require("cudacompute", "numpy", "pip install numpy")
     compute = require("cudacompute", "cuda.compute", REMEDY)
     least = keeps_nan if variant == "library" else compute.OpKind.MINIMUM
-    (count, columns), stream = matrix.shape, Stream()
-    how: dict[str, Any] = {"d_in": matrix.view(-1), "d_out": result, "op": least}
-    how["h_init"] = numpy.array(numpy.inf, dtype=numpy.float32)
+    operator = least if op == "min" else compute.OpKind.PLUS
+    initial = numpy.array(numpy.inf if op == "min" else 0, dtype=numpy.float32)
+    how: dict[str, Any] = {"d_in": matrix.view(-1), "d_out": result.view(-1), "op": operator}
+    how["init_value" if op == "cumsum" else "h_init"] = initial
     if count == 1:
-        reduce = compute.make_reduce_into(**how)
+        call = (compute.make_inclusive_scan if op == "cumsum" else compute.make_reduce_into)(**how)
         how["num_items"] = columns
     else:
         counting = compute.CountingIterator(numpy.int64(0))
         for name, step in (("start_offsets_in", 0), ("end_offsets_in", 1)):
             how[name] = compute.TransformIterator(counting, offset_of(columns, step))
-        reduce = compute.make_segmented_reduce(**how)
+        call = compute.make_segmented_reduce(**how)
         how |= {"num_segments": count, "max_segment_size": columns}
-    needed = reduce(temp_storage=None, stream=stream, **how)
+    needed = call(temp_storage=None, stream=stream, **how)
     workspace = torch.empty(max(needed, 1), dtype=torch.uint8, device=x.device)
-    return lambda: reduce(temp_storage=workspace, stream=stream, **how)
+    return lambda: call(temp_storage=workspace, stream=stream, **how)
 
 
 def offset_of(columns: int, step: int) -> Any:

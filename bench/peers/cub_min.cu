@@ -34,8 +34,6 @@ int plain(void* workspace, size_t* bytes, const T* x, T* out, long long rows, lo
 #endif
 }
 
-extern "C" int cub_version() { return CUB_VERSION; }
-
 extern "C" int library_f32(void* workspace, size_t* bytes, const float* x, float* out, long long rows,
                            long long columns, cudaStream_t stream) {
     return least(workspace, bytes, x, out, rows, columns, __builtin_huge_valf(), stream);

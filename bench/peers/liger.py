@@ -1,11 +1,13 @@
 """Liger Kernel, https://github.com/linkedin/Liger-Kernel, ``pip install liger-kernel``: Triton.
 
 Source: "Low-level APIs", https://linkedin.github.io/Liger-Kernel/Low-Level-APIs/, and the project's own benchmark,
-https://github.com/linkedin/Liger-Kernel/blob/main/benchmark/scripts/benchmark_softmax.py. The two functions are what
-its autograd function calls; they choose block and warps.
+https://github.com/linkedin/Liger-Kernel/blob/main/benchmark/scripts/benchmark_softmax.py. The functions are what its
+autograd functions and its dispatcher call; they choose block and warps. Its other cross entropies wait for the device.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -13,7 +15,7 @@ import kernelzoo
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.registry import Launch, require
 
-from . import allocating, rows
+from . import allocating, as_published, check, rows
 
 
 @kernelzoo.register("liger", "softmax", "library")
@@ -40,11 +42,8 @@ def liger_softmax_cute(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Liger Kernel's softmax in the CuTe DSL, compiled for each row length."""
     id = "liger/softmax/cute"
     matrix, result = rows(id, x, out)
-    if x.dtype == torch.float64:
-        raise UnsupportedProblemError(id, "it takes no float64")
     module = require("liger", "liger_kernel.ops.backends._cutedsl.softmax", "pip install liger-kernel quack-kernels")
-    if matrix.size(1) > module._MAX_TILE_CUTEDSL:
-        raise UnsupportedProblemError(id, f"it takes rows of up to {module._MAX_TILE_CUTEDSL}")
+    check(id, matrix, module._MAX_TILE_CUTEDSL, vectors=False)
     return allocating(module, result, lambda: module._softmax_cutedsl_forward(matrix))
 
 
@@ -59,3 +58,47 @@ def liger_softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tenso
     module = require("liger", "liger_kernel.ops.softmax", "pip install liger-kernel")
     block, warps = module.calculate_settings(slopes.size(1))
     return allocating(module, result, lambda: module._softmax_backward(slopes, weights, block, warps, False))
+
+
+GEMMA = 1
+"""The casting mode that computes in float32 and rounds once."""
+
+
+def rms_norm(f: Any, x: Any, weight: Any, eps: float) -> Any:
+    return f(x, weight, eps, 0.0, GEMMA, None)
+
+
+def cute_rms_norm(f: Any, x: Any, weight: Any, eps: float) -> Any:
+    return f(x, weight, eps, 0.0, GEMMA)
+
+
+def add_rms_norm(f: Any, x: Any, residual: Any, weight: Any, eps: float) -> Any:
+    return f(x, residual, weight, eps, 0.0, GEMMA)
+
+
+def layer_norm(f: Any, x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return f(x, weight, bias, eps)
+
+
+def cross_entropy(f: Any, x: Any, labels: Any, ignore_index: int) -> Any:
+    """The part of it that doesn't ask the device for labels out of range, without a gradient and other results."""
+    return f(x, labels, None, ignore_index, 0.0, 0.0, "none", None, 0, 0.0, 0.0, *[False] * 4)
+
+
+CUTE = 32768
+"""The longest rows of its forwards in the CuTe DSL; its ``add_rms_norm`` there is Quack's."""
+
+for _id, _place, _call, _longest in (
+    ("rms_norm/library", "rms_norm:rms_norm_forward", rms_norm, 65536),
+    ("rms_norm/cutile", "cutile.ops.rms_norm:rms_norm_forward", rms_norm, 0),
+    ("rms_norm/cute", "backends._cutedsl.rms_norm:_rms_norm_cutedsl_forward", cute_rms_norm, CUTE),
+    ("add_rms_norm/library", "fused_add_rms_norm:fused_add_rms_norm_forward", add_rms_norm, 65536),
+    ("add_rms_norm/cutile", "cutile.ops.fused_add_rms_norm:_fused_add_rms_norm_forward_ct", add_rms_norm, 0),
+    ("layer_norm/library", "layer_norm:layer_norm_forward", layer_norm, 65536),
+    ("layer_norm/cutile", "cutile.ops.layer_norm:layer_norm_forward", layer_norm, 0),
+    ("layer_norm/cute", "backends._cutedsl.layer_norm:_layer_norm_cutedsl_forward", layer_norm, CUTE),
+    # This one writes zeros over the logits of an ignored label, a change of its input, which the gate finds.
+    ("cross_entropy/library", "backends._triton.cross_entropy:cross_entropy_loss_and_grad_triton", cross_entropy, 0),
+    ("cross_entropy/cute", "backends._cutedsl.cross_entropy:cross_entropy_loss_and_grad_cutedsl", cross_entropy, 0),
+):
+    as_published(f"liger/{_id}", f"liger_kernel.ops.{_place}", _call, _longest, _id.endswith("cute"))

@@ -11,6 +11,7 @@ rows say so. ``bench/repeat_peers.py`` times the same functions by the profiler'
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,37 +26,40 @@ REMEDY = "pip install 'jax[cuda13]'"
 WHY = "XLA launches on its own streams, which a CUDA graph of torch's does not capture; see bench/repeat_peers.py"
 
 
-@kernelzoo.register("jax", "softmax", "library")
-def jax_softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """jax.nn.softmax as XLA compiles it."""
-    return refused("jax/softmax/library", x, out)
-
-
-@kernelzoo.register("jax", "softmax", "pallas")
-def pallas_softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The softmax in Pallas that JAX ships: a row on a block, in one tile."""
-    return refused("jax/softmax/pallas", x, out)
-
-
-@kernelzoo.register("jax", "min", "library")
-def jax_min(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """jax.numpy.min as XLA compiles it."""
-    return refused("jax/min/library", x, out)
-
-
-def refused(id: str, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Raise UnsupportedProblemError, which says where the time is to be had."""
-    rows(id, x, out)
-    require("jax", "jax", REMEDY)
-    raise UnsupportedProblemError(id, WHY)
+IN_TORCH = {
+    "jax/softmax/library": torch.softmax,
+    "jax/softmax/pallas": torch.softmax,
+    "jax/min/library": torch.amin,
+    "jax/sum/library": torch.sum,
+    "jax/argmin/library": torch.argmin,
+    "jax/logsumexp/library": torch.logsumexp,
+    "jax/cumsum/library": torch.cumsum,
+}
+"""What is timed, by id, and torch's function of a tensor and an axis."""
 
 
 def functions() -> dict[str, Callable[[Any], Any]]:
-    """What is timed, by id: functions of a matrix of JAX's."""
+    """The same as functions of a matrix of JAX's."""
     jax: Any = require("jax", "jax", REMEDY)
     pallas: Any = require("jax", "jax.experimental.pallas.ops.gpu.softmax", REMEDY)
-    return {
-        "jax/softmax/library": jax.jit(jax.nn.softmax),
-        "jax/softmax/pallas": jax.jit(pallas.softmax),
-        "jax/min/library": jax.jit(lambda x: jax.numpy.min(x, axis=-1)),
-    }
+    along = {"softmax": jax.nn.softmax, "logsumexp": jax.nn.logsumexp}
+    along |= {op: getattr(jax.numpy, op) for op in ("min", "sum", "argmin", "cumsum")}
+    made = {f"jax/{op}/library": jax.jit(partial(function, axis=-1)) for op, function in along.items()}
+    return made | {"jax/softmax/pallas": jax.jit(pallas.softmax)}
+
+
+def refused(id: str) -> None:
+    """Register a row whose refusal says where the time is to be had."""
+
+    def bind(*tensors: torch.Tensor) -> Launch:
+        rows(id, *tensors)
+        require("jax", "jax", REMEDY)
+        raise UnsupportedProblemError(id, WHY)
+
+    op, variant = id.split("/")[1:]
+    bind.__doc__ = f"{op} as XLA compiles it, or as Pallas does that JAX ships: {variant}."
+    kernelzoo.register("jax", op, variant)(bind)
+
+
+for _id in IN_TORCH:
+    refused(_id)

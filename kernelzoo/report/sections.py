@@ -7,8 +7,11 @@ A document names a block between ``<!-- results:NAME -->`` and ``<!-- /results -
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from importlib import resources
 
 from kernelzoo.measure.drawn import count_of
 from kernelzoo.measure.measurement import OF_CALLS
@@ -308,6 +311,20 @@ def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
         for name, version in row.versions:
             found.setdefault(name, set()).add(version)
     return [(name, _joined(values)) for name, values in found.items()]
+
+
+def aged(group: Group) -> list[tuple[str, str]]:
+    """The versions, each with its age on the day of the last measurement, if releases.json knows its release."""
+    measured = max(run.date for run, _ in group.runs())[:10]
+    text = resources.files("kernelzoo.report").joinpath("releases.json").read_text(encoding="utf-8")
+    released = json.loads(text) if measured else {}
+    return [(name, _aged(value, released.get(name, {}), measured)) for name, value in versions(group.rows)]
+
+
+def _aged(version: str, released: Mapping[str, str], measured: str) -> str:
+    if (day := released.get(version.partition("+")[0])) is None:
+        return version
+    return f"{version}, {(date.fromisoformat(measured) - date.fromisoformat(day)).days} days old"
 
 
 def clocks(rows: Iterable[Row]) -> str:

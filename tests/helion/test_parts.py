@@ -1,12 +1,16 @@
 """Rows that several programs share, in Triton's interpreter: the core cases of the contract have none so long."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 pytest.importorskip("helion", reason="the helion backend needs the package helion")
 import triton
 
+import kernelzoo
 from kernelzoo import operations, registry
+from kernelzoo.kernels.helion import compiler
 
 if not triton.knobs.runtime.interpret:
     pytest.skip("interpreter only: run with TRITON_INTERPRET=1", allow_module_level=True)
@@ -47,3 +51,20 @@ def test_parts_of_a_row_are_put_together(op: str, shape: tuple[int, int], dim: i
     form = "split" if op == "min" else "split_two_launches"
     registry.implementation(f"helion/{op}/{form}").launch(*inputs, dim=dim, out=outs)()
     operation.expect(args).check(outs)
+
+
+def test_what_helion_makes_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the same compiler, and in other processes too."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = []
+    source_of = compiler.source_of
+    monkeypatch.setattr(compiler, "source_of", lambda program: made.append(program) or source_of(program))
+
+    def call() -> torch.Tensor:
+        monkeypatch.setattr(compiler, "_made", {})
+        return kernelzoo.get("helion").sum(torch.ones(3, 5), variant="rows")
+
+    assert [call().tolist(), len(made)] == [[5.0] * 3, 1]
+    assert [call().tolist(), len(made)] == [[5.0] * 3, 1]
+    monkeypatch.setattr(compiler, "_compiler", lambda: "another")
+    assert [call().tolist(), len(made)] == [[5.0] * 3, 2]

@@ -10,7 +10,10 @@ import linecache
 import textwrap
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import helion
@@ -19,6 +22,7 @@ import triton.language as tl
 from helion.runtime.ref_mode import RefMode
 
 from kernelzoo.device import current_kept
+from kernelzoo.kernels.shared import programs
 from kernelzoo.kernels.shared.jit import INTERPRETED
 
 SIZES = (11, 65537, 7)
@@ -114,8 +118,22 @@ def made(program: Program) -> Made:
             found = _made.get(program)
             if found is None:
                 with current_kept():  # Helion leaves the last of several GPUs current
-                    found = _made[program] = _loaded(program, source_of(program))
+                    found = _made[program] = _loaded(program, _kept(program))
     return found
+
+
+def _kept(program: Program) -> str:
+    """The source as Helion made it of these very kernels and arguments, kept on disk; else as it makes it now."""
+    kernel = program.kernel.fn
+    what = (_compiler(), inspect.getsource(kernel), kernel.__qualname__, replace(program, kernel=None))
+    return programs.on_disk("helion", what, lambda: source_of(program).encode()).decode()
+
+
+@cache
+def _compiler() -> str:
+    """What makes the sources: our kernels with what they share, Helion and torch."""
+    texts = map(programs.text_of, (Path(__file__).parent, Path(programs.__file__).parent))
+    return repr((*texts, *map(version, ("helion", "torch", "triton"))))
 
 
 def source_of(program: Program) -> str:

@@ -32,6 +32,8 @@ def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: to
 def compiled_call(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None = None) -> Launch:
     """Launch a function of tensors and numbers through torch.compile in a mode of its, compiled during the bind.
 
+    The launch returns what the function does.
+
     Raises BackendUnavailableError where Inductor has no C++ compiler (on the CPU) or no Triton (on a GPU).
     """
     # The first time, which imports torch's compiler, an interrupt waits: it would leave that half imported.
@@ -57,9 +59,9 @@ def _bound(implementation: str, into: Into, arguments: tuple[Any, ...], mode: st
         if len(_compiled) > KEPT:
             _compiled.pop(next(iter(_compiled)))
 
-    def launch() -> None:
+    def launch() -> Any:
         with torch.no_grad():
-            function(*arguments)
+            return function(*arguments)
 
     return launch
 
