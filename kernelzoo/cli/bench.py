@@ -184,9 +184,7 @@ def bench(
             slower = {w["gpu"]["uuid"] for w in workers if w["gpu"] and w["check"] and w["check"]["slower"]}
             for problem, entries, failed in measuring.sweep(crew, plan, how, bar, slower):
                 record.add(entries, failed)
-                baseline = registry.baseline(problem.op)
-                found = rows_of.rows(entries, failed, baseline)
-                measured.append(rows_of.described(problem, entries, found, baseline))
+                measured.append(rows_of.described(problem, entries, failed, registry.baseline(problem.op)))
                 if not json:
                     with bar.aside():
                         tables.show(measured[-1])

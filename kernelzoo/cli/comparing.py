@@ -117,8 +117,7 @@ def measured(
             for problem, entries, failed in measuring.sweep(crew, plan, how, bar):
                 if record:
                     record.add(entries, failed)
-                found = rows_of.rows(entries, failed, bases[problem.op])
-                told.problems.append(rows_of.described(problem, entries, found, bases[problem.op]))
+                told.problems.append(rows_of.described(problem, entries, failed, bases[problem.op]))
                 told.results.append((entries, failed))
                 if show:
                     with bar.aside():

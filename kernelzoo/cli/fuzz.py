@@ -6,7 +6,9 @@ import secrets
 import shlex
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +32,9 @@ _REDUCED = 3
 
 _TRIES, _COSTLY = 400, 5
 """Simpler cases to try for one failure, and how many of them may cost a process."""
+
+_COUNTED = ("right", "refused", "faults", "no_room", "undecidable", "compiled")
+"""What a process counts of its cases."""
 
 _SLOW_TO_BIND = 100
 """An implementation that is slow to bind gets this many times fewer cases."""
@@ -113,29 +118,25 @@ def fuzz(
     return 1 if failures else 2 if missing or len(unavailable) == len(rows) else 0
 
 
+@dataclass
 class _Work:
     """The cases of one implementation, and their results so far."""
 
-    def __init__(
-        self,
-        id: str,
-        seed: int,
-        cases: Sequence[Case],
-        *,
-        emulator: str = "",
-        unavailable: str = "",
-        asked: int = 0,
-    ) -> None:
-        """``asked``: the number asked for, if it gets fewer."""
-        self.id, self.cases, self.asked = id, cases, asked or len(cases)
-        self.op = options.op_of(id)
-        self.failures: list[dict[str, Any]] = []
-        self.next = 0
-        self.unavailable = unavailable
-        self._emulator, self._seed = emulator, seed
-        self._found = dict.fromkeys(("right", "refused", "faults", "no_room", "undecidable", "compiled"), 0)
-        self._seconds = 0.0
-        self._layouts = set[object]()
+    id: str
+    seed: int
+    cases: Sequence[Case]
+    emulator: str = ""
+    unavailable: str = ""
+    asked: int = 0
+    """The number asked for, if it gets fewer."""
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    next: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    layouts: set[object] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.op, self.asked = options.op_of(self.id), self.asked or len(self.cases)
 
     def take(self) -> Sequence[Case]:
         """The next batch; empty if nothing is left, or enough has failed."""
@@ -147,11 +148,10 @@ class _Work:
 
     def add(self, batch: Sequence[Case], found: dict[str, Any], seconds: float) -> None:
         """Add the results of a batch."""
-        for name in self._found:
-            self._found[name] += found.get(name, 0)
+        self.found.update({name: found.get(name, 0) for name in _COUNTED})
         self.unavailable = self.unavailable or found["unavailable"]
-        self._seconds += seconds
-        self._layouts |= {case.layout for case in batch}
+        self.seconds += seconds
+        self.layouts |= {case.layout for case in batch}
 
     def row(self) -> dict[str, Any]:
         """A row of the record. ``cases`` counts those that ran."""
@@ -162,14 +162,14 @@ class _Work:
             "backend": backend,
             "op": op,
             "variant": variant,
-            "emulator": self._emulator,
-            "cases": failed + sum(self._found[name] for name in ("right", "refused", "faults", "no_room")),
+            "emulator": self.emulator,
+            "cases": failed + sum(self.found[name] for name in ("right", "refused", "faults", "no_room")),
             "asked": self.asked,
-            **self._found,
+            **{name: self.found[name] for name in _COUNTED},
             "failed": failed,
-            "layouts": len(self._layouts),
-            "seed": self._seed,
-            "seconds": round(self._seconds, 2),
+            "layouts": len(self.layouts),
+            "seed": self.seed,
+            "seconds": round(self.seconds, 2),
             "unavailable": self.unavailable,
         }
 

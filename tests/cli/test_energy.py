@@ -29,13 +29,13 @@ def test_the_energy_stands_beside_the_time_with_its_ratio(full, entry, capsys, m
     monkeypatch.setenv("COLUMNS", "400")
     made = [entry("torch/softmax/eager", 4.0), entry("triton/softmax/auto", 1.0)]
     made.append(entry("cupy/softmax/auto", None, "no energy: the counter did not move in 1 s"))
-    found = rows.rows(made, [], "torch/softmax/eager")
-    assert {row["id"]: row["energy_ratio"] for row in found} == {
+    found = rows.described(PROBLEM, made, [], "torch/softmax/eager")
+    assert {row["id"]: row["energy_ratio"] for row in found["rows"]} == {
         "torch/softmax/eager": 1.0,
         "triton/softmax/auto": 0.25,
         "cupy/softmax/auto": None,
     }
-    rows.Tables(output.console(), full=full).show(rows.described(PROBLEM, made, found, "torch/softmax/eager"))
+    rows.Tables(output.console(), full=full).show(found)
     said = capsys.readouterr().out
     assert "It moves every 100 ms, by 40000 mJ (medians)" in said and "idle power included" in said
     assert "energy, mJ  energy ratio" in said and "no energy: the counter did not move in 1 s" in said
@@ -45,8 +45,7 @@ def test_the_energy_stands_beside_the_time_with_its_ratio(full, entry, capsys, m
 
 def test_without_energy_there_is_no_column(entry, capsys) -> None:
     made = [entry("torch/softmax/eager", None)]
-    found = rows.rows(made, [], "torch/softmax/eager")
-    rows.Tables(output.console()).show(rows.described(PROBLEM, made, found, "torch/softmax/eager"))
+    rows.Tables(output.console()).show(rows.described(PROBLEM, made, [], "torch/softmax/eager"))
     assert "energy" not in capsys.readouterr().out
 
 
