@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
-from functools import partial
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kernelzoo.cli import options, output, recording
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.guard import Guard
 
 
 def accuracy(
@@ -42,48 +44,34 @@ def accuracy(
     Exit status: 0; 1 if an error is larger than the contract allows, a minimum is wrong, bits differ, or a kernel
     fails; 2 for an unknown name, or if nothing could be measured.
     """
-    from kernelzoo import operations, registry
+    from kernelzoo import operations
     from kernelzoo.check import accuracy as engine
-    from kernelzoo.cli.guards import Guards, check_gpus
+    from kernelzoo.cli import guards as processes
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
 
     recording.check_output(to)
     count = _count(values)
     run = recording.Recording("kernelzoo-accuracy/1")
     seed = secrets.randbits(32) if seed is None else seed
-    asked = (ids or [], options.words(op), options.words(backend), options.words(variant))
+    asked = (ids or (), options.words(op), options.words(backend), options.words(variant))
     options.select_early(module, *asked)
-    modules = options.check_modules(module)
     rows: list[dict[str, Any]] = []
-    cards = check_gpus(gpus, device)
-    start = partial(Guard, device, modules, patience=patience)
-    with Bar() as bar, Guards(lambda gpu: start(gpu=gpu), cards) as guards:
-        about = guards.first.about
-        known = set(about.summaries)
-        if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # this process runs no module
-        chosen = options.select(known, *asked)
+    with Bar() as bar, processes.asked(module, device, gpus, patience, *asked) as (guards, chosen):
         tasks = _tasks(chosen, options.words(dtype))
         bar.expect(len(tasks), len(tasks))
-        left, done = list(reversed(tasks)), list[Task]()
+        done, whole = 0, True
 
-        def step(guard: Guard) -> bool:
-            with guards.lock:
-                if not left:
-                    return False
-                task = left.pop()
-                bar.step(" ".join(task[:2]))
-            found = guard.accuracy(*task, count, seed)
-            with guards.lock:
-                if guards.over:
-                    return False
-                done.append(task)
-                rows.extend(found if not cards else [{**row, "gpu": guard.about.gpu} for row in found])
+        def errors(guard: Guard, task: Task) -> Iterator[list[dict[str, Any]]]:
+            bar.step(" ".join(task[:2]))
+            yield guard.accuracy(*task, count, seed)
+
+        try:
+            for guard, _, found in guards.each(tasks, errors, guards.processes(jobs, len(tasks))):
+                done += 1
+                rows += found if not guards.places else [{**row, "gpu": guard.about.gpu} for row in found]
                 bar.item(1)
-            return True
-
-        whole = guards.finish(step, guards.processes(jobs, len(tasks)))
+        except KeyboardInterrupt:
+            whole = False
     places = list(operations.OPERATIONS)
     order = list(dict.fromkeys(dtype for operation in operations.OPERATIONS.values() for dtype in operation.dtypes))
     rows.sort(
@@ -94,15 +82,14 @@ def accuracy(
             row["id"],
         )
     )
-    document = run.document(about, rows, seed=seed, **({} if whole else {"interrupted": True}))
-    if to is not None:
-        recording.write(to, document)
+    document = run.document(guards.first.about, rows, seed=seed, **({} if whole else {"interrupted": True}))
+    recording.write(to, document)
     if json:
         output.emit(document)
     else:
         _print(rows, seed)
     if not whole:
-        part = f"{len(done)} of {len(tasks)} groups of implementations"
+        part = f"{done} of {len(tasks)} groups of implementations"
         return output.interrupted(part, to, f"--seed {seed} draws the same values again")
     ours = [row for row in rows if not engine.is_torchs(row["id"])]
     bad = [row for row in ours if _bad(row)]
@@ -134,14 +121,11 @@ def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
     operation takes."""
     from kernelzoo import operations
     from kernelzoo.check import accuracy as engine
-    from kernelzoo.errors import UnknownNameError
 
     tasks = list[Task]()
-    taken = {dtype for id in ids for dtype in operations.OPERATIONS[id.split("/")[1]].dtypes}
-    for dtype in dtypes:
-        if dtype not in taken:
-            raise UnknownNameError("dtype", dtype, taken)
-    for op in dict.fromkeys(id.split("/")[1] for id in ids):
+    taken = {dtype for id in ids for dtype in operations.OPERATIONS[options.op_of(id)].dtypes}
+    options.check_names("dtype", dtypes, taken)
+    for op in dict.fromkeys(options.op_of(id) for id in ids):
         for dtype in engine.dtypes(op):
             if not dtypes or dtype in dtypes:
                 tasks += [(op, dtype, [engine.torch_id(op)])] if engine.torch_id(op) else []
@@ -181,7 +165,7 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
                 f"{row['values']:.3g}",
             )
     for table in tables.values():
-        if table.row_count:
+        if table.rows:
             output.show(console, table)
             console.print()
     console.print(f"seed {seed}")

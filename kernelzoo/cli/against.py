@@ -55,16 +55,9 @@ class Old:
             self._held(entry, described["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
             for entry in entries
         ]
-        return found + [
-            Held(
-                failure["id"],
-                described["problem"],
-                slower=True,
-                refusal=f"has a result in the {self.name}, and none now",
-            )
-            for failure in failed
-            if (failure["id"], problem) in self._rows
-        ]
+        gone = [failure["id"] for failure in failed if (failure["id"], problem) in self._rows]
+        why = f"has a result in the {self.name}, and none now"
+        return found + [Held(id, described["problem"], slower=True, refusal=why) for id in gone]
 
     def _held(self, entry: Entry, problem: str, rows: Sequence[Row], allowed: float) -> Held:
         from kernelzoo.measure import statistics
@@ -72,22 +65,25 @@ class Old:
 
         info = entry["extra_info"]
         id, here = info["id"], (info["device"], info["clock"], info["cache"])
+
+        def refused(why: str) -> Held:
+            return Held(id, problem, refusal=why)
+
         if not rows:
-            return Held(id, problem, refusal=f"the {self.name} has no such row")
+            return refused(f"the {self.name} has no such row")
         alike = [row for row in rows if (row.device, row.clock, row.cache) == here]
         if not alike:
             there = " and ".join(dict.fromkeys(_place(row.device, row.clock, row.cache) for row in rows))
-            apart = f"can't be compared: the {self.name} has {there}, here it is {_place(*here)}"
-            return Held(id, problem, refusal=apart)
+            return refused(f"can't be compared: the {self.name} has {there}, here it is {_place(*here)}")
         card = (info.get("gpu") or {}).get("uuid") or ""
         alike.sort(key=lambda row: row.gpu != card)
         if card and alike[0].gpu not in ("", card):
-            apart = f"can't be compared: the {self.name}'s was measured on card {alike[0].gpu}, this on {card}"
-            return Held(id, problem, refusal=apart)
+            was = f"the {self.name}'s was measured on card {alike[0].gpu}"
+            return refused(f"can't be compared: {was}, this on {card}")
         alike = [row for row in alike if row.gpu == alike[0].gpu]
         times = [time for row in alike for time in row.times]
         if reason := statistics.noisy(times, allowed):
-            return Held(id, problem, refusal=f"the {self.name}'s row is too noisy to compare with: {reason}")
+            return refused(f"the {self.name}'s row is too noisy to compare with: {reason}")
         disturbed = notes.TILDE in [*notes.marks(info["flags"]), *(mark for row in alike for mark in row.marks)]
         told = statistics.regression(entry["stats"]["data"], times, allowed=allowed, disturbed=disturbed)
         return Held(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import locking, measuring, options, output, recording, sizes
+from kernelzoo.cli import first_calls, locking, measuring, options, output, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.guards import check_gpus
-from kernelzoo.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from kernelzoo.measure.gpus import Gpu
@@ -119,26 +118,17 @@ def bench(
     if first_call and lock_clocks:
         raise options.OptionError("--first-call times no launch; leave out --lock-clocks")
     if first_call:
-        return _first_calls(
-            wanted,
-            dtype,
-            backend,
-            variant,
-            module,
-            device,
-            patience,
-            to,
-            json,
-            given=bool(shape or axes or workload or resume or gpus or shard or address or engine != "local"),
-        )
+        if shape or axes or workload or resume or gpus or shard or address or engine != "local":
+            raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
+        chosen = wanted, options.words(backend), options.words(variant) or ("auto",)
+        return first_calls.first_calls(chosen, options.words(dtype), module, device, patience, to, json)
     asked = (wanted, options.words(backend), options.words(variant))
     part, places = shards.parsed(shard), _places(engine, address, gpus, device)
     options.select_early(module, (), *asked)
     if not module:  # else the measuring process may add names
         sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed)
     shape_set = "custom" if shape or axes or workload else measure.label(shapes, seed)
-    measuring.check_energy(energy, clock)
-    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, shape_set, energy)
+    how = measuring.How(rounds, cache, clock, cross_check, shape_set, energy)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
@@ -162,11 +152,11 @@ def bench(
             problems = sizes.problems(
                 wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed
             )
-            ids = options.select(about.summaries, (), *asked)
+            ids: Sequence[str] = options.select(about.summaries, (), *asked)
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
             # The baseline comes first: rounds are added until the verdicts against it are clear.
-            of = {op: sorted(_of(ids, op), key=lambda id: id != registry.baseline(op)) for op in wanted}
-            whole = [(problem, of[problem.op]) for problem in problems]
+            ids = sorted(ids, key=lambda id: id != registry.baseline(options.op_of(id)))
+            whole = [(problem, [id for id in ids if options.op_of(id) == problem.op]) for problem in problems]
             record = Record(
                 path,
                 crew.devices,
@@ -194,9 +184,7 @@ def bench(
             slower = {w["gpu"]["uuid"] for w in workers if w["gpu"] and w["check"] and w["check"]["slower"]}
             for problem, entries, failed in measuring.sweep(crew, plan, how, bar, slower):
                 record.add(entries, failed)
-                baseline = registry.baseline(problem.op)
-                found = rows_of.rows(entries, failed, baseline)
-                measured.append(rows_of.described(problem, entries, found, baseline))
+                measured.append(rows_of.described(problem, entries, failed, registry.baseline(problem.op)))
                 if not json:
                     with bar.aside():
                         tables.show(measured[-1])
@@ -232,8 +220,7 @@ def bench(
 
 def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
     """The GPUs here that ``--gpus`` names. Raises for contradictory options."""
-    if engine not in ("local", "ray"):
-        raise UnknownNameError("engine", engine, ("local", "ray"))
+    options.check_names("engine", [engine], ("local", "ray"))
     if engine == "ray" and (gpus or device):
         raise options.OptionError("--engine ray takes every GPU of the cluster: leave out --gpus and --device")
     if address and engine != "ray":
@@ -266,48 +253,12 @@ def _crew(
         yield crew
 
 
-def _of(ids: Sequence[str], op: str) -> list[str]:
-    return [id for id in ids if id.split("/")[1] == op]
-
-
 def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) -> None:
     """Raise OptionError if backends were named and none can run here, before anything is measured."""
     first = {id.split("/")[0]: id for id in reversed(ids)} if backends else {}
     reasons = [guard.largest(id)["unavailable"] for id in first.values()]
     if reasons and all(reasons):
         raise options.OptionError("; ".join(dict.fromkeys(reasons)))
-
-
-def _first_calls(
-    ops: Sequence[str],
-    dtype: Sequence[str],
-    backend: Sequence[str],
-    variant: Sequence[str],
-    module: Sequence[Path],
-    device: str,
-    patience: float,
-    to: Path | None,
-    json: bool,
-    *,
-    given: bool,
-) -> int:
-    from kernelzoo.cli.first_calls import first_calls
-    from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
-
-    if given:
-        raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
-    asked = (ops, options.words(backend), options.words(variant) or ("auto",))
-    options.select_early(module, (), *asked)
-    recording.check_new(to)
-    modules = options.check_modules(module)
-    dtypes = options.words(dtype) or ("float32",)
-    if not module:
-        sizes.problems(ops, (), dtypes)  # raises for unknown names
-    with Bar(), Guard(device, modules) as guard:  # lists what there is; each call gets its own process
-        about = guard.about
-    ids = options.select(about.summaries, (), *asked)
-    return first_calls(ids, dtypes, about, modules, patience, to, json)
 
 
 def _again(path: Path, given: Path | None, resumed: bool) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernelzoo.cli import against as older
-from kernelzoo.cli import commits, comparing, folder, locking, measuring, options, output, tolerances
+from kernelzoo.cli import commits, comparing, folder, locking, measuring, options, output
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.bench import Resume
 
@@ -78,7 +78,7 @@ def compare(
     cross_check: options.CrossCheck = True,
     patience: options.Patience = 180.0,
     waive: options.Waive,
-    their_tolerance: tolerances.TheirTolerance = False,
+    their_tolerance: options.TheirTolerance = False,
     definitions: Definitions = None,
     solutions: Solutions = None,
     gpus: options.Gpus = "",
@@ -101,7 +101,8 @@ def compare(
     Exit status: 0; 1 if a row is wrong or failed, or slower than --against by more than --allowed; 2 for bad usage, if
     nothing could be measured, or if --against can't be judged.
     """
-    tolerances.use(their_tolerance)
+    options.use_their_tolerance(their_tolerance)
+    how = measuring.How(rounds, cache, clock, cross_check, "compare", energy)
     if definitions or solutions or resume or gpus:
         if definitions is None or solutions is None:
             raise options.OptionError("--definitions, --solutions, --resume and --gpus need both folders")
@@ -115,7 +116,7 @@ def compare(
             gpus=gpus,
             patience=patience,
             rounds=rounds,
-            cache=options.check_cache(cache),
+            cache=how.cache,
             to=to,
             resume=resume,
             json=json,
@@ -124,8 +125,6 @@ def compare(
         raise options.OptionError("--against and --against-commit are two ways to say what is older; give one")
     limit = older.share(allowed)
     old = older.Old(against) if against else None
-    measuring.check_energy(energy, clock)
-    how = measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), cross_check, "compare", energy)
     console = output.console()
     tables = rows_of.Tables(console, full=True)
     question = comparing.Question(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ def measured(
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record
+    from kernelzoo.measure.worker_pool import WorkerPool
 
     asked, shapes = question, question.shapes
     names, given = asked.names, asked.baseline
@@ -86,14 +88,16 @@ def measured(
     with (
         Bar() as bar,
         nullcontext() if to is None else measuring.prepared(to),
-        Guard(asked.device, modules, patience=asked.patience) as guard,
-        locking.locked([guard.about.gpu] if asked.lock_clocks else []),
+        WorkerPool([partial(Guard, asked.device, modules, patience=asked.patience)]) as crew,
+        locking.locked([crew.first.about.gpu] if asked.lock_clocks else []),
     ):
-        known = guard.about.summaries
+        known = crew.first.about.summaries
         names = names or sorted({*known} - {i.id for i in registry.implementations()})  # this process runs no module
         ids = options.choose(known, names, asked.ops)
         how = replace(how, waive=options.choose(ids, asked.waive) if asked.waive else ())
-        by_op = {name: [id for id in ids if id.split("/")[1] == name] for name in dict.fromkeys(map(_op, ids))}
+        by_op = {
+            name: [id for id in ids if options.op_of(id) == name] for name in dict.fromkeys(map(options.op_of, ids))
+        }
         bases = {name: baseline(known, given, name, found) for name, found in by_op.items()}
         plan = [
             (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
@@ -107,21 +111,20 @@ def measured(
                 workloads=asked.workloads,
             )
         ]
-        record = Record(to, guard.about.device_name, modules=list(map(Path, modules))) if to else None
-        told = Compared(guard.about, {*ids, *(bases.values() if given else ())}, len(plan))
+        record = Record(to, crew.devices, modules=list(map(Path, modules))) if to else None
+        told = Compared(crew.first.about, {*ids, *(bases.values() if given else ())}, len(plan))
         try:
-            for problem, entries, failed in measuring.races(guard, plan, how, bar):
+            for problem, entries, failed in measuring.sweep(crew, plan, how, bar):
                 if record:
                     record.add(entries, failed)
-                found = rows_of.rows(entries, failed, bases[problem.op])
-                told.problems.append(rows_of.described(problem, entries, found, bases[problem.op]))
+                told.problems.append(rows_of.described(problem, entries, failed, bases[problem.op]))
                 told.results.append((entries, failed))
                 if show:
                     with bar.aside():
                         show(told.problems[-1])
         except KeyboardInterrupt:
             told.whole = False
-        told.about = guard.about
+        told.about = crew.first.about
     return told
 
 
@@ -167,9 +170,7 @@ def compare(
         device=device,
         lock_clocks=lock_clocks,
     )
-    told = measured(
-        question, measuring.How(rounds, options.check_cache(cache), options.check_clock(clock), True, "compare")
-    )
+    told = measured(question, measuring.How(rounds, cache, clock, True, "compare"))
     if not told.whole:
         raise KeyboardInterrupt
     rows = [
@@ -179,10 +180,6 @@ def compare(
     ]
     every = dict.fromkeys(key for row in rows for key in row)
     return Rows({**every, **row} for row in rows)
-
-
-def _op(id: str) -> str:
-    return id.split("/")[1]
 
 
 def baseline(known: Mapping[str, str], asked: str, op: str, ids: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kernelzoo import registry
 from kernelzoo.operations import FLOATS, INTEGERS, OPERATIONS
@@ -23,26 +23,17 @@ def some_ids(incomplete: str) -> list[str]:
     return [id for id in ids() if id.startswith(incomplete)]
 
 
-def some_ops(incomplete: str) -> list[str]:
-    """Operations; completes the last of several with commas."""
-    return _last_word(incomplete, OPERATIONS)
+def _last_word(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Completes a name, or the last of several with commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, word = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in known() if name.startswith(word)]
+
+    return complete
 
 
-def some_backends(incomplete: str) -> list[str]:
-    """Backends, completed as operations."""
-    return _last_word(incomplete, registry.backends())
-
-
-def some_variants(incomplete: str) -> list[str]:
-    """Variants, completed as operations."""
-    return _last_word(incomplete, sorted({id.split("/")[2] for id in ids()}))
-
-
-def some_dtypes(incomplete: str) -> list[str]:
-    """Dtypes, completed as operations."""
-    return _last_word(incomplete, dtypes())
-
-
-def _last_word(incomplete: str, known: Iterable[str]) -> list[str]:
-    before, comma, word = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in known if name.startswith(word)]
+some_ops = _last_word(lambda: OPERATIONS)
+some_backends = _last_word(registry.backends)
+some_variants = _last_word(lambda: sorted({id.split("/")[2] for id in ids()}))
+some_dtypes = _last_word(dtypes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -193,10 +194,4 @@ def _clocks(machine: Machine) -> Iterator[Suspicion]:
 
 def _version(text: str) -> tuple[int, ...]:
     """The first two numbers of a version."""
-    numbers = []
-    for part in text.split(".")[:2]:
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
+    return tuple(map(int, re.findall(r"\d+", text)[:2]))

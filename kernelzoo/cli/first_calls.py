@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-import datetime
-import json as json_module
-import shlex
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kernelzoo.cli import output
+from kernelzoo.cli import measuring, options, output, recording, sizes
 
 if TYPE_CHECKING:
     from kernelzoo.measure.first_call import FirstCall
-    from kernelzoo.measure.worker_process import About
-
-FORMAT = "kernelzoo-first-call/1"
 
 
 def first_calls(
-    ids: Sequence[str],
+    chosen: tuple[Sequence[str], Sequence[str], Sequence[str]],
     dtypes: Sequence[str],
-    about: About,
-    modules: Sequence[str],
+    module: Sequence[Path],
+    device: str,
     patience: float,
     to: Path | None,
     json: bool,
 ) -> int:
-    """Measure, print and write the record; returns the exit status."""
+    """Measure, print and write the record; returns the exit status. ``chosen``: operations, backends and variants."""
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.files import write_whole
     from kernelzoo.measure import first_call as first
+    from kernelzoo.measure.guard import Guard
 
-    started, began = time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    options.select_early(module, (), *chosen)
+    if to is not None:
+        measuring.check_free(to)
+    modules = options.check_modules(module)
+    dtypes = dtypes or ("float32",)
+    if not module:
+        sizes.problems(chosen[0], (), dtypes)  # raises for unknown names
+    with Bar(), Guard(device, modules) as guard:  # lists what there is; each call gets its own process
+        about = guard.about
+    ids = options.select(about.summaries, (), *chosen)
+    run = recording.Recording("kernelzoo-first-call/1")
     found, interrupted = list[first.FirstCall](), False
     count = len(ids) * len(dtypes) * len(first.CLASSES)
     with Bar(count) as bar:
@@ -49,17 +51,8 @@ def first_calls(
                 bar.say(f"[{len(found)}/{count}] {one.id}, {one.problem_class}: {one.outcome}")
         except KeyboardInterrupt:
             interrupted = True
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
-        "environment": {"device": about.device_name, "versions": about.versions},
-        "started": began,
-        "seconds": round(time.monotonic() - started, 1),
-        "interrupted": interrupted,
-        "rows": [asdict(one) for one in found],
-    }
-    if to is not None:
-        write_whole(to, json_module.dumps(document, indent=1).encode())
+    document = run.document(about, [asdict(one) for one in found], interrupted=interrupted)
+    recording.write(to, document)
     if json:
         output.emit(document)
     else:

@@ -7,8 +7,6 @@ of its own, as any file of a user; those of several definitions start together.
 from __future__ import annotations
 
 import os
-import queue
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import files
 from kernelzoo.cli import measuring, options, output, verdicts
-from kernelzoo.cli.guards import check_gpus
+from kernelzoo.cli.guards import check_gpus, in_threads
 from kernelzoo.cli.progress import Bar
 from kernelzoo.definitions.folders import Found, Solution, Task, paired
 
@@ -127,41 +125,14 @@ class Crew:
 
     def results(self) -> Iterator[Judged]:
         """What is found, as soon as a definition is done. Ends its processes, however it ends."""
-        left, said, over = queue.SimpleQueue[Batch](), queue.SimpleQueue[Any](), threading.Event()
-        for batch in self.work:
-            left.put(batch)
-
-        def run(place: Gpu | None) -> None:
-            try:
-                while not over.is_set():
-                    for one in self.judged(left.get_nowait(), place):
-                        said.put(one)
-            except queue.Empty:
-                pass
-            except BaseException as error:
-                said.put(error)
-            said.put(None)
-
-        for place in self.places:
-            threading.Thread(target=run, args=(place,), daemon=True).start()
-        at_work = len(self.places)
         try:
-            while at_work:
-                try:
-                    one = said.get(timeout=0.5)  # without one, Ctrl-C would wait
-                except queue.Empty:
-                    continue
-                if isinstance(one, BaseException):
-                    raise one
-                at_work -= one is None
-                if one is not None:
-                    yield one
+            for _, _, one in in_threads(self.work, self.judged, self.places):
+                yield one
         finally:
-            over.set()
             for guard in self.guards:
                 guard.close()
 
-    def judged(self, batch: Batch, place: Gpu | None) -> Iterator[Judged]:
+    def judged(self, place: Gpu | None, batch: Batch) -> Iterator[Judged]:
         """What is found of a batch. If its processes can't start together, each definition is tried alone."""
         from kernelzoo.measure.guard import Guard
         from kernelzoo.measure.worker_process import GuardError
@@ -174,7 +145,7 @@ class Crew:
         except GuardError as error:
             for task, some in batch:
                 if len(batch) > 1:
-                    yield from self.judged([(task, some)], place)
+                    yield from self.judged(place, [(task, some)])
                 else:
                     told = [verdicts.Case(self.file(one), task, one).refused(str(error)) for one in some]
                     yield Judged(task.name, "", [], [], told)
@@ -204,7 +175,7 @@ class Crew:
                 result.verdicts.append(case.refused("another solution of its definition has its author and name"))
             else:
                 cases.append(case)
-        ops = list(dict.fromkeys(id.split("/")[1] for case in cases for id in case.ids))
+        ops = list(dict.fromkeys(options.op_of(id) for case in cases for id in case.ids))
         problems, unmade = verdicts.problems(task, ops)
         judged = sampled(problems, JUDGED)
         timed = sampled(judged, TIMED)
@@ -216,7 +187,7 @@ class Crew:
 
     def race(self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Case], result: Judged, rounds: int) -> None:
         """Judge all solutions that may still be right on one workload, and time them with the reference."""
-        mine = {id: case for case in cases for id in case.ids if id.split("/")[1] == problem.op and not case.lost}
+        mine = {id: case for case in cases for id in case.ids if options.op_of(id) == problem.op and not case.lost}
         if not mine:
             return
         reference = f"reference/{problem.op}/reference"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import secrets
 import shlex
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +18,6 @@ from kernelzoo.cli import options, output, recording
 
 if TYPE_CHECKING:
     from kernelzoo.check.fuzz import Case
-    from kernelzoo.cli.guards import Guards
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
 
@@ -30,6 +32,9 @@ _REDUCED = 3
 
 _TRIES, _COSTLY = 400, 5
 """Simpler cases to try for one failure, and how many of them may cost a process."""
+
+_COUNTED = ("right", "refused", "faults", "no_room", "undecidable", "compiled")
+"""What a process counts of its cases."""
 
 _SLOW_TO_BIND = 100
 """An implementation that is slow to bind gets this many times fewer cases."""
@@ -65,11 +70,9 @@ def fuzz(
 
     Exit status: 0; 1 for any failure; 2 for an unknown name, or if what was asked for can't run here.
     """
-    from kernelzoo import registry
     from kernelzoo.check import fuzz as engine
-    from kernelzoo.cli.guards import Guards, check_gpus
+    from kernelzoo.cli import guards as processes
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
 
     recording.check_output(to)
     run = recording.Recording("kernelzoo-fuzz/1")
@@ -77,22 +80,20 @@ def fuzz(
     names = options.words(op), options.words(backend), options.words(variant)
     for id in options.select_early(module, ids or [], *names):
         if case is not None:
-            engine.parse(case, id.split("/")[1])
-    modules = options.check_modules(module)
-    places = check_gpus(gpus, device)
-    with Guards(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
-        about = guards.first.about
-        known = set(about.summaries)
-        if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # this process runs no module
-        chosen = options.select(known, ids or [], *names)
+            engine.parse(case, options.op_of(id))
+    with processes.asked(module, device, gpus, patience, ids or [], *names) as (guards, chosen):
         if case is not None:
-            works = [_Work(id, seed, [engine.parse(case, id.split("/")[1])]) for id in chosen]
+            works = [_Work(id, seed, [engine.parse(case, options.op_of(id))]) for id in chosen]
         else:
             works = list(_works(guards.first, chosen, cases, seed, alike))
         with Bar(sum(len(work.cases) for work in works)) as bar:
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
-            whole = guards.finish(_Share(works, guards, bar).step, guards.processes(jobs, batches))
+            share, whole = _Share(works, bar), True
+            try:
+                for _ in guards.each(range(batches), share.step, guards.processes(jobs, batches)):
+                    pass  # a step adds its results itself
+            except KeyboardInterrupt:
+                whole = share.end()
     for work in works:
         # Drop failures whose reduction was interrupted.
         work.failures = [failure for failure in work.failures if failure]
@@ -100,13 +101,12 @@ def fuzz(
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
         failure["repeat"] = _again(failure["id"], failure["case"], module, device)
-    told: dict[str, Any] = {"gpus": guards.gpus} if places else {}
+    told: dict[str, Any] = {"gpus": guards.gpus} if guards.places else {}
     told |= {} if whole else {"interrupted": True}
-    document = run.document(about, rows, seed=seed, failures=failures, **told)
+    document = run.document(guards.first.about, rows, seed=seed, failures=failures, **told)
     unavailable = {work.id: work.unavailable for work in works if work.unavailable}
     missing = options.missing(ids or [], names[1], unavailable, chosen)
-    if to is not None:
-        recording.write(to, document)
+    recording.write(to, document)
     if json:
         output.emit(document | ({"error": "; ".join(missing)} if missing else {}))
     else:
@@ -118,29 +118,25 @@ def fuzz(
     return 1 if failures else 2 if missing or len(unavailable) == len(rows) else 0
 
 
+@dataclass
 class _Work:
     """The cases of one implementation, and their results so far."""
 
-    def __init__(
-        self,
-        id: str,
-        seed: int,
-        cases: Sequence[Case],
-        *,
-        emulator: str = "",
-        unavailable: str = "",
-        asked: int = 0,
-    ) -> None:
-        """``asked``: the number asked for, if it gets fewer."""
-        self.id, self.cases, self.asked = id, cases, asked or len(cases)
-        self.op = id.split("/")[1]
-        self.failures: list[dict[str, Any]] = []
-        self.next = 0
-        self.unavailable = unavailable
-        self._emulator, self._seed = emulator, seed
-        self._found = dict.fromkeys(("right", "refused", "faults", "no_room", "undecidable", "compiled"), 0)
-        self._seconds = 0.0
-        self._layouts = set[object]()
+    id: str
+    seed: int
+    cases: Sequence[Case]
+    emulator: str = ""
+    unavailable: str = ""
+    asked: int = 0
+    """The number asked for, if it gets fewer."""
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    next: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    layouts: set[object] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.op, self.asked = options.op_of(self.id), self.asked or len(self.cases)
 
     def take(self) -> Sequence[Case]:
         """The next batch; empty if nothing is left, or enough has failed."""
@@ -152,11 +148,10 @@ class _Work:
 
     def add(self, batch: Sequence[Case], found: dict[str, Any], seconds: float) -> None:
         """Add the results of a batch."""
-        for name in self._found:
-            self._found[name] += found.get(name, 0)
+        self.found.update({name: found.get(name, 0) for name in _COUNTED})
         self.unavailable = self.unavailable or found["unavailable"]
-        self._seconds += seconds
-        self._layouts |= {case.layout for case in batch}
+        self.seconds += seconds
+        self.layouts |= {case.layout for case in batch}
 
     def row(self) -> dict[str, Any]:
         """A row of the record. ``cases`` counts those that ran."""
@@ -167,14 +162,14 @@ class _Work:
             "backend": backend,
             "op": op,
             "variant": variant,
-            "emulator": self._emulator,
-            "cases": failed + sum(self._found[name] for name in ("right", "refused", "faults", "no_room")),
+            "emulator": self.emulator,
+            "cases": failed + sum(self.found[name] for name in ("right", "refused", "faults", "no_room")),
             "asked": self.asked,
-            **self._found,
+            **{name: self.found[name] for name in _COUNTED},
             "failed": failed,
-            "layouts": len(self._layouts),
-            "seed": self._seed,
-            "seconds": round(self._seconds, 2),
+            "layouts": len(self.layouts),
+            "seed": self.seed,
+            "seconds": round(self.seconds, 2),
             "unavailable": self.unavailable,
         }
 
@@ -187,7 +182,7 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
     drawn: dict[tuple[str, int], list[Case]] = {}
     for id in ids:
         about = guard.largest(id)
-        op = id.split("/")[1]
+        op = options.op_of(id)
         if about["unavailable"]:
             yield _Work(id, seed, (), unavailable=about["unavailable"])
             continue
@@ -201,19 +196,26 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
 class _Share:
     """Hands out the work in batches. A process stays with one implementation while it has cases."""
 
-    def __init__(self, works: Sequence[_Work], guards: Guards, bar: Bar) -> None:
-        self._works, self._guards, self._lock, self._bar = works, guards, guards.lock, bar
+    def __init__(self, works: Sequence[_Work], bar: Bar) -> None:
+        self._works, self._bar = works, bar
+        self._lock, self._over = threading.Lock(), False
         self._of: dict[Guard, _Work] = {}
 
-    def step(self, guard: Guard) -> bool:
-        """Run a batch in that process; False if nothing is left."""
+    def end(self) -> bool:
+        """Let steps that still run add nothing; False."""
+        with self._lock:
+            self._over = True
+        return False
+
+    def step(self, guard: Guard, number: int) -> tuple[()]:
+        """Run a batch in that process, if any is left."""
         with self._lock:
             work = self._of.get(guard)
             batch = work.take() if work is not None else ()
             while not batch:  # take an implementation that has not begun, or the one with most cases left
                 left = [work for work in self._works if work.next < len(work.cases)]
                 if not left:
-                    return False
+                    return ()
                 work = self._of[guard] = max(left, key=lambda work: (work.next == 0, len(work.cases) - work.next))
                 batch = work.take()
         assert work is not None
@@ -221,7 +223,7 @@ class _Share:
         with self._lock:
             self._bar.item(len(batch))
             self._bar.step(work.id)
-        return True
+        return ()
 
     def _try(self, guard: Guard, work: _Work, batch: Sequence[Case]) -> None:
         """Run a batch, and reduce the failing cases."""
@@ -231,7 +233,7 @@ class _Share:
         found = guard.fuzz(work.id, [str(case) for case in batch])
         seconds = time.monotonic() - started
         with self._lock:
-            if self._guards.over:
+            if self._over:
                 return
             work.add(batch, found, seconds)
         for number, words in found["wrong"]:
@@ -239,7 +241,7 @@ class _Share:
             costly = _costly(words)
             with self._lock:
                 place = len(work.failures)
-                if self._guards.over:
+                if self._over:
                     return
                 work.failures.append({})
             left = [_COSTLY if costly else _TRIES]
@@ -280,7 +282,7 @@ def _print(works: Sequence[_Work], seed: int) -> None:
         words += f"{len(work.cases)} of {work.asked}: slow to bind" if work.asked > len(work.cases) else ""
         counts = (str(row[name]) for name in ("cases", "right", "refused", "faults", "failed", "layouts"))
         table.add_row(work.id, *counts, f"{row['seconds']:.1f}", words)
-    if table.row_count:
+    if table.rows:
         output.show(console, table)
     for work in works:
         shown = list({failure["case"]: failure for failure in work.failures[:_REDUCED]}.values())

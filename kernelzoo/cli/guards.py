@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from kernelzoo import registry
 from kernelzoo.cli import options
 
 if TYPE_CHECKING:
     from kernelzoo.measure.gpus import Gpu
     from kernelzoo.measure.guard import Guard
+
+T = TypeVar("T")
+R = TypeVar("R")
+W = TypeVar("W")
 
 
 def check_gpus(text: str, device: str) -> list[Gpu]:
@@ -24,6 +33,60 @@ def check_gpus(text: str, device: str) -> list[Gpu]:
     return chosen(text)
 
 
+@contextmanager
+def asked(
+    module: Sequence[Path], device: str, gpus: str, patience: float, ids: Sequence[str], *names: Sequence[str]
+) -> Iterator[tuple[Guards, tuple[str, ...]]]:
+    """A context with processes for a command, and the ids that its options name; see :func:`options.select`.
+
+    Without ``ids``, those that the modules add. Raises GuardError, GpusError, OptionError or UnknownNameError.
+    """
+    from kernelzoo.measure.guard import Guard
+
+    modules, places = options.check_modules(module), check_gpus(gpus, device)
+    with Guards(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
+        known = set(guards.first.about.summaries)
+        if module and not ids:
+            known -= {i.id for i in registry.implementations()}  # this process runs no module
+        yield guards, options.select(known, ids, *names)
+
+
+def in_threads(tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: Sequence[W]) -> Iterator[tuple[W, T, R]]:
+    """Have each task done with the next free worker, and yield its results as they come.
+
+    Each worker has a thread, and this one gets the results. Raises what one of them raises. After that, or after
+    Ctrl-C, no other task begins.
+    """
+    left, said, over = deque(tasks), queue.SimpleQueue[Any](), threading.Event()
+
+    def work(worker: W) -> None:
+        try:
+            while not over.is_set():
+                try:
+                    task = left.popleft()
+                except IndexError:
+                    break
+                for result in do(worker, task):
+                    said.put((worker, task, result))
+        except BaseException as error:
+            said.put(error)
+        said.put(None)
+
+    for worker in workers:
+        threading.Thread(target=work, args=(worker,), daemon=True).start()
+    at_work = len(workers)
+    try:
+        while at_work:
+            one = said.get()
+            if isinstance(one, BaseException):
+                raise one
+            at_work -= one is None
+            if one is not None:
+                yield one
+    finally:
+        over.set()
+
+
 class Guards:
     """Starts one process at once, and more when there is work. With ``gpus``, each is on the next GPU.
 
@@ -31,75 +94,44 @@ class Guards:
     """
 
     def __init__(self, start: Callable[[Gpu | None], Guard], gpus: Sequence[Gpu] = ()) -> None:
-        self._start, self._gpus = start, gpus
-        self.lock = threading.Lock()
-        """Guards data that the threads share."""
-        self._over = threading.Event()
-        self._error: BaseException | None = None
+        self._start, self.places = start, gpus
+        self._guards: list[Guard] = []
         self.first = self._started(0)
-        self._guards = [self.first]
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._over.set()
+    def __exit__(self, *raised: object) -> None:
         for guard in self._guards:
             guard.close()
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
         """The GPUs of the processes, without duplicates; empty if none was asked for."""
-        found = [guard.about.gpu for guard in self._guards if guard.about.gpu] if self._gpus else []
+        found = [guard.about.gpu for guard in self._guards if guard.about.gpu] if self.places else []
         return [gpu for place, gpu in enumerate(found) if gpu not in found[:place]]
 
     def processes(self, jobs: int, tasks: int) -> int:
         """The number of processes: ``jobs``, or one for each core. At least one for each GPU, and at most one for each
         task."""
-        return min(max(jobs or len(os.sched_getaffinity(0)), len(self._gpus)), tasks)
+        return min(max(jobs or len(os.sched_getaffinity(0)), len(self.places)), tasks)
 
-    def run(self, step: Callable[[Guard], bool], processes: int) -> None:
-        """Call ``step`` repeatedly in a thread for each process, until it returns False.
+    def each(
+        self, tasks: Iterable[T], do: Callable[[Guard, T], Iterable[R]], processes: int
+    ) -> Iterator[tuple[Guard, T, R]]:
+        """Have each task done by one of so many processes; see :func:`in_threads`."""
+        starts: list[Callable[[], Guard]] = [lambda: self.first]
+        starts += [cache(partial(self._started, number)) for number in range(1, processes)]
 
-        If a step raises, all threads end, and the error is raised again.
-        """
-        threads = [threading.Thread(target=self._steps, args=(step, i), daemon=True) for i in range(processes)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():  # with a timeout, since a plain join would block Ctrl-C
-                thread.join(0.2)
-        if self._error is not None:
-            raise self._error
+        def done(start: Callable[[], Guard], task: T) -> Iterator[tuple[Guard, R]]:
+            guard = start()
+            for result in do(guard, task):
+                yield guard, result
 
-    def finish(self, step: Callable[[Guard], bool], processes: int) -> bool:
-        """Run the steps; False if Ctrl-C ended them. Then :attr:`over` is true, and a step must add nothing."""
-        try:
-            self.run(step, processes)
-        except KeyboardInterrupt:
-            with self.lock:
-                self._over.set()
-            return False
-        return True
-
-    @property
-    def over(self) -> bool:
-        """Whether the work has ended. A step asks while it holds the lock."""
-        return self._over.is_set()
+        for _, task, (guard, result) in in_threads(tasks, done, starts[:processes]):
+            yield guard, task, result
 
     def _started(self, number: int) -> Guard:
-        return self._start(self._gpus[number % len(self._gpus)] if self._gpus else None)
-
-    def _steps(self, step: Callable[[Guard], bool], number: int) -> None:
-        try:
-            guard = self.first
-            if number:
-                guard = self._started(number)
-                with self.lock:
-                    self._guards.append(guard)
-            while not self._over.is_set() and step(guard):
-                pass
-        except BaseException as error:
-            if not self._over.is_set():  # else its process was ended on purpose
-                self._error = error
-                self._over.set()
+        guard = self._start(self.places[number % len(self.places)] if self.places else None)
+        self._guards.append(guard)
+        return guard

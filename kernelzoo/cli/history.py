@@ -54,7 +54,7 @@ def _change(step: Step) -> dict[str, Any]:
     interval = told.interval
     return {
         "id": told.row.id,
-        "problem": f"{told.row.problem.dtype} {told.row.problem}",
+        "problem": told.row.problem.title,
         "since_commit": base.run.commit,
         "since_file": base.run.file,
         "before_us": base.microseconds,
@@ -100,7 +100,7 @@ def _print(points: Sequence[Point]) -> None:
             interval = output.interval(told.interval.low, told.interval.high).strip() if told.interval else ""
             changes.add_row(
                 " ".join([told.row.id, *told.marks]),
-                f"{told.row.problem.dtype} {told.row.problem}",
+                told.row.problem.title,
                 told.row.run.commit.split()[0] if told.row.run.commit else "-",
                 *map(output.number, (told.base.microseconds, told.row.microseconds, told.ratio)),
                 interval,

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.cli.options import OptionError
+from kernelzoo.cli.options import OptionError, check_names
 from kernelzoo.cli.progress import Bar
 from kernelzoo.files import check_folder, claimed
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kernelzoo.measure import Problem
-    from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.worker_pool import Checked, Worker, WorkerPool
 
 Row = dict[str, Any]
@@ -28,7 +27,7 @@ Plan = Sequence[tuple["Problem", Sequence[str]]]
 
 @dataclass(frozen=True)
 class How:
-    """How each problem is measured."""
+    """How each problem is measured. Raises UnknownNameError, or OptionError for what does not go together."""
 
     rounds: int
     cache: str
@@ -42,17 +41,16 @@ class How:
     waive: Sequence[str] = ()
     """Ids to time although they break the contract on special values."""
 
+    def __post_init__(self) -> None:
+        check_names("state of the cache", [self.cache], ("cold", "hot"))
+        check_names("clock", [self.timed], ("device", "call"))
+        if self.energy and self.timed == "call":
+            raise OptionError("--energy measures launches, not whole calls; leave out --clock call")
+
     @property
     def options(self) -> dict[str, Any]:
         """The options of a race."""
-        names = ("rounds", "cache", "timed", "energy", "cross_check", "label", "waive")
-        return {name: getattr(self, name) for name in names}
-
-
-def check_energy(energy: bool, clock: str) -> None:
-    """Raise OptionError for the energy of whole calls."""
-    if energy and clock == "call":
-        raise OptionError("--energy measures launches, not whole calls; leave out --clock call")
+        return dict(vars(self))
 
 
 def sweep(
@@ -131,26 +129,6 @@ def named(gpu: Row | None, device: str) -> str:
     return f"GPU {gpu['index']}" + (f" of {gpu['host']}" if gpu.get("host") else "")
 
 
-def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
-    """Measure the plan, and yield each problem with its entries and failures as soon as it is measured."""
-    if plan and how.energy:
-        _check_meter(guard)
-    if plan and how.timed != "call":
-        bar.step("measuring the bandwidth of the device")
-        guard.ceilings()
-    bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
-    for index, (problem, ids) in enumerate(plan, 1):
-        bar.item(_steps(ids, how))
-        entries, failed = guard.race(
-            problem,
-            ids,
-            **how.options,
-            progress=partial(_tell, bar, problem),
-        )
-        yield problem, entries, failed
-        bar.say(f"[{index}/{len(plan)}] {problem.id}: {len(entries)} measured, {len(failed)} without a result")
-
-
 def _check_meter(worker: Worker) -> None:
     """Raise OptionError if the energy of a launch can't be measured."""
     if why := worker.unmetered():
@@ -174,11 +152,13 @@ def prepared(path: Path, *, resume: bool | None = None) -> Iterator[None]:
     """
     check_folder(path)
     with claimed(path):
-        _check(path, resume)
+        check_free(path, resume)
         yield
 
 
-def _check(path: Path, resume: bool | None) -> None:
+def check_free(path: Path, resume: bool | None = None) -> None:
+    """Raise OptionError, or FileError without its folder, unless a file can be written there; see :func:`prepared`."""
+    check_folder(path)
     if path.exists() and not resume:
         instead = "" if resume is None else "continue it with --resume, "
         raise OptionError(f"{path} exists already; {instead}name another file, or remove it")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +16,7 @@ from kernelzoo import operations, registry
 from kernelzoo.cli import complete, output, suggest
 from kernelzoo.definitions import is_folder
 from kernelzoo.definitions.files import read
+from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import KernelZooError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
 
@@ -28,6 +30,13 @@ def words(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for value in values for word in value.split(",") if word)
 
 
+def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise UnknownNameError for a name that is not among the known ones."""
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(kind, name, known)
+
+
 # These callbacks run while the command line is parsed, before anything heavy is imported or started. A --module may
 # add backends and operations, whose names are checked after it ran.
 
@@ -39,9 +48,7 @@ def _known_ops(context: typer.Context, value: list[str]) -> list[str]:
 
 
 def _known_backends(context: typer.Context, value: list[str]) -> list[str]:
-    for name in () if context.params.get("module") else words(value):
-        if name not in registry.backends():
-            raise UnknownNameError("backend", name, registry.backends())
+    check_names("backend", () if context.params.get("module") else words(value), registry.backends())
     return value
 
 
@@ -51,9 +58,9 @@ def _full_dtypes(value: list[str]) -> list[str]:
 
 def full_dtype(name: str) -> str:
     """The full name of a dtype that may be abbreviated (fp16, bf16). Raises UnknownNameError."""
-    full, known = operations.full_dtype(name), complete.dtypes()
-    if full not in known:
-        raise UnknownNameError("dtype", name, known)
+    full, dtypes = operations.full_dtype(name), complete.dtypes()
+    if full not in dtypes:
+        raise UnknownNameError("dtype", name, dtypes)
     return full
 
 
@@ -84,112 +91,65 @@ def _known_workloads(value: list[Path]) -> list[Path]:
     return value
 
 
-def _check_axes(value: list[str]) -> list[str]:
-    for text in value:
-        axes(text)
-    return value
+def several(flags: str, metavar: str, help: str, **settings: Any) -> Any:
+    """An option that may be repeated. Without it, the list is empty."""
+    settings |= {"default_factory": list, "show_default": False}
+    return typer.Option(*flags.split(), metavar=metavar, help=help, **settings)
 
+
+_SOME = "comma-separated or repeated"
+_OPS_HELP = f"Operations, {_SOME}: {', '.join(OPERATIONS)}."
+_DTYPES_HELP = f"Dtypes, {_SOME}; short names such as fp16 and bf16 work too."
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else, on standard output.")]
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="ID",
-        help="Ids, or globs in quotes: 'triton/softmax/*'.",
-        autocompletion=complete.some_ids,
-    ),
+    typer.Argument(metavar="ID", help="Ids, or globs in quotes: 'triton/softmax/*'.", autocompletion=complete.some_ids),
 ]
-Ops = Annotated[
-    list[str],
-    typer.Option(
-        "--op",
-        metavar="OP",
-        default_factory=list,
-        show_default=False,
-        help=f"Operations, comma-separated or repeated: {', '.join(OPERATIONS)}.",
-        callback=_known_ops,
-        autocompletion=complete.some_ops,
-    ),
-]
+Ops = Annotated[list[str], several("--op", "OP", _OPS_HELP, callback=_known_ops, autocompletion=complete.some_ops)]
 Backends = Annotated[
     list[str],
-    typer.Option(
-        "--backend",
-        metavar="NAME",
-        default_factory=list,
-        show_default=False,
-        help="Backends, comma-separated or repeated.",
-        callback=_known_backends,
-        autocompletion=complete.some_backends,
+    several(
+        "--backend", "NAME", f"Backends, {_SOME}.", callback=_known_backends, autocompletion=complete.some_backends
     ),
 ]
 Variants = Annotated[
-    list[str],
-    typer.Option(
-        "--variant",
-        metavar="NAME",
-        default_factory=list,
-        show_default=False,
-        help="Variants, comma-separated or repeated.",
-        autocompletion=complete.some_variants,
-    ),
+    list[str], several("--variant", "NAME", f"Variants, {_SOME}.", autocompletion=complete.some_variants)
 ]
 Dtypes = Annotated[
     list[str],
-    typer.Option(
-        "--dtype",
-        metavar="DTYPE",
-        default_factory=list,
-        show_default=False,
-        help="Dtypes, comma-separated or repeated; short names such as fp16 and bf16 work too.",
-        callback=_full_dtypes,
-        autocompletion=complete.some_dtypes,
-    ),
+    several("--dtype", "DTYPE", _DTYPES_HELP, callback=_full_dtypes, autocompletion=complete.some_dtypes),
 ]
 Shapes = Annotated[
     list[str],
-    typer.Option(
-        "--shape",
-        metavar="4096x1024",
-        default_factory=list,
-        show_default=False,
-        help="A shape of your own; may be repeated.",
-        callback=_several_shapes,
-    ),
+    several("--shape", "4096x1024", "A shape of your own; may be repeated.", callback=_several_shapes),
 ]
 Dim = Annotated[int, typer.Option("--dim", metavar="AXIS", help="The axis that is reduced.")]
 Axes = Annotated[
     list[str],
-    typer.Option(
+    several(
         "--axes",
-        metavar="M=4096,N=781",
-        default_factory=list,
-        show_default=False,
-        help="A size for each axis, in place of --shape; may be repeated.",
-        callback=_check_axes,
+        "M=4096,N=781",
+        "A size for each axis, in place of --shape; may be repeated.",
+        callback=lambda value: [text for text in value if axes(text) is not None],
     ),
 ]
 Workloads = Annotated[
     list[Path],
-    typer.Option(
+    several(
         "--workload",
-        metavar="FILE.jsonl",
-        default_factory=list,
-        show_default=False,
-        help="flashinfer-bench's workloads: sizes and scalars, in place of --axes.",
+        "FILE.jsonl",
+        "flashinfer-bench's workloads: sizes and scalars, in place of --axes.",
         callback=_known_workloads,
     ),
 ]
 Modules = Annotated[
     list[Path],
-    typer.Option(
-        *("--module", "--definition", "--solution", "--reference", "--submission"),
-        metavar="FILE",
-        default_factory=list,
-        show_default=False,
-        help="A file that registers kernels, flashinfer-bench's JSON as --definition and --solution, or KernelBench's"
-        " files as --reference and --submission."
-        " It runs in a separate process.",
+    several(
+        "--module --definition --solution --reference --submission",
+        "FILE",
+        "A file that registers kernels, flashinfer-bench's JSON as --definition and --solution, or KernelBench's files "
+        "as --reference and --submission. It runs in a separate process.",
         is_eager=True,  # the callbacks above must know that it may add names
     ),
 ]
@@ -217,12 +177,10 @@ CrossCheck = Annotated[
 ]
 Waive = Annotated[
     list[str],
-    typer.Option(
+    several(
         "--waive",
-        metavar="ID",
-        default_factory=list,
-        show_default=False,
-        help="Ids or globs to time although they are wrong on special values (NaN, infinities); their rows say so.",
+        "ID",
+        "Ids or globs to time although they are wrong on special values (NaN, infinities); their rows say so.",
     ),
 ]
 Patience = Annotated[
@@ -241,6 +199,25 @@ Jobs = Annotated[
 RunRecord = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="Write a record of the run.")
 ]
+
+
+TheirTolerance = Annotated[
+    bool,
+    typer.Option(
+        "--their-tolerance",
+        help="Judge by the tolerances of a definition's workloads, as its own set does, in place of bounds.",
+    ),
+]
+
+
+def use_their_tolerance(asked: bool) -> None:
+    """Let the processes that judge use the tolerances of definitions, or not."""
+    os.environ[VARIABLE] = str(int(asked))
+
+
+def op_of(id: str) -> str:
+    """The operation of an implementation."""
+    return id.split("/")[1]
 
 
 def shape(text: str) -> tuple[int, ...]:
@@ -269,20 +246,6 @@ def axes(text: str) -> dict[str, int]:
             raise OptionError(f"no axes {text!r}; write each axis once with its size, such as M=4096,N=781")
         found[name] = int(size)
     return found
-
-
-def check_cache(cache: str) -> str:
-    """Check the name of a cache state, and return it. Raises UnknownNameError."""
-    if cache not in ("cold", "hot"):
-        raise UnknownNameError("state of the cache", cache, ("cold", "hot"))
-    return cache
-
-
-def check_clock(clock: str) -> str:
-    """Check the name of a clock, and return it. Raises UnknownNameError."""
-    if clock not in ("device", "call"):
-        raise UnknownNameError("clock", clock, ("device", "call"))
-    return clock
 
 
 def check_modules(modules: Sequence[Path]) -> list[str]:
@@ -318,10 +281,7 @@ def select(
     """
     ids = sorted(known)
     for place, kind, names in ((0, "backend", backends), (1, "operation", ops), (2, "variant", variants)):
-        there = {id.split("/")[place] for id in ids}
-        for name in names:
-            if name not in there:
-                raise UnknownNameError(kind, name, there)
+        check_names(kind, names, {id.split("/")[place] for id in ids})
     count = Counter(id.rpartition("/")[0] for id in ids)
 
     def named(id: str) -> bool:

@@ -76,10 +76,6 @@ class Table:
         self.rows.append([_visible(cell.replace("\n", " ")) for cell in cells])
         self.styles.append(style)
 
-    @property
-    def row_count(self) -> int:
-        return len(self.rows)
-
 
 def table(*columns: str, spare: Sequence[str] = ()) -> Table:
     """An empty table. Without titles it has no heading."""

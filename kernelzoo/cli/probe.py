@@ -103,22 +103,22 @@ def nvcc() -> Facts:
 
 def nvrtc() -> Facts:
     """The runtime compiler that CuPy uses."""
-    from cuda.pathfinder import load_nvidia_dynamic_lib
-
-    path = load_nvidia_dynamic_lib("nvrtc").abs_path
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    ctypes.CDLL(path).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    return {"version": f"{major.value}.{minor.value}", "path": path}
+    return _library("nvrtc", "nvrtcVersion", 2)
 
 
 def nvvm() -> Facts:
     """The compiler library that Numba uses."""
+    found = _library("nvvm", "nvvmIRVersion", 4)
+    return found | {"version": f"IR {found['version']}"}
+
+
+def _library(name: str, function: str, count: int) -> Facts:
+    """A library's place, and its version: the first two of so many numbers that a function of it writes."""
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
-    path = load_nvidia_dynamic_lib("nvvm").abs_path
-    major, minor, ir, debug = (ctypes.c_int() for _ in range(4))
-    ctypes.CDLL(path).nvvmIRVersion(*map(ctypes.byref, (major, minor, ir, debug)))
-    return {"version": f"IR {major.value}.{minor.value}", "path": path}
+    path, numbers = load_nvidia_dynamic_lib(name).abs_path, [ctypes.c_int() for _ in range(count)]
+    getattr(ctypes.CDLL(path), function)(*map(ctypes.byref, numbers))
+    return {"version": f"{numbers[0].value}.{numbers[1].value}", "path": path}
 
 
 def ptxas() -> Facts:

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.cli import options
-from kernelzoo.files import check_folder
+from kernelzoo.cli import options, output
+from kernelzoo.files import check_folder, write_whole
 
 if TYPE_CHECKING:
     from kernelzoo.measure.worker_process import About
@@ -22,7 +22,7 @@ class Recording:
 
     def __init__(self, format: str) -> None:
         self._format = format
-        self._started = datetime.datetime.now(datetime.UTC)
+        self.started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         self._clock = time.monotonic()
 
     @property
@@ -36,7 +36,7 @@ class Recording:
             "format": self._format,
             "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
             "environment": {"device": about.device_name, "versions": about.versions},
-            "started": self._started.isoformat(),
+            "started": self.started,
             "seconds": round(self.seconds, 3),
             "rows": rows,
             **more,
@@ -51,16 +51,7 @@ def check_output(path: Path | None) -> None:
             raise options.OptionError(f"no file can be written to {str(path)!r}, a folder; name a file in it with -o")
 
 
-def check_new(path: Path | None) -> None:
-    """Raise OptionError for an existing file, FileError where none can be made."""
+def write(path: Path | None, document: dict[str, Any]) -> None:
+    """Write the file, if one is named, completely or not at all."""
     if path is not None:
-        check_folder(path)
-        if path.exists():
-            raise options.OptionError(f"{path} exists already; name another file, or remove it")
-
-
-def write(path: Path, document: dict[str, Any]) -> None:
-    """Write the file completely or not at all."""
-    from kernelzoo.files import write_whole
-
-    write_whole(path, (json.dumps(document, indent=1) + "\n").encode())
+        write_whole(path, (json.dumps(output.finite(document), indent=1) + "\n").encode())

@@ -68,10 +68,11 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
     return row
 
 
-def described(problem: Problem, entries: Sequence[Row], found: Sequence[Row], baseline: str) -> Row:
-    """One problem as JSON: its facts, how it was timed, and its rows."""
+def described(problem: Problem, entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> Row:
+    """One problem as JSON: its facts, how it was timed, and its :func:`rows`."""
     from kernelzoo.measure import record
 
+    found = rows(entries, failed, baseline)
     info = entries[0]["extra_info"] if entries else {}
     return {
         "problem": problem.id,
@@ -79,7 +80,7 @@ def described(problem: Problem, entries: Sequence[Row], found: Sequence[Row], ba
         **record.described(problem),
         **{key: info.get(key) for key in ("device", "gpu", "clock", "clock_detail", "cache", "repeated_rounds")},
         "baseline": baseline if any(row["id"] == baseline and row["outcome"] == "measured" for row in found) else None,
-        "rows": list(found),
+        "rows": found,
     }
 
 

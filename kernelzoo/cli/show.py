@@ -12,20 +12,13 @@ import typer
 from kernelzoo import operations, packages
 from kernelzoo.cli import complete, options, output
 from kernelzoo.cli.inspection import print_text
-from kernelzoo.errors import UnknownNameError
 
 Operation = Annotated[
     str, typer.Argument(metavar="OP", help="The operation, such as rms_norm.", autocompletion=complete.some_ops)
 ]
 Languages = Annotated[
     list[str],
-    typer.Option(
-        "--language",
-        metavar="NAME",
-        default_factory=list,
-        show_default=False,
-        help="Languages, comma-separated or repeated: triton,cute. All by default.",
-    ),
+    options.several("--language", "NAME", "Languages, comma-separated or repeated: triton,cute. All by default."),
 ]
 Results = Annotated[
     list[Path] | None, typer.Option("--results", metavar="FILE.json", help="Show the scores in this results file.")
@@ -50,12 +43,9 @@ def show(
     """
     from kernelzoo import side_by_side
 
-    if op not in operations.OPERATIONS:
-        raise UnknownNameError("operation", op, operations.OPERATIONS)
+    options.check_names("operation", [op], operations.OPERATIONS)
     chosen = options.words(language)
-    for name in chosen:
-        if name not in packages.LANGUAGES:
-            raise UnknownNameError("language", name, packages.LANGUAGES)
+    options.check_names("language", chosen, packages.LANGUAGES)
     scores = _scores(op, results or [])
     if markdown:
         print(side_by_side.page(op, scores), end="")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 import os
-import shlex
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernelzoo.cli import options, output, recording
+from kernelzoo.cli import measuring, options, output, recording
 from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs, rows, show, tuner_of
-from kernelzoo.errors import KernelZooError, UnknownNameError
+from kernelzoo.errors import KernelZooError
 
 if TYPE_CHECKING:
     from kernelzoo.cli.guards import Guards
@@ -26,8 +22,6 @@ if TYPE_CHECKING:
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.tuning import Outcome
     from kernelzoo.tables import Card
-
-FORMAT = "kernelzoo-tune/1"
 
 TimeLimit = Annotated[
     float, typer.Option("--time-limit", metavar="MINUTES", min=0.1, help="Time for all tables together.")
@@ -98,12 +92,11 @@ def tune(
     )
     problems("quick", wanted, dtypes)  # raises for unknown names
     backends = options.words(backend) or registry.backends()
-    for name in backends:
-        if name not in registry.backends():
-            raise UnknownNameError("backend", name, registry.backends())
+    options.check_names("backend", backends, registry.backends())
     if dry_run and (reset or to is not None):
         raise options.OptionError("--dry-run changes nothing and measures nothing: leave out --reset and -o")
-    recording.check_new(to)
+    if to is not None:
+        measuring.check_free(to)
     if arch and not dry_run:
         raise options.OptionError("--arch simulates a device, which can't be measured; add --dry-run")
     if dry_run and arch:
@@ -118,7 +111,7 @@ def tune(
             raise NothingToTuneError("; ".join([*none, *absent.values()]))
         return list_knobs(listed, arch, rounds, time_limit, absent, json)
 
-    started = time.monotonic()
+    run = recording.Recording("kernelzoo-tune/1")
     places = check_gpus(gpus, device)
     start = partial(Guard, device, patience=patience)
     with Bar() as bar, Guards(lambda gpu: start(gpu=gpu), places) as guards:
@@ -146,8 +139,8 @@ def tune(
                 listed += listed_knobs(one, tuner_of(one, guard, dtypes, card, rounds))
             with bar.aside():
                 return list_knobs(listed, str(card), rounds, time_limit, found["unavailable"], json)
-        session = Session(guards, max(1, len(places)), bar, card, rounds, time_limit * 60, started)
-        return session.run(found, dtypes, to, json=json)
+        session = Session(guards, max(1, len(places)), bar, card, rounds, time_limit * 60, run)
+        return session.tune(found, dtypes, to, json=json)
 
 
 @dataclass
@@ -161,9 +154,10 @@ class Session:
     card: Card
     rounds: int
     seconds: float
-    started: float
+    """For all tables together."""
+    record: recording.Recording
 
-    def run(self, found: Json, dtypes: Sequence[str], to: Path | None, *, json: bool) -> int:
+    def tune(self, found: Json, dtypes: Sequence[str], to: Path | None, *, json: bool) -> int:
         """Tune, store and print; returns the exit status."""
         _check_folder(self.card)
         console, errors = output.console(), output.console(errors=True)
@@ -173,63 +167,44 @@ class Session:
         for name, why in found["unavailable"].items():
             with self.bar.aside():
                 errors.print(f"{name} is not tuned: {why}")
-        began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         count = len(found["declared"])
         self.bar.expect(_STEPS * count)
-        tables = list(reversed(list(enumerate(found["declared"]))))
 
-        def step(guard: Guard) -> bool:
-            with self.guards.lock:
-                if not tables:
-                    return False
-                left = self.seconds - (time.monotonic() - self.started)
-                share = left / math.ceil(len(tables) / self.processes)
-                index, one = tables.pop()
+        def tuned(guard: Guard, numbered: tuple[int, Json]) -> Iterator[tuple[Outcome, _Teller]]:
+            index, one = numbered
+            share = (self.seconds - self.record.seconds) / math.ceil((count - index) / self.processes)
             self._check_card(guard)
             words = f"{one['backend']}/{one['op']}"
-            tell = _Teller(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.started)
-            outcome = tuner_of(one, guard, dtypes, self.card, self.rounds, share, tell).run()
-            with self.guards.lock:
-                if interrupted:
-                    return False
+            tell = _Teller(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.record)
+            yield tuner_of(one, guard, dtypes, self.card, self.rounds, share, tell).run(), tell
+
+        try:
+            tasks = enumerate(found["declared"])
+            for guard, (index, one), (outcome, tell) in self.guards.each(tasks, tuned, min(self.processes, count)):
                 tell.end()
                 done[index] = one, outcome, guard
                 if outcome.values:
-                    stored.append(str(self._store(one, outcome, began)))
+                    stored.append(str(self._store(one, outcome)))
+                words = f"{one['backend']}/{one['op']}"
                 self.bar.say(f"{words}: {len(outcome.values)} of {len(one['knobs'])} knobs have a faster value")
                 if not json:
                     with self.bar.aside():
                         show(console, one, outcome)
-            return True
-
-        try:
-            self.guards.run(step, min(self.processes, count))
         except KeyboardInterrupt:
-            with self.guards.lock:
-                interrupted = True
-        tuned = [done[index] for index in sorted(done)]
-        about = self.guards.first.about
-        findings = [finding for _, outcome, _ in tuned for finding in outcome.findings]
-        document = {
-            "format": FORMAT,
-            "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
-            "environment": {"device": about.device_name, "versions": about.versions},
-            "started": began,
-            "seconds": round(time.monotonic() - self.started, 1),
-            "card": asdict(self.card),
-            "rounds": self.rounds,
-            "interrupted": interrupted,
-            "stored": sorted(set(stored)),
-            "findings": findings,
-            "unavailable": found["unavailable"],
-            "rows": [row | {"gpu": guard.about.gpu} for one, outcome, guard in tuned for row in rows(one, outcome)],
-        }
-        if to is not None:
-            import json as json_module
-
-            from kernelzoo.files import write_whole
-
-            write_whole(to, json_module.dumps(output.finite(document), indent=1).encode())
+            interrupted = True
+        in_order = [done[index] for index in sorted(done)]
+        findings = [finding for _, outcome, _ in in_order for finding in outcome.findings]
+        document = self.record.document(
+            self.guards.first.about,
+            [row | {"gpu": guard.about.gpu} for one, outcome, guard in in_order for row in rows(one, outcome)],
+            card=asdict(self.card),
+            rounds=self.rounds,
+            interrupted=interrupted,
+            stored=sorted(set(stored)),
+            findings=findings,
+            unavailable=found["unavailable"],
+        )
+        recording.write(to, document)
         with self.bar.aside():
             if json:
                 output.emit(document)
@@ -242,7 +217,7 @@ class Session:
                     console.print(f"nothing is faster than the shipped tables on {self.card}; nothing is stored")
             if interrupted:
                 kept = "; ".join([*document["stored"], *([str(to)] if to else [])]) or "nothing"
-                errors.print(f"interrupted after {len(tuned)} of {count} tables; kept: {kept}")
+                errors.print(f"interrupted after {len(in_order)} of {count} tables; kept: {kept}")
                 return 130
         return 1 if findings else 0
 
@@ -253,10 +228,10 @@ class Session:
                 f"{guard.about.device_name} is no {self.card}: a table is for one card; name GPUs of one model"
             )
 
-    def _store(self, one: Json, outcome: Outcome, began: str) -> Path:
+    def _store(self, one: Json, outcome: Outcome) -> Path:
         from kernelzoo import tables
 
-        about = {"started": began, "versions": self.guards.first.about.versions, "rounds": self.rounds}
+        about = {"started": self.record.started, "versions": self.guards.first.about.versions, "rounds": self.rounds}
         evidence = [row for row in rows(one, outcome) if row["taken"]]
         return tables.store(self.card, one["backend"], one["op"], one["declared"], outcome.values, about, evidence)
 
@@ -267,11 +242,11 @@ _STEPS = 100  # on the bar, for each table
 class _Teller:
     """Shows the progress of one table on the bar."""
 
-    def __init__(self, bar: Any, words: str, seconds: float, started: float) -> None:
-        self._bar, self._words, self._seconds, self._started, self._told = bar, words, seconds, started, 0
+    def __init__(self, bar: Any, words: str, seconds: float, record: recording.Recording) -> None:
+        self._bar, self._words, self._seconds, self._record, self._told = bar, words, seconds, record, 0
 
     def __call__(self, what: str, share: float) -> None:
-        left = max(0.0, self._seconds - (time.monotonic() - self._started)) / 60
+        left = max(0.0, self._seconds - self._record.seconds) / 60
         step = max(self._told, round(share * _STEPS))
         self._bar.item(step - self._told)
         self._told = step

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.cli import output
-from kernelzoo.errors import KernelZooError, UnknownNameError
+from kernelzoo.cli import options, output
+from kernelzoo.errors import KernelZooError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,8 +128,7 @@ def described(
     from kernelzoo.measure import planning
     from kernelzoo.measure.tuning import Tuner, TuningError
 
-    if arch not in ARCHITECTURES:
-        raise UnknownNameError("architecture", arch, ARCHITECTURES)
+    options.check_names("architecture", [arch], ARCHITECTURES)
     rows = []
     try:
         with planning.Described(backend, arch) as there:

@@ -6,13 +6,10 @@ import secrets
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from kernelzoo.cli import options, output, sizes, tolerances
+from kernelzoo.cli import options, output, sizes
 from kernelzoo.errors import KINDS, close
 from kernelzoo.operations import OPERATIONS
 
@@ -20,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kernelzoo.measure import Problem
+    from kernelzoo.measure.guard import Guard
 
 _SHAPES = ("4096x1024", "1823x781", "16x262144")
 """Shapes of real sizes, checked after the contract's cases: even, odd, and few long rows."""
@@ -35,13 +33,7 @@ _FEW = 5
 
 Case = Annotated[
     list[str],
-    typer.Option(
-        "--case",
-        metavar="NAME",
-        default_factory=list,
-        show_default=False,
-        help="A case, or a glob of cases, as a finding names it; may be repeated.",
-    ),
+    options.several("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated."),
 ]
 
 
@@ -57,7 +49,7 @@ def verify(
     device: options.Device = "",
     gpus: options.Gpus = "",
     patience: options.Patience = 180.0,
-    their_tolerance: tolerances.TheirTolerance = False,
+    their_tolerance: options.TheirTolerance = False,
     json: options.Json = False,
 ) -> int:
     """Check implementations against the contract: special values, layouts, odd sizes, and a few large shapes.
@@ -68,88 +60,71 @@ def verify(
     Exit status: 0; 1 for any finding; 2 for an unknown name, if what was asked for can't run here, or if an
     operation's own functions fail.
     """
-    from kernelzoo import registry
-    from kernelzoo.cli.guards import Guards, check_gpus
+    from kernelzoo.cli import guards as processes
     from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
 
     patterns, ops, backends = ids or [], options.words(op), options.words(backend)
     early = options.select_early(module, patterns, ops, backends)
     if not module:  # it may add operations
-        _check_cases(case, dtype, dict.fromkeys(id.split("/")[1] for id in early))
+        _check_cases(case, dtype, dict.fromkeys(options.op_of(id) for id in early))
     seed = secrets.randbits(32) if seed is None else seed
-    results: dict[str, Any] = {}
+    results, whole = dict[str, Any](), True
     console = output.console()
-    modules = options.check_modules(module)
-    places = check_gpus(gpus, device)
-    tolerances.use(their_tolerance)
-    start = partial(Guard, device, modules, patience=patience)
-    with Guards(lambda gpu: start(gpu=gpu), places) as guards:
-        about = guards.first.about
-        known = set(about.summaries)
-        if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # this process runs no module
-        chosen = options.select(known, patterns, ops, backends)
-        left = list(reversed(chosen))
-        with Bar(len(chosen)) as bar:
+    options.use_their_tolerance(their_tolerance)
+    asked = processes.asked(module, device, gpus, patience, patterns, ops, backends)
+    with asked as (guards, chosen), Bar(len(chosen)) as bar:
 
-            def step(guard: Guard) -> bool:
-                with guards.lock:
-                    if not left:
-                        return False
-                    id = left.pop()
-                    bar.item(1)
-                found = guard.verify(
-                    id,
-                    _problems(id, dtype),
-                    progress=lambda stage, case: bar.step(case),
-                    cases=case,
-                    dtypes=dtype,
-                    seed=seed,
-                )
-                for finding in (*found["findings"], *found.get("beyond", ())):
-                    finding["repeat"] = _again(finding, module, device, seed)
-                if places:
-                    found["gpu"] = guard.about.gpu
-                with guards.lock:
-                    if guards.over:
-                        return False
-                    results[id] = found
-                    if not json and not found["unavailable"]:
-                        with bar.aside():
-                            _print(id, found, console)
-                return True
+        def checked(guard: Guard, id: str) -> Iterator[dict[str, Any]]:
+            bar.item(1)
+            found = guard.verify(
+                id,
+                _problems(id, dtype),
+                progress=lambda stage, case: bar.step(case),
+                cases=case,
+                dtypes=dtype,
+                seed=seed,
+            )
+            for finding in (*found["findings"], *found.get("beyond", ())):
+                finding["repeat"] = _again(finding, module, device, seed)
+            yield found | ({"gpu": guard.about.gpu} if guards.places else {})
 
-            whole = guards.finish(step, min(max(1, len(places)), len(chosen)))
+        try:
+            for _, id, found in guards.each(chosen, checked, min(max(1, len(guards.places)), len(chosen))):
+                results[id] = found
+                if not json and not found["unavailable"]:
+                    with bar.aside():
+                        _print(id, found, console)
+        except KeyboardInterrupt:
+            whole = False
     results = {id: results[id] for id in chosen if id in results}
     faulty = _by_op(results, "at_fault")
     wrong = [id for id, found in results.items() if found["findings"]]
-    checked = [id for id, found in results.items() if found["passed"] or found["findings"]]
+    tried = [id for id, found in results.items() if found["passed"] or found["findings"]]
     unavailable = {id: found["unavailable"] for id, found in results.items() if found["unavailable"]}
     missing = options.missing(patterns, backends, unavailable, chosen)
     if json:
-        told = {"device": about.device_name, "seed": seed, "results": results, "wrong": wrong}
+        told = {"device": guards.first.about.device_name, "seed": seed, "results": results, "wrong": wrong}
         told |= {} if whole else {"interrupted": True}
         output.emit({**told, **({"error": "; ".join(missing)} if missing else {})})
     else:
         output.absent(unavailable, missing)
-        too_wide = {id.split("/")[1]: found["weak"] for id, found in results.items() if found["weak"]}
+        too_wide = {options.op_of(id): found["weak"] for id, found in results.items() if found["weak"]}
         for name, cases in faulty.items():
             _print_cases(console, f"{name} itself fails", cases, "red")
         for name, cases in _by_op(results, "undecidable").items():
             _print_cases(console, f"the bounds of {name} decide nothing", cases, "yellow")
-        for name in dict.fromkeys(id.split("/")[1] for id in results):
+        for name in dict.fromkeys(options.op_of(id) for id in results):
             if said := OPERATIONS[name].hooks.get("tolerance"):
                 used = "used" if their_tolerance else "not used; --their-tolerance does"
                 console.print(f"the tolerance that {name} comes with is {used}: {said}")
         for name, accepted in too_wide.items():
             console.print(f"the bounds of {name} are too wide: they accept {' and '.join(accepted)}", style="yellow")
-        console.print(f"{len(checked)} checked, {len(wrong)} with findings, {len(results) - len(checked)} not checked")
+        console.print(f"{len(tried)} checked, {len(wrong)} with findings, {len(results) - len(tried)} not checked")
     if not whole:
         console = output.console(errors=True)
         console.print(f"interrupted after {len(results)} of {len(chosen)} implementations; nothing else is kept")
         return 130
-    return 1 if wrong else 2 if missing or faulty or not checked else 0
+    return 1 if wrong else 2 if missing or faulty or not tried else 0
 
 
 def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
@@ -157,7 +132,7 @@ def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for id, result in results.items():
         if result[name]:
-            found.setdefault(id.split("/")[1], {}).update(result[name])
+            found.setdefault(options.op_of(id), {}).update(result[name])
     return found
 
 
@@ -173,7 +148,7 @@ def _print_cases(console: Console, what: str, cases: dict[str, str], style: str)
 
 def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
     """The large shapes in the dtypes that an operation takes, if this process knows it."""
-    op = id.split("/")[1]
+    op = options.op_of(id)
     operation = OPERATIONS[op]
     known = [dtype for dtype in dtypes or _DTYPES if dtype in operation.dtypes]
     if not dtypes and not known:

@@ -21,32 +21,26 @@ RANDOM = {"int8": (-128, 128), "uint8": (0, 256)}
 """The range of an integer input that a workload calls random, as both sets say it."""
 _RANDOM = (-1024, 1024)
 
-RANGES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"(kv|page)_indices|page_tables?|block_tables?", ("num_pages", "num_blocks")),
-    (r"sparse_indices", ("num_pages * page_size", "num_pages")),
-    (r"(input|token)_ids", ("vocab_size",)),
-    (r"weight_indices", ("num_experts",)),
-    (r"position(_id)?s", ("max_seq_len", "max_position_embeddings", "max_positions")),
+MEANT = (
+    (r"(kv_)?last_page_len", "lengths", ("page_size",)),
+    (r"seq_lens|kv_len_arr", "lengths", ("max_seq_len", "max_num_pages * page_size", "num_pages * page_size")),
+    (r"(kv|page)_indices|page_tables?|block_tables?", "indices", ("num_pages", "num_blocks")),
+    (r"sparse_indices", "indices", ("num_pages * page_size", "num_pages")),
+    (r"(input|token)_ids", "indices", ("vocab_size",)),
+    (r"weight_indices", "indices", ("num_experts",)),
+    (r"position(_id)?s", "indices", ("max_seq_len", "max_position_embeddings", "max_positions")),
+    (r"topk_ids", "distinct", ("num_experts",)),
+    (r"\w*state\w*_indices", "distinct", ("pool_size", "state_cache_size", "num_states")),
 )
-"""Inputs that index an axis, by name, and the axes to look for."""
+"""What inputs hold, by name: lengths from 1 to a size, indices below it, or such that are distinct along the last axis.
+Then the sizes to look for."""
 
-_DISTINCT: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"topk_ids", ("num_experts",)),
-    (r"\w*state\w*_indices", ("pool_size", "state_cache_size", "num_states")),
-)
-"""As RANGES, for entries that are distinct along the last axis."""
-
-_BOUNDARIES: tuple[tuple[str, tuple[str, ...]], ...] = (
+_BOUNDARIES = (
     (r"kv_indptr", ("num_kv_indices", "total_kv", "num_pages")),
     (r"qo_indptr", ("total_q", "batch_size")),
     (r"\w*indptr|cu_seq\w*", ("total_seq_len", "total_tokens")),
 )
 """Offsets from 0, by name, and the size at which they end if no constraint says one."""
-_LENGTHS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"(kv_)?last_page_len", ("page_size",)),
-    (r"seq_lens|kv_len_arr", ("max_seq_len", "max_num_pages * page_size", "num_pages * page_size")),
-)
-"""Inputs that hold lengths from 1 to a size."""
 
 Draw = Callable[[tuple[int, ...], str, Mapping[str, Any], "torch.Generator"], "torch.Tensor"]
 
@@ -117,15 +111,11 @@ def _meant(key: str, tensor: Json, axes: Axes, ends: Mapping[str, str]) -> Any:
     if end := _end(key, data, ends):
         first = next(found for one in data["inputs"] if (found := _end(one, data, ends)))
         return _boundaries(axes.size(end), axes.size(first))
-    for pattern, candidates in _LENGTHS:
+    for pattern, kind, candidates in MEANT:
         if re.fullmatch(pattern, key) and (size := _first_known(candidates, data)):
-            return 1, f"{size} + 1"
-    for pattern, candidates in RANGES:
-        if re.fullmatch(pattern, key) and (size := _first_known(candidates, data)):
-            return 0, size
-    for pattern, candidates in _DISTINCT:
-        if re.fullmatch(pattern, key) and (size := _first_known(candidates, data)):
-            return _distinct(axes.size(size))
+            if kind == "distinct":
+                return _distinct(axes.size(size))
+            return (1, f"{size} + 1") if kind == "lengths" else (0, size)
     packed = tensor["dtype"] == "uint8" or (tensor["dtype"] == "int8" and re.search(r"fp8|packed|cache", key))
     return RANDOM[tensor["dtype"]] if packed else None  # bytes of a packed type, each of which is legal
 

@@ -44,6 +44,17 @@ def read(path: str | Path) -> tuple[str, Any]:
     return kind, data
 
 
+def names_in(path: str | Path) -> set[str]:
+    """The functions, classes and variables that a Python file defines at its top. Nothing of it is run."""
+    try:
+        code = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    targets = [one for node in code.body if isinstance(node, ast.Assign) for one in node.targets]
+    found = {node.name for node in code.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return found | {one.id for one in targets if isinstance(one, ast.Name)}
+
+
 def identifier(name: str) -> str:
     """A name as an identifier: ``gpt_5_2`` for ``gpt-5.2``."""
     plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")

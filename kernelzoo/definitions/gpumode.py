@@ -9,18 +9,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo import registry
-from kernelzoo.definitions.files import DefinitionError, Json, identifier
-from kernelzoo.definitions.loading import EXPECTS, arguments_of, declare
-from kernelzoo.definitions.solutions import returned
+from kernelzoo.definitions.files import DefinitionError, Json, identifier, names_in
+from kernelzoo.definitions.loading import EXPECTS, declare_drawn
+from kernelzoo.definitions.solutions import bind_returning, registered
 from kernelzoo.definitions.tolerance import asked
 from kernelzoo.errors import ContractError
-from kernelzoo.launch import Launch, ReturningLaunch
 from kernelzoo.operations import Arguments, Operation
-from kernelzoo.packages import load_module, packages
+from kernelzoo.packages import load_module
 
 if TYPE_CHECKING:
     import torch
@@ -122,6 +121,10 @@ class Entry:
         self.folder.space[_DEVICE] = tensors[0].device.type
         return self.folder.space["ref_kernel"](self.filled(tensors))
 
+    def calling(self, function: Callable[[Any], Any]) -> Callable[..., Any]:
+        """What makes the call of a submission, for :func:`bind_returning`."""
+        return lambda arguments, outs: partial(function, self.filled(arguments, outs))
+
     def expects(self, args: Arguments) -> Checked:
         """The problem's own check for a call."""
         return Checked(self, tuple(x.clone() for x in args.inputs))
@@ -173,34 +176,18 @@ def load_folder(path: str | Path) -> tuple[Operation, ...]:
     _folders.append(folder)
     found = []
     for name, entry in made.items():
-        data = {
-            "name": name,
-            "description": f"{folder.path.name} of gpu-mode, {entry.given}.",
-            "axes": {},
-            "inputs": {f"x{number}": _spec(x) for number, x in enumerate(entry.inputs)},
-            "outputs": {
-                "out" if len(entry.results) == 1 else f"out{number}": _spec(x) for number, x in enumerate(entry.results)
-            },
-            "reference": _CODE,
-            "custom_inputs_entrypoint": "_kernelzoo_draw",
-        }
         space: dict[str, Any] = {"_kernelzoo_run": entry.run, "_kernelzoo_draw": entry.draw}
         if folder.by_property or asked():
             space[EXPECTS] = entry.expects
-        found.append(declare(data, path, (), space))
+        description = f"{folder.path.name} of gpu-mode, {entry.given}."
+        found.append(declare_drawn(name, description, entry.inputs, entry.results, _CODE, path, space))
         folder.operations[found[-1].name] = entry
     return tuple(found)
 
 
 def is_kernel(path: str | Path) -> bool:
     """Whether a file defines or assigns ``custom_kernel``. Nothing of it is run."""
-    try:
-        code = ast.parse(Path(path).read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return False
-    defined = {node.name for node in code.body if isinstance(node, ast.FunctionDef)}
-    targets = [one for node in code.body if isinstance(node, ast.Assign) for one in node.targets]
-    return "custom_kernel" in defined | {getattr(one, "id", "") for one in targets}
+    return "custom_kernel" in names_in(path)
 
 
 def load_kernel(path: str | Path) -> None:
@@ -216,26 +203,9 @@ def load_kernel(path: str | Path) -> None:
             function = load_module(str(path)).custom_kernel
     except Exception as error:
         raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
-    backend = "submission" if "submission" not in packages() else "by_submission"
+    doc = f"{Path(path).name}, a submission to {folder.path.name}."
     for op, entry in folder.operations.items():
-        bind = _bind(op, entry, function)
-        bind.__doc__ = f"{Path(path).name}, a submission to {folder.path.name}."
-        registry.register(backend, op, identifier(Path(path).stem))(bind)
-
-
-def _bind(op: str, entry: Entry, function: Callable[[Any], Any]) -> Callable[..., Launch]:
-    def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
-        arguments, outs = arguments_of(op, tensors, scalars)
-        data = entry.filled(arguments, outs)
-
-        def deliver(found: Any) -> None:
-            for out, result in zip(outs, returned(op, found, outs), strict=True):
-                if result.data_ptr() != out.data_ptr():
-                    out.copy_(result)
-
-        return ReturningLaunch(lambda: function(data), deliver)
-
-    return bind
+        registered("submission", op, Path(path).stem, bind_returning(op, entry.calling(function)), doc)
 
 
 def leaves(data: Any) -> Iterator[torch.Tensor]:
@@ -334,7 +304,3 @@ def _is_unset(x: torch.Tensor) -> bool:
     if x.is_floating_point():
         return bool((x.float() != x.float()).all())
     return bool((x == torch.iinfo(x.dtype).max).all())
-
-
-def _spec(x: torch.Tensor) -> dict[str, Any]:
-    return {"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}

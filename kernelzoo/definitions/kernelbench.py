@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import registry
 from kernelzoo.definitions.drawing import seeded
-from kernelzoo.definitions.files import DefinitionError, identifier
-from kernelzoo.definitions.loading import declare, loaded
+from kernelzoo.definitions.files import DefinitionError, identifier, names_in
+from kernelzoo.definitions.loading import declare_drawn, loaded
 from kernelzoo.definitions.reference import PREPARE
-from kernelzoo.definitions.solutions import bind_returning
+from kernelzoo.definitions.solutions import bind_returning, registered
 from kernelzoo.operations import Operation
-from kernelzoo.packages import load_module, packages
+from kernelzoo.packages import load_module
 
 if TYPE_CHECKING:
     import torch
@@ -93,12 +93,12 @@ def built(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> Any:
 
 def is_problem(path: str | Path) -> bool:
     """Whether a file is a problem of KernelBench. Nothing of it is run."""
-    return {"Model", "get_inputs", "get_init_inputs"} <= _names(path)
+    return {"Model", "get_inputs", "get_init_inputs"} <= names_in(path)
 
 
 def is_submission(path: str | Path) -> bool:
     """Whether a file is a submission to a problem of KernelBench. Nothing of it is run."""
-    return "ModelNew" in _names(path)
+    return "ModelNew" in names_in(path)
 
 
 def load_problem(path: str | Path) -> Operation:
@@ -124,15 +124,6 @@ def load_problem(path: str | Path) -> Operation:
     tensors = [x for x in problem.made if isinstance(x, torch.Tensor)]
     if not all(isinstance(x, torch.Tensor) for x in results):
         raise DefinitionError(f"{path}: the model returns something that is no tensor")
-    data = {
-        "name": name,
-        "description": f"{name}, as {Path(path).name} of KernelBench has it.",
-        "axes": {},
-        "inputs": {f"x{number}": _spec(x) for number, x in enumerate(tensors)},
-        "outputs": {"out" if len(results) == 1 else f"out{number}": _spec(x) for number, x in enumerate(results)},
-        "reference": _CODE,
-        "custom_inputs_entrypoint": "_kernelzoo_draw",
-    }
     given = {
         "_kernelzoo_models": problem.models,
         "_kernelzoo_arguments": problem.filled,
@@ -140,7 +131,8 @@ def load_problem(path: str | Path) -> Operation:
         PREPARE: problem.prepare,
     }
     _problems[name] = problem
-    return declare(data, path, (), given)
+    description = f"{name}, as {Path(path).name} of KernelBench has it."
+    return declare_drawn(name, description, tensors, results, _CODE, path, given)
 
 
 def load_submission(path: str | Path) -> registry.Implementation:
@@ -151,7 +143,6 @@ def load_submission(path: str | Path) -> registry.Implementation:
     if not _problems:
         raise DefinitionError(f"{path} is a submission; load its problem first, with --reference")
     op, problem = list(_problems.items())[-1]
-    variant = identifier(Path(path).stem)
     try:
         found = load_module(str(path)).ModelNew
         models = {"cpu": built(found, problem.space["get_init_inputs"])}
@@ -167,26 +158,11 @@ def load_submission(path: str | Path) -> registry.Implementation:
         with torch.no_grad():
             return models[device](*problem.filled(tensors))
 
-    bind = bind_returning(op, function)
-    bind.__doc__ = f"{Path(path).name}, a submission to {loaded[op].data['name']}."
-    backend = "submission" if "submission" not in packages() else "by_submission"
-    registry.register(backend, op, variant)(bind)
-    return registry.implementation(f"{backend}/{op}/{variant}")
-
-
-def _spec(x: torch.Tensor) -> dict[str, Any]:
-    return {"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}
+    bind = bind_returning(op, lambda arguments, outs: partial(function, *arguments))
+    doc = f"{Path(path).name}, a submission to {loaded[op].data['name']}."
+    return registered("submission", op, Path(path).stem, bind, doc)
 
 
 def _drops(module: Any) -> bool:
     """Whether a module draws random numbers when it runs."""
     return "Dropout" in type(module).__name__ and module.training and getattr(module, "p", 0) > 0
-
-
-def _names(path: str | Path) -> set[str]:
-    """The functions and classes that a Python file defines at its top."""
-    try:
-        code = ast.parse(Path(path).read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return set()
-    return {node.name for node in code.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}

@@ -13,7 +13,7 @@ from kernelzoo.definitions.axes import Axes
 from kernelzoo.definitions.drawing import drawn
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_name, read
 from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
-from kernelzoo.definitions.reference import Reference, error_of, errors_of, named, reference_of, written_of
+from kernelzoo.definitions.reference import Reference, error_of, errors_of, hook_of, named
 from kernelzoo.definitions.tolerance import Tolerance, Tolerated, asked, tolerance_of, tolerated
 from kernelzoo.launch import Launch
 from kernelzoo.operations import FLOATS, OPERATIONS, Arguments, Operation, Output, Scalar, operation
@@ -97,8 +97,8 @@ def declare(
         **{own_name(key): _scalar(key, axes, workloads) for key, one in data["inputs"].items() if one["shape"] is None},
         **outputs,
         "domain": dict.fromkeys(floats, lambda info, n: min(info.max, _LARGEST)),
-        "reference": reference_of(run, order),
-        "written": written_of(run, order),
+        "reference": hook_of(run.right, order),
+        "written": hook_of(run.copied, order),
         "error": error_of(errors, order),
         "errors": errors,
     }
@@ -113,13 +113,13 @@ def declare(
     if stated := tolerance_of(workloads, {}):
         body["tolerance"] = str(stated)
     if expects := (given or {}).get(EXPECTS) or (partial(_tolerated, name, run) if asked() else None):
-        body["expects"] = named(_plain(expects), ("args",))
+        body["expects"] = named(expects, ("args",))
     if axes.derived:
         body["derived"] = axes.derived
     if inputs.draws:
-        body["draws"] = named(_plain(inputs.draws), ("sizes", "generator"))
+        body["draws"] = named(inputs.draws, ("sizes", "generator"))
     if inputs.scalars:
-        body["scalars"] = named(_plain(inputs.scalars), ("sizes",))
+        body["scalars"] = named(inputs.scalars, ("sizes",))
     body |= {axis: Scalar(1) for axis in unbound if axis not in body}
     known = loaded.get(name)
     operation(dtypes=(first,), name=name)(type(name, (), body))
@@ -127,6 +127,35 @@ def declare(
     if known is None:
         registry.register(REFERENCE, name, REFERENCE)(_plainly(name, run))
     return OPERATIONS[name]
+
+
+def declare_drawn(
+    name: str,
+    description: str,
+    inputs: Sequence[torch.Tensor],
+    results: Sequence[torch.Tensor],
+    code: str,
+    path: str | Path,
+    given: Mapping[str, Any],
+) -> Operation:
+    """Declare the operation of code whose function ``_kernelzoo_draw`` draws the inputs ``x0``, ``x1`` and so on.
+
+    Its sizes and dtypes are those of the tensors. ``given``: names for the code. Raises DefinitionError.
+    """
+
+    def spec(x: torch.Tensor) -> Json:
+        return {"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}
+
+    data = {
+        "name": name,
+        "description": description,
+        "axes": {},
+        "inputs": {f"x{number}": spec(x) for number, x in enumerate(inputs)},
+        "outputs": {"out" if len(results) == 1 else f"out{number}": spec(x) for number, x in enumerate(results)},
+        "reference": code,
+        "custom_inputs_entrypoint": "_kernelzoo_draw",
+    }
+    return declare(data, path, (), given)
 
 
 def _tolerated(name: str, run: Reference, args: Arguments) -> Tolerated:
@@ -183,15 +212,6 @@ def _scalar(key: str, axes: Axes, workloads: Sequence[Json]) -> Scalar:
     if key.endswith("offset"):
         return Scalar(0)
     return Scalar(1.0, also=(0.375,)) if "float" in tensor["dtype"] else Scalar(1)
-
-
-def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method as a function, which may have attributes of its own."""
-
-    def function(**given: Any) -> Any:
-        return method(**given)
-
-    return function
 
 
 def _plainly(name: str, run: Reference) -> Callable[..., Launch]:

@@ -16,6 +16,12 @@ _MOST = 2**16
 """Elements of the largest tensor of a small case, where the definition's constants allow so few."""
 
 
+_PLAIN = (
+    ast.Compare | ast.BinOp | ast.UnaryOp | ast.Name | ast.Constant | ast.Load | ast.cmpop | ast.operator | ast.unaryop
+)
+"""The parts of a constraint of sizes alone."""
+
+
 def meant_sizes(
     axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json], least: Mapping[str, int]
 ) -> list[dict[str, int]]:
@@ -66,12 +72,9 @@ def _scaled(
             sizes |= {axis: one[axis] for axis in fixed if one[axis] <= 64}
             for place, axis in enumerate(free):
                 for other in free[:place]:
-                    if len(gaps := {each[axis] - each[other] for each in known}) == 1 and (gap := gaps.pop()) in (
-                        -1,
-                        0,
-                        1,
-                    ):
-                        sizes[axis] = sizes[other] + gap
+                    gaps = {each[axis] - each[other] for each in known}
+                    if gaps in ({-1}, {0}, {1}):
+                        sizes[axis] = sizes[other] + gaps.pop()
                         break
             if _elements(sizes, texts, axes) <= _MOST or share == 2.0**-12:
                 yield sizes
@@ -113,18 +116,7 @@ def _fitted(sizes: dict[str, int], axes: Axes) -> dict[str, int] | None:
 def _holds(node: ast.Compare, values: Mapping[str, int]) -> bool | None:
     """Whether a constraint of sizes alone holds; None for one of other things."""
     names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-    allowed = (
-        ast.Compare,
-        ast.BinOp,
-        ast.Name,
-        ast.Constant,
-        ast.cmpop,
-        ast.operator,
-        ast.Load,
-        ast.UnaryOp,
-        ast.unaryop,
-    )
-    if not names <= {*values} or not all(isinstance(each, allowed) for each in ast.walk(node)):
+    if not names <= {*values} or not all(isinstance(each, _PLAIN) for each in ast.walk(node)):
         return None
     try:
         return bool(eval(compile(ast.Expression(node), "<constraint>", "eval"), {"__builtins__": {}}, dict(values)))

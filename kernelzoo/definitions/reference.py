@@ -6,7 +6,6 @@ import ast
 import linecache
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.definitions.files import DefinitionError, Json
@@ -109,22 +108,9 @@ def in_order(found: Any, outputs: Iterable[str]) -> tuple[Any, ...]:
     return tuple(found) if isinstance(found, list | tuple) else (found,)
 
 
-def reference_of(run: Reference, order: tuple[str, ...]) -> Callable[..., Any]:
-    """The hook ``reference`` of the operation."""
-
-    def reference(**given: Any) -> Any:
-        return _one(run.right([given[name] for name in order]))
-
-    return named(reference, order)
-
-
-def written_of(run: Reference, order: tuple[str, ...]) -> Callable[..., Any]:
-    """The hook ``written`` of the operation."""
-
-    def written(**given: Any) -> Any:
-        return _one(run.copied([given[name] for name in order]))
-
-    return named(written, order)
+def hook_of(results: Callable[[Sequence[Any]], tuple[Any, ...]], order: tuple[str, ...]) -> Callable[..., Any]:
+    """A hook of the operation: results for inputs in this order."""
+    return named(lambda **given: _one(results([given[name] for name in order])), order)
 
 
 def errors_of(
@@ -243,11 +229,14 @@ def _rounding(dtype: str) -> float:
     return torch.finfo(getattr(torch, dtype)).eps / 2 if dtype in FLOATS[:2] else 0.0
 
 
-def named(function: Callable[..., Any], names: tuple[str, ...]) -> FunctionType:
-    """Give a function parameter names, as functions of an operation's class have."""
-    assert isinstance(function, FunctionType)
-    function.names = names  # type: ignore[attr-defined]
-    return function
+def named(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
+    """A function with these parameters, as those of an operation's class have."""
+
+    def call(**given: Any) -> Any:
+        return function(**given)
+
+    call.names = names  # type: ignore[attr-defined]
+    return call
 
 
 def _run(code: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ from kernelzoo.definitions.loading import arguments_of, loaded
 from kernelzoo.definitions.reference import in_order
 from kernelzoo.errors import ContractError
 from kernelzoo.files import write_whole
-from kernelzoo.launch import Launch, ReturningLaunch
-from kernelzoo.packages import packages
+from kernelzoo.launch import Launch, ReturningLaunch, void
+from kernelzoo.packages import load_module, packages
 
 if TYPE_CHECKING:
     import torch
@@ -50,8 +50,6 @@ def load_solution(path: str | Path) -> registry.Implementation:
     op = identifier(data["definition"])
     if op not in loaded:
         raise DefinitionError(f"{path} is a solution of {data['definition']!r}; load its definition first")
-    author, variant = identifier(data["author"]), identifier(data["name"])
-    backend = f"by_{author}" if author in packages() else author
     folder = tempfile.TemporaryDirectory(prefix="kernelzoo-solution-")
     _folders.append(folder)
     for source in data["sources"]:
@@ -64,63 +62,56 @@ def load_solution(path: str | Path) -> registry.Implementation:
         raise
     except Exception as error:
         raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
-    bind = _bind(op, function, _takes_outputs(data, op, function))
-    bind.__doc__ = data.get("description") or f"{data['name']}, by {data['author']}."
+    bind = _writing(op, function)
+    if not _takes_outputs(data, op, function):
+        bind = bind_returning(op, lambda arguments, outs: partial(function, *arguments))
+    doc = data.get("description") or f"{data['name']}, by {data['author']}."
+    return registered(data["author"], op, data["name"], bind, doc)
+
+
+def registered(author: str, op: str, name: str, bind: Callable[..., Launch], doc: str) -> registry.Implementation:
+    """Register a bind under its author's name, or ``by_`` and the name where a backend has it."""
+    backend, variant = identifier(author), identifier(name)
+    backend = f"by_{backend}" if backend in packages() else backend
+    bind.__doc__ = doc
     registry.register(backend, op, variant)(bind)
     return registry.implementation(f"{backend}/{op}/{variant}")
 
 
-def _built(data: Json, folder: Path) -> Callable[..., Any]:
+def _built(data: Json, folder: Path) -> Any:
     """The entry point, compiled if necessary."""
     spec = data["spec"]
     entry, _, symbol = spec["entry_point"].partition("::")
-    found: Callable[..., Any]
     if not entry.endswith(_COMPILED):
-        found = getattr(_module(folder, entry), symbol)
-        return found
+        return getattr(_module(folder, entry), symbol)
     files = [str(folder / source["path"]) for source in data["sources"]]
+    cpp_files = [file for file in files if file.endswith((".cpp", ".cc", ".cxx", ".c"))]
+    cuda_files = [file for file in files if file.endswith(".cu")]
     name = identifier(data["name"])
     if (spec.get("binding") or ("tvm-ffi" if "language" in spec else "torch")) == "torch":
         from torch.utils.cpp_extension import load
 
-        sources = [file for file in files if file.endswith((".cu", ".cpp", ".cc", ".cxx", ".c"))]
-        said = (
-            {}
-            if "language" in spec
-            else {**_FLAGS, **{k: v for k, v in (spec.get("compile_options") or {}).items() if v}}
-        )
+        stated = {key: value for key, value in (spec.get("compile_options") or {}).items() if value}
+        said = {} if "language" in spec else {**_FLAGS, **stated}
         flags = {f"extra_{key.replace('ld_flags', 'ldflags')}": value for key, value in said.items()}
-        found = getattr(load(name, sources, extra_include_paths=[str(folder)], **flags), symbol)
-        return found
+        return getattr(load(name, cpp_files + cuda_files, extra_include_paths=[str(folder)], **flags), symbol)
     try:
         cpp = importlib.import_module("tvm_ffi.cpp")
     except ImportError:
         raise DefinitionError(
             f"{data['name']} is bound by TVM FFI, and the package is not installed; pip install apache-tvm-ffi"
         ) from None
-    made = cpp.load(
-        name,
-        cpp_files=[file for file in files if file.endswith((".cpp", ".cc", ".cxx", ".c"))],
-        cuda_files=[file for file in files if file.endswith(".cu")],
-        extra_include_paths=[str(folder)],
-        build_directory=str(folder),
-    )
-    found = getattr(made, symbol)
-    return found
+    places = {"extra_include_paths": [str(folder)], "build_directory": str(folder)}
+    return getattr(cpp.load(name, cpp_files=cpp_files, cuda_files=cuda_files, **places), symbol)
 
 
 def _module(folder: Path, entry: str) -> Any:
     """A module of the folder, which may import other files there."""
     sys.path.insert(0, str(folder))
     try:
-        spec = importlib.util.spec_from_file_location(f"kernelzoo_{folder.name}".replace("-", "_"), folder / entry)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        return load_module(folder / entry)
     finally:
         sys.path.remove(str(folder))
-    return module
 
 
 def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
@@ -162,28 +153,29 @@ def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ..
     return results
 
 
-def _bind(op: str, function: Callable[..., Any], takes_outputs: bool) -> Callable[..., Launch]:
+def _writing(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
+    """A bind for a function that writes into the outputs."""
+
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(op, tensors, scalars)
+        return lambda: void(function(*arguments, *outs))
 
-        def writes() -> None:
-            function(*arguments, *outs)
-
-        return writes
-
-    return bind if takes_outputs else bind_returning(op, function)
+    return bind
 
 
-def bind_returning(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
-    """A bind for a function that returns new results."""
+def bind_returning(
+    op: str, made: Callable[[list[Any], tuple[torch.Tensor, ...]], Callable[[], Any]]
+) -> Callable[..., Launch]:
+    """A bind for what returns new results. ``made``: the call of it for arguments and outputs."""
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(op, tensors, scalars)
 
         def deliver(found: Any) -> None:
             for out, result in zip(outs, returned(op, found, outs), strict=True):
-                out.copy_(result)
+                if result.data_ptr() != out.data_ptr():
+                    out.copy_(result)
 
-        return ReturningLaunch(lambda: function(*arguments), deliver)
+        return ReturningLaunch(made(arguments, outs), deliver)
 
     return bind

@@ -14,7 +14,7 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable, write_whole
 from kernelzoo.report import cards, data, markers, rows, sections, writing
 from kernelzoo.report.reading import load
-from kernelzoo.report.results import BASELINE, Results, ResultsError
+from kernelzoo.report.results import BASELINE, Results
 
 OUTDATED, FAILED = 1, 2
 """Exit statuses: ``--check`` found an outdated document; bad usage, or no report could be made."""
@@ -136,16 +136,7 @@ def _refreshed(results: Results, paths: Sequence[Path]) -> dict[Path, tuple[str,
     """Every document with its blocks filled, and the names of changed blocks. Nothing is written yet."""
     text = sections.blocks(results)
     text |= {"cards": beside} if (beside := cards.markdown(results)) else {}
-    documents = {}
-    for path in paths:
-        try:
-            document = path.read_bytes().decode("utf-8")
-        except OSError as error:
-            raise ResultsError(f"can't read {path}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise ResultsError(f"{path} is not UTF-8 text: {error}") from error
-        documents[path] = markers.insert(document, text, str(path))
-    return documents
+    return {path: markers.refreshed(path, text) for path in paths}
 
 
 if __name__ == "__main__":

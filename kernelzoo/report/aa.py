@@ -6,7 +6,6 @@ results:aa -->`` and ``<!-- /results -->``.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections import Counter
@@ -15,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelzoo.errors import KernelZooError
-from kernelzoo.files import FileError, printable, read_json, write_whole
+from kernelzoo.files import FileError, printable, read_json
 from kernelzoo.measure.statistics import Interval, Verdict, verdict
 from kernelzoo.report import markers
 from kernelzoo.report.results import ResultsError
@@ -85,22 +83,9 @@ class Experiment:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m kernelzoo.report.aa", description="Report an A/A experiment.")
-    parser.add_argument("results", type=Path, metavar="FILE.json", help="what bench/aa.py wrote")
-    parser.add_argument("--insert", type=Path, metavar="FILE.md", help="put the block into this document")
-    options = parser.parse_args(argv)
-    try:
-        block = aa_block(options.results)
-        if options.insert is None:
-            print(block)
-        else:
-            document = options.insert.read_bytes().decode()
-            text, _ = markers.insert(document, {"aa": block}, str(options.insert))
-            write_whole(options.insert, text.encode())
-    except (KernelZooError, OSError) as error:
-        print(f"error: {printable(str(error))}", file=sys.stderr)
-        return 2
-    return 0
+    """Print the blocks of files, or put them into a document; returns the exit status."""
+    about = "Report an A/A experiment of bench/aa.py."
+    return markers.main("kernelzoo.report.aa", about, lambda paths: {"aa": "\n\n".join(map(aa_block, paths))}, argv)
 
 
 def aa_block(path: Path) -> str:

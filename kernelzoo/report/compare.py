@@ -11,6 +11,7 @@ from kernelzoo.measure.statistics import FEWEST, Interval, Verdict, ratio_interv
 from kernelzoo.report import notes
 from kernelzoo.report.former_ids import current_id
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection
+from kernelzoo.report.table import ratio_text
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class Comparison:
     @property
     def verdict(self) -> Verdict | None:
         return None if self.interval is None else verdict(self.interval, disturbed=self.disturbed)
+
+    @property
+    def interval_text(self) -> str:
+        """The ends of the interval; empty without one."""
+        return "" if self.interval is None else f"{ratio_text(self.interval.low)} to {ratio_text(self.interval.high)}"
 
     @property
     def marks(self) -> list[str]:

@@ -18,7 +18,7 @@ from kernelzoo.report.compare import Comparison
 from kernelzoo.report.energy import digits
 from kernelzoo.report.looks import Look
 from kernelzoo.report.notes import NOTES
-from kernelzoo.report.page_cells import date, interval_text, known
+from kernelzoo.report.page_cells import date, known
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection
 from kernelzoo.report.table import ratio_text, significant
 
@@ -168,7 +168,7 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
     counters: Json = {}
     for row in rows:
         moved.setdefault(row.problem, row.bytes)
-        facts = results.counters.get((group.device, row.id, f"{row.problem.dtype} {row.problem}"))
+        facts = results.counters.get((group.device, row.id, row.problem.title))
         if facts:
             counters[f"{places[1][row.name]} {places[0][row.problem]}"] = facts
     cells = selection.cells
@@ -211,7 +211,7 @@ def _row(
         _place(ratio),
         "" if ratio is None else " ".join([ratio_text(ratio), *([] if comparison is None else comparison.marks)]),
         *((0, 0) if interval is None else (_place(interval.low), _place(interval.high))),
-        "" if comparison is None else interval_text(comparison),
+        "" if comparison is None else comparison.interval_text,
         "" if verdict is None else verdict.value,
         " ".join(row.marks),
         row.chosen,

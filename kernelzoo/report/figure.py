@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
-from kernelzoo import packages, registry
+from kernelzoo import registry
 from kernelzoo.files import write_whole
+from kernelzoo.report import looks
 from kernelzoo.report.results import Group, Selection
 from kernelzoo.report.table import significant
 
 # Okabe and Ito's palette, which suits common colour blindness. Their yellow is too pale on white, so a brown and a
 # violet replace it. The baseline is black. Built-in backends take colours in the registry's order (green, vermilion,
 # brown, sky blue, orange, violet, purple, blue). Other backends take the spare colours.
-OWN = sorted(set(packages.BUILT_IN) - {registry.BASELINE})
+_OKABE = ("#009E73", "#D55E00", "#8F6A45", "#56B4E9", "#E69F00", "#5B4FA2", "#CC79A7", "#0072B2")
 COLOURS = {
     registry.BASELINE: "#000000",
-    **dict(
-        zip(
-            OWN,
-            ("#009E73", "#D55E00", "#8F6A45", "#56B4E9", "#E69F00", "#5B4FA2", "#CC79A7", "#0072B2"),
-            strict=False,
-        )
-    ),
+    **dict(zip(looks.OWN, _OKABE, strict=False)),
 }
 SPARE_COLOURS = ("#7F7F7F", "#882255")
 
@@ -95,7 +89,7 @@ def _curves(group: Group, selection: Selection) -> Figure:
             markevery=(index % every, every),  # staggered, so that markers of close lines stay apart
             zorder=2 if place == 0 else 3,  # draws auto below the variant it chose, whose markers show
         )
-    ceiling = _ceiling(selection)
+    ceiling = looks.ceiling(selection.rows)
     if ceiling is not None:
         label = f"measured ceiling, {significant(ceiling)}"
         axes.axhline(ceiling, color="#777777", linestyle=(0, (6, 4)), linewidth=1.2, label=label)
@@ -116,7 +110,7 @@ def _bars(group: Group, selection: Selection) -> Figure:
     height = 0.5 + 0.24 * len(names)
     figure = Figure(figsize=(1.6 + 3.2 * across, 0.8 + (height + 0.3) * down), layout="constrained")
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    colours, ceiling = _colours(selection), _ceiling(selection)
+    colours, ceiling = _colours(selection), looks.ceiling(selection.rows)
     for panel, problem in zip(panels.flat, problems, strict=False):
         rows = [selection.cells.get((problem, name)) for name in names]
         speeds = [0.0 if row is None else row.gb_per_s for row in rows]
@@ -159,12 +153,6 @@ def _places(selection: Selection) -> Mapping[str, int]:
         backend = name.split("/")[0]
         places[name] = seen[backend] = seen.get(backend, -1) + 1
     return places
-
-
-def _ceiling(selection: Selection) -> float | None:
-    """The measured bandwidth; the median of several runs."""
-    known = [row.ceiling_gb_per_s for row in selection.rows if row.ceiling_gb_per_s is not None]
-    return statistics.median(known) if known else None
 
 
 def _scale_columns(axes: Axes, columns: list[int]) -> None:

@@ -7,7 +7,6 @@ put into a document between ``<!-- results:KIND -->`` and ``<!-- /results -->``.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import files
-from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.report import markers
@@ -56,28 +54,8 @@ class Findings:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m kernelzoo.report.findings", description="Report findings.")
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE.json", help="what a run wrote with -o")
-    parser.add_argument("--insert", type=Path, metavar="FILE.md", help="put each kind's block into this document")
-    parser.add_argument("--check", action="store_true", help="write no document, but fail if it would change")
-    options = parser.parse_args(argv)
-    if options.check and options.insert is None:
-        parser.error("--check needs --insert FILE.md, the file to check")
-    try:
-        found = blocks(options.files)
-        if options.insert is None:
-            print("\n\n".join(found.values()))
-        else:
-            document = options.insert.read_bytes().decode()
-            text, changed = markers.insert(document, found, str(options.insert))
-            if changed and options.check:
-                print(f"{options.insert} is out of date: {', '.join(changed)}", file=sys.stderr)
-                return 1
-            files.write_whole(options.insert, text.encode())
-    except (KernelZooError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    """Print the block of each kind, or put them into a document; returns the exit status."""
+    return markers.main("kernelzoo.report.findings", "Report the records of checks.", blocks, argv)
 
 
 def blocks(paths: Sequence[Path]) -> dict[str, str]:

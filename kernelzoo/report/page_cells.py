@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from markupsafe import Markup
 
 from kernelzoo.measure.statistics import Verdict
-from kernelzoo.report.compare import Comparison
 from kernelzoo.report.results import Run
-from kernelzoo.report.table import Cell, Table, ratio_text, significant
-
-
-@dataclass(frozen=True)
-class Td:
-    """One cell of a table in the page."""
-
-    text: str
-    note: str = ""
-    """A second, smaller line."""
-    kind: str = ""
-    """Its CSS classes."""
+from kernelzoo.report.table import Cell, Table, significant
 
 
 @dataclass(frozen=True)
@@ -31,7 +19,7 @@ class Grid:
 
     caption: str
     headers: Sequence[str]
-    rows: Sequence[Sequence[Td]]
+    rows: Sequence[Sequence[Cell]]
     op: str = ""
     """Its operation; empty for several."""
 
@@ -44,30 +32,30 @@ class Grid:
     @property
     def heads(self) -> list[tuple[str, bool]]:
         """Each header, and whether its column holds numbers."""
-        first = self.rows[0] if self.rows else [Td("")] * len(self.headers)
+        first = self.rows[0] if self.rows else [Cell("")] * len(self.headers)
         return [(text, "number" in cell.kind) for text, cell in zip(self.headers, first, strict=True)]
 
 
-def _html(cell: Td, tag: str = "td", scope: str = "") -> str:
+def _html(cell: Cell, tag: str = "td", scope: str = "") -> str:
     said = "".join(f' {name}="{value}"' for name, value in (("scope", scope), ("class", cell.kind)) if value)
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
     return f"<{tag}{said}>{escape(cell.text)}{note}</{tag}>"
 
 
 def grid_of(caption: str, table: Table) -> Grid:
-    def cells(row: Sequence[Cell]) -> list[Td]:
-        return [Td(cell.text, kind="number" * bool(i) + " best" * cell.best) for i, cell in enumerate(row)]
+    def cells(row: Sequence[Cell]) -> list[Cell]:
+        return [replace(cell, kind="number" * bool(i) + " best" * cell.best) for i, cell in enumerate(row)]
 
     return Grid(caption, table.headers, list(map(cells, table.rows)))
 
 
+def number(text: object) -> Cell:
+    """A cell of a column of numbers."""
+    return Cell(str(text), kind="number")
+
+
 def date(run: Run) -> str:
     return run.date.replace("T", " ")[:16] or "unknown"
-
-
-def interval_text(comparison: Comparison) -> str:
-    interval = comparison.interval
-    return "" if interval is None else f"{ratio_text(interval.low)} to {ratio_text(interval.high)}"
 
 
 def verdict_kind(verdict: Verdict | None) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, sections
 from kernelzoo.report.compare import Change, Comparison
-from kernelzoo.report.page_cells import Grid, Td, date, interval_text, verdict_kind
+from kernelzoo.report.page_cells import Grid, date, number, verdict_kind
 from kernelzoo.report.results import Group, Results, Row, geometric_mean
-from kernelzoo.report.table import ratio_text, significant
+from kernelzoo.report.table import Cell, ratio_text, significant
 
 FEW = 25
 """Lines of the table of the largest changes. A second table, closed at first, has all."""
@@ -55,13 +55,13 @@ def _difference(change: Change) -> Difference:
             verdict = c.verdict
             lines.append(
                 [
-                    Td(" ".join([c.row.id, *c.marks])),
-                    Td(f"{c.row.problem.dtype} {c.row.problem}"),
-                    *(Td(significant(row.microseconds), kind="number") for row in (c.base, c.row)),
-                    Td(ratio_text(c.ratio), kind="number"),
-                    Td(interval_text(c), kind="number"),
-                    Td(verdict.value if verdict else "", kind=verdict_kind(verdict)),
-                    Td("" if base is None else ratio_text(c.ratio / base), kind="number"),
+                    Cell(" ".join([c.row.id, *c.marks])),
+                    Cell(c.row.problem.title),
+                    *(number(significant(row.microseconds)) for row in (c.base, c.row)),
+                    number(ratio_text(c.ratio)),
+                    number(c.interval_text),
+                    Cell(verdict.value if verdict else "", kind=verdict_kind(verdict)),
+                    number("" if base is None else ratio_text(c.ratio / base)),
                 ]
             )
         return Grid(caption, [*headers, f"now / before, relative to {change.new.baseline}"], lines)
@@ -89,7 +89,7 @@ def _difference(change: Change) -> Difference:
 def _by_id(rows: Iterable[Row]) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda row: (row.id, row.problem)):
-        found.setdefault(row.id, []).append(f"{row.problem.dtype} {row.problem}")
+        found.setdefault(row.id, []).append(row.problem.title)
     return [(id, "; ".join(problems)) for id, problems in found.items()]
 
 
@@ -104,7 +104,7 @@ def _differing(change: Change) -> Grid | None:
 
     old, new = facts(change.old), facts(change.new)
     lines = [
-        [Td(name), Td(old.get(name, "-")), Td(new.get(name, "-"))]
+        [Cell(name), Cell(old.get(name, "-")), Cell(new.get(name, "-"))]
         for name in dict.fromkeys([*old, *new])
         if old.get(name) != new.get(name)
     ]
@@ -120,12 +120,12 @@ def _change_summary(change: Change) -> Grid:
         base = geometric_mean(c.ratio for c in of if c.row.name == change.new.baseline)
         lines.append(
             [
-                Td(op),
-                Td(str(len(of)), kind="number"),
-                *(Td(str(counts[v]), kind="number") for v in (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME)),
-                Td(str(counts[Verdict.UNCLEAR] + counts[None]), kind="number"),
-                Td("" if mean is None else ratio_text(mean), kind="number"),
-                Td("-" if base is None else ratio_text(base), kind="number"),
+                Cell(op),
+                number(len(of)),
+                *(number(counts[v]) for v in (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME)),
+                number(counts[Verdict.UNCLEAR] + counts[None]),
+                number("" if mean is None else ratio_text(mean)),
+                number("-" if base is None else ratio_text(base)),
             ]
         )
     headers = ["operation", "compared", "slower", "faster", "same", "unclear", "now / before"]

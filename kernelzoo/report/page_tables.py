@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kernelzoo.report import result_tables, sections
-from kernelzoo.report.page_cells import Grid, Td, date, grid_of
+from kernelzoo.report.page_cells import Grid, date, grid_of, number
 from kernelzoo.report.results import OUTCOMES, Failure, Group, Results, Row
+from kernelzoo.report.table import Cell
 
 LONG = 1000
 """Most characters of a reason."""
@@ -28,12 +29,12 @@ UNITS = {"mhz": " MHz", "c": " °C", "w": " W", "s": " s"}
 def runs(group: Group) -> Grid:
     lines = [
         [
-            Td(run.file),
-            Td(date(run)),
-            Td(run.commit or "unknown"),
-            Td(", ".join(sorted({row.shape_set for row in rows}))),
-            Td(str(len(rows)), kind="number"),
-            Td(sections.samples(rows), kind="number"),
+            Cell(run.file),
+            Cell(date(run)),
+            Cell(run.commit or "unknown"),
+            Cell(", ".join(sorted({row.shape_set for row in rows}))),
+            number(len(rows)),
+            number(sections.samples(rows)),
         ]
         for run, rows in group.runs()
     ]
@@ -89,15 +90,15 @@ def failures(results: Results) -> Grid | None:
         reasons = list(dict.fromkeys(failure.reason for failure in alike))
         text = reasons[0] if len(reasons[0]) <= LONG else f"{reasons[0][:LONG]} ..."
         more = f"and {len(reasons) - 1} more that differ in values or names" if len(reasons) > 1 else ""
-        problems = [f"{failure.problem.dtype} {failure.problem}" for failure in alike]
+        problems = [failure.problem.title for failure in alike]
         lines.append(
             [
-                Td(", ".join(dict.fromkeys(failure.id for failure in alike)), kind="wrap"),
-                Td(outcome, kind="neutral" if outcome == "refused" else "slower"),
-                Td(text, note=more, kind="text"),
-                Td(str(len(alike)), kind="number"),
-                Td(_some(problems), kind="text"),
-                Td(", ".join(dict.fromkeys(failure.run.file for failure in alike)), kind="wrap"),
+                Cell(", ".join(dict.fromkeys(failure.id for failure in alike)), kind="wrap"),
+                Cell(outcome, kind="neutral" if outcome == "refused" else "slower"),
+                Cell(text, note=more, kind="text"),
+                number(len(alike)),
+                Cell(_some(problems), kind="text"),
+                Cell(", ".join(dict.fromkeys(failure.run.file for failure in alike)), kind="wrap"),
             ]
         )
     headers = ["implementation", "outcome", "reason", "results", "problems", "file"]

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import notes
 from kernelzoo.report.compare import Comparison, changes, to_baseline
-from kernelzoo.report.result_tables import BLANK, covered, failure_table, marks_of, ranked
+from kernelzoo.report.result_tables import covered, failure_table, marks_of, ranked
 from kernelzoo.report.results import Results, Row, Selection, geometric_mean
-from kernelzoo.report.table import Cell, Table, escape, ratio_text, significant
+from kernelzoo.report.table import BLANK, Cell, Table, escape, ratio_text, significant
 
 MOST = 25
 """Lines of a table. Of more results, a line for each implementation counts the verdicts."""
@@ -38,7 +38,7 @@ def _each(selection: Selection) -> Table:
     headers = ["implementation", "problem", "µs", f"time / {selection.baseline}", "95 % interval", "verdict"]
 
     def line(row: Row) -> list[Cell]:
-        name = [Cell(" ".join([row.id, *row.marks])), Cell(_problem(row)), Cell(significant(row.microseconds))]
+        name = [Cell(" ".join([row.id, *row.marks])), Cell(row.problem.title), Cell(significant(row.microseconds))]
         found = compared.get((row.problem, row.name))
         if found is None:
             return [*name, Cell("1") if row.name == selection.baseline else BLANK, BLANK, BLANK]
@@ -91,7 +91,7 @@ def _moved(compared: Sequence[Comparison]) -> Table:
     lines = [
         [
             Cell(" ".join([one.row.id, *one.marks])),
-            Cell(_problem(one.row)),
+            Cell(one.row.problem.title),
             Cell(significant(one.base.microseconds)),
             Cell(significant(one.row.microseconds)),
             *_compared(one),
@@ -102,13 +102,9 @@ def _moved(compared: Sequence[Comparison]) -> Table:
 
 
 def _compared(one: Comparison) -> list[Cell]:
-    interval, verdict = one.interval, one.verdict
+    verdict = one.verdict
     return [
         Cell(ratio_text(one.ratio)),
-        Cell(f"{ratio_text(interval.low)} to {ratio_text(interval.high)}") if interval else BLANK,
+        Cell(one.interval_text) if one.interval else BLANK,
         Cell(verdict.value) if verdict else BLANK,
     ]
-
-
-def _problem(row: Row) -> str:
-    return f"{row.problem.dtype} {row.problem}"

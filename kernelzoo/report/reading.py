@@ -180,6 +180,7 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
             f"{where}: stats 'data' must be a list of {samples} positive numbers of seconds, one per sample, "
             f"got {len(times)}"
         )
+    figures = {name: _float(extra.get(name)) for name in _FIGURES}
     ceiling, floor = extra["ceiling_gb_per_s"], extra["floor_us"]
     cache = extra.get("cache", "cold")
     seconds = statistics.median(times) if times else float(stats["median"])
@@ -204,10 +205,7 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
         device=printable(extra["device"]),
         clock=extra["clock"],
         clock_detail=printable(extra["clock_detail"]),
-        submit_us=_float(extra["submit_us"]),
-        ceiling_gb_per_s=_float(ceiling),
-        floor_us=_float(floor),
-        copy_us=_float(extra.get("copy_us")),
+        **figures,
         of_limit=_float(of_limit),
         shape_set=printable(extra["shape_set"]),
         versions=tuple((printable(name), printable(version)) for name, version in extra["versions"].items()),
@@ -216,8 +214,6 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
         cache=cache,
         race=printable(extra.get("race", "")),
         repeated_rounds=extra.get("repeated_rounds", 0),
-        first_call_ms=_float(extra.get("first_call_ms")),
-        cupti_us=_float(extra.get("cupti_us")),
         flags=tuple(map(printable, extra.get("flags", []))),
         breaks=_text(extra.get("breaks")),
         energy=Energy(**{name: extra["energy"][name] for name in _ENERGY}) if extra.get("energy") else None,
@@ -229,6 +225,7 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
     )
 
 
+_FIGURES = ("submit_us", "ceiling_gb_per_s", "floor_us", "copy_us", "first_call_ms", "cupti_us")
 _ENERGY = tuple(field.name for field in fields(Energy))
 
 ROUNDED = 1e-3

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kernelzoo.report.energy import digits
 from kernelzoo.report.notes import DAGGER, TILDE
 from kernelzoo.report.results import OUTCOMES, Problem, Results, Row, Selection, geometric_mean
-from kernelzoo.report.table import Cell, Table, significant
-
-BLANK = Cell("-")
+from kernelzoo.report.table import BLANK, Cell, Table, known, significant
 
 UNRANKED = "Implementations with fewer problems are unranked; `best ranked` is the best mean on the same problems."
 
@@ -37,7 +35,7 @@ def ranked(
     for name in sorted(taken.keys() - means.keys(), key=lambda name: (-len(taken[name]), name)):
         own = {row.problem for row in taken[name]}
         there = [mean([row for row in rows if row.problem in own]) for rows in right]
-        order[name] = best(known) if (known := [value for value in there if value is not None]) else None
+        order[name] = best(means_there) if (means_there := [value for value in there if value is not None]) else None
     return order
 
 
@@ -56,16 +54,16 @@ def summary_table(selection: Selection) -> Table:
         rows, submit = selection.of(name), selection.median_submit_us(name)
         cells = [
             Cell(rows[0].id + marks_of(rows, counted=True), id=rows[0].id),
-            BLANK if ratio is None else Cell(f"{ratio:.2f}"),
+            known(ratio),
         ]
         if with_limit:
-            cells.append(BLANK if share is None else Cell(f"{share:.0%}"))
+            cells.append(known(share, "{:.0%}".format))
         if with_energy:
             energy, per_gb = selection.mean_energy_ratio(name), geometric_mean(row.j_per_gb for row in rows)
-            cells.append(BLANK if energy is None else Cell(f"{energy:.2f}"))
-            cells.append(BLANK if per_gb is None else Cell(digits(per_gb)))
+            cells.append(known(energy))
+            cells.append(known(per_gb, digits))
         if with_submit:
-            cells.append(BLANK if submit is None else Cell(significant(submit)))
+            cells.append(known(submit, significant))
         return [*cells, Cell(covered(rows, selection, names[name]))]
 
     spare = _spare(selection, "host submit, µs", "J/GB", "of limit")
@@ -106,7 +104,7 @@ def ratio_table(selection: Selection) -> Table | None:
                 else Cell(" ".join([f"{ratio:.2f}", *row.marks]), ratio == best < 1 and row.can_be_best)
                 for row, ratio in zip(rows, ratios, strict=True)
             ]
-            lines.append([Cell(f"{problem.dtype} {problem}"), *cells])
+            lines.append([Cell(problem.title), *cells])
     return Table(["problem", *names], lines, matrix=True) if lines else None
 
 
@@ -138,7 +136,7 @@ def failure_table(results: Results) -> Table:
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
         key = failure.id, failure.outcome, failure.reason, failure.run.file
-        found.setdefault(key, []).append(f"{failure.problem.dtype} {failure.problem}")
+        found.setdefault(key, []).append(failure.problem.title)
     lines = [
         [Cell(id), Cell(outcome), Cell("; ".join(problems)), Cell(reason), Cell(file)]
         for (id, outcome, reason, file), problems in found.items()
@@ -151,16 +149,16 @@ def call_table(selection: Selection) -> Table:
     lines = []
     for name, there in _by_ratio(selection).items():
         rows, mean, submit = selection.of(name), selection.mean_ratio(name), selection.median_submit_us(name)
-        known = [(ratio, row) for row in rows if (ratio := selection.ratio(row)) is not None]
-        worst, at = max(known, key=lambda one: one[0], default=(None, rows[0]))
+        ratios = [(ratio, row) for row in rows if (ratio := selection.ratio(row)) is not None]
+        worst, at = max(ratios, key=lambda one: one[0], default=(None, rows[0]))
         lines.append(
             [
                 Cell(rows[0].id + marks_of(rows, counted=True), id=rows[0].id),
-                BLANK if mean is None else Cell(f"{mean:.2f}"),
-                BLANK if worst is None else Cell(f"{worst:.2f}"),
-                BLANK if worst is None else Cell(f"{at.problem.dtype} {at.problem}"),
+                known(mean),
+                known(worst),
+                BLANK if worst is None else Cell(at.problem.title),
                 Cell(significant(statistics.median(row.microseconds for row in rows))),
-                BLANK if submit is None else Cell(significant(submit)),
+                known(submit, significant),
                 Cell(covered(rows, selection, there)),
             ]
         )
@@ -175,16 +173,11 @@ def submit_table(selection: Selection) -> Table:
         [
             Cell(" ".join([row.id, *row.marks]), id=row.id),
             Cell(significant(row.microseconds)),
-            _ratio_cell(selection, row),
+            known(selection.ratio(row)),
         ]
         for row in rows
     ]
     return Table(["way of calling", "host's time, µs", f"time / {selection.baseline}"], lines)
-
-
-def _ratio_cell(selection: Selection, row: Row) -> Cell:
-    ratio = selection.ratio(row)
-    return BLANK if ratio is None else Cell(f"{ratio:.2f}")
 
 
 def marks_of(rows: Iterable[Row], *, counted: bool = False) -> str:

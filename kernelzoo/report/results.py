@@ -66,6 +66,11 @@ class Problem:
         return f"({shape}){'' if last else f' dim {self.dim}'}{said}"
 
     @property
+    def title(self) -> str:
+        """The dtype, and the problem as text."""
+        return f"{self.dtype} {self}"
+
+    @property
     def length(self) -> int:
         """Length of the reduced axis."""
         return self.shape[self.dim]
@@ -365,7 +370,7 @@ class Results:
     def differing(self) -> list[str]:
         """A line for each row whose file's summary contradicts its samples."""
         return [
-            f"{row.run.file}: {row.id} on {row.problem.dtype} {row.problem}: {'; '.join(row.differs)}"
+            f"{row.run.file}: {row.id} on {row.problem.title}: {'; '.join(row.differs)}"
             for group in self.groups
             for row in group.rows
             if row.differs

@@ -9,16 +9,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kernelzoo import packages, registry
 from kernelzoo.report.notes import DAGGER
 from kernelzoo.report.result_tables import covered, marks_of, ranked
 from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
-from kernelzoo.report.table import Cell, Table, significant
-
-if TYPE_CHECKING:
-    from kernelzoo.measure.statistics import Verdict
+from kernelzoo.report.table import BLANK, Cell, Table, known, significant
 
 SHORT = 0.8
 """A share of the limit below this counts as a shortfall."""
@@ -62,8 +58,10 @@ def shortfall_table(group: Group, op: str) -> Table | None:
     lines = []
     for row in sorted(short, key=lambda row: row.of_limit or 0)[:MOST_LINES]:
         autos = [selection.cells.get((row.problem, f"{backend}/auto")) for backend in backends]
-        shares = [Cell("-") if auto is None else _share(auto) for auto in autos]
-        lines.append([_problem(row.problem), _best(row), _share(row), *shares, *[_copy_share(row)] * with_copy])
+        shares = [known(None if auto is None else auto.of_limit) for auto in autos]
+        lines.append(
+            [Cell(row.problem.title), _best(row), known(row.of_limit), *shares, *[_copy_share(row)] * with_copy]
+        )
     headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in backends)]
     headers += [COPY] * with_copy
     return Table(headers, lines) if lines else None
@@ -83,11 +81,11 @@ def behind_table(group: Group, op: str) -> Table | None:
     slower = sorted((gap for gap in gaps if gap.ratio > 1), key=lambda gap: -gap.ratio)
     lines = [
         [
-            _problem(gap.row.problem),
+            Cell(gap.row.problem.title),
             *_timed(gap.row),
             *_timed(gap.base),
             Cell(f"{gap.ratio:.2f}"),
-            _verdict(gap.verdict),
+            Cell(gap.verdict.value) if gap.verdict else BLANK,
         ]
         for gap in slower[:MOST_LINES]
     ]
@@ -106,12 +104,11 @@ def spread_table(group: Group, op: str) -> Table | None:
         for name, rows in kernels.items():
             speeds = _speeds(rows, base)
             if speeds:
-                known = [speed for speed, _ in speeds]
-                tenth = statistics.quantiles(known, n=10, method="inclusive")[0] if len(known) > 1 else known[0]
-                mean = geometric_mean(known) or 0.0
-                figures = [f"{mean:.2f}", f"{tenth:.2f}", f"{known[0]:.2f}"]
-                at, count = _problem(speeds[0][1].problem), Cell(f"{len(known)} of {len(selection.problems)}")
-                lines.append([Cell(name), Cell(label), *map(Cell, figures), at, count])
+                alone = [speed for speed, _ in speeds]
+                tenth = statistics.quantiles(alone, n=10, method="inclusive")[0] if len(alone) > 1 else alone[0]
+                figures = map(known, (geometric_mean(alone), tenth, alone[0]))
+                at, count = Cell(speeds[0][1].problem.title), Cell(f"{len(alone)} of {len(selection.problems)}")
+                lines.append([Cell(name), Cell(label), *figures, at, count])
     headers = ["kernel", "compared with", "mean", "tenth percentile", "worst", "at", "problems"]
     return Table(headers, lines, spare=["problems", "at"]) if lines else None
 
@@ -125,7 +122,7 @@ def worst_table(group: Group, op: str) -> Table | None:
         speeds = _speeds(zoo.values(), base)
         for speed, row in speeds[:WORST]:
             other = Cell(significant(base[row.problem] * 1e6))
-            lines.append([_problem(row.problem), *_timed(row), Cell(label), other, Cell(f"{speed:.2f}")])
+            lines.append([Cell(row.problem.title), *_timed(row), Cell(label), other, Cell(f"{speed:.2f}")])
     headers = ["problem", ZOO, "µs", "compared with", "µs", "its time / kernelzoo's"]
     return Table(headers, lines) if lines else None
 
@@ -178,8 +175,7 @@ def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
     for label, rows in found:
         best: dict[Problem, Row] = {}
         for row in rows:
-            known = best.get(row.problem)
-            best[row.problem] = row if known is None or row.seconds < known.seconds else known
+            best[row.problem] = min(best.get(row.problem, row), row, key=lambda one: one.seconds)
         if best:
             yield label, best
 
@@ -191,35 +187,26 @@ def _own_backends(selection: Selection) -> list[str]:
 
 
 def _score_line(label: str, rows: Iterable[Row], selection: Selection, there: float | None = None) -> list[Cell]:
-    known = [row for row in rows if row.of_limit is not None]
-    worst = min(known, key=lambda row: row.of_limit or 0, default=None)
-    odd = [row.of_limit for row in known if row.problem.length % 2]
-    even = [row.of_limit for row in known if row.problem.length % 2 == 0]
+    limited = [row for row in rows if row.of_limit is not None]
+    worst = min(limited, key=lambda row: row.of_limit or 0, default=None)
+    odd = [row.of_limit for row in limited if row.problem.length % 2]
+    even = [row.of_limit for row in limited if row.problem.length % 2 == 0]
     return [
         Cell(label),
-        _mean(row.of_limit for row in known),
-        _mean(even),
-        _mean(odd),
-        Cell("-") if worst is None else _share(worst),
-        Cell("-") if worst is None else _problem(worst.problem),
-        Cell(covered(known, selection, there)),
+        known(geometric_mean(row.of_limit for row in limited)),
+        known(geometric_mean(even)),
+        known(geometric_mean(odd)),
+        known(None if worst is None else worst.of_limit),
+        BLANK if worst is None else Cell(worst.problem.title),
+        Cell(covered(limited, selection, there)),
     ]
-
-
-def _mean(values: Iterable[float | None]) -> Cell:
-    mean = geometric_mean(values)
-    return Cell("-") if mean is None else Cell(f"{mean:.2f}")
-
-
-def _share(row: Row) -> Cell:
-    return Cell("-") if row.of_limit is None else Cell(f"{row.of_limit:.2f}")
 
 
 def _copy_share(row: Row) -> Cell:
     """The share of the limit of a plain copy of the same data."""
     if row.of_limit is None or row.copy_us is None:
-        return Cell("-")
-    return _share(_copied(row))
+        return BLANK
+    return known(_copied(row).of_limit)
 
 
 def _copies(selection: Selection) -> list[Row]:
@@ -233,10 +220,6 @@ def _copied(row: Row) -> Row:
     return replace(row, seconds=row.copy_us / 1e6, of_limit=share)
 
 
-def _verdict(verdict: Verdict | None) -> Cell:
-    return Cell("-" if verdict is None else verdict.value)
-
-
 def _timed(row: Row) -> tuple[Cell, Cell]:
     return Cell(row.marked_name), Cell(significant(row.microseconds))
 
@@ -244,7 +227,3 @@ def _timed(row: Row) -> tuple[Cell, Cell]:
 def _best(row: Row) -> Cell:
     """The name, and the form that it chose if known."""
     return Cell(" ".join([row.name, *([f"({row.chosen})"] if row.chosen else []), *row.marks]), id=row.id)
-
-
-def _problem(problem: Problem) -> Cell:
-    return Cell(f"{problem.dtype} {problem}")

@@ -88,40 +88,31 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
 
 def blocks(results: Results) -> dict[str, str]:
     """Every block that these results can fill, by name."""
-    found = {"environment": environment(results)}
-    summary: list[str] = []
-    host: list[str] = []
-    calls: list[str] = []
-    submit: list[str] = []
-    scores: dict[str, list[str]] = {}
-    tables: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {"summary": []}
     for group in results.groups:
-        if group.clock == "call":
-            calls += [_caption(group), *_calls(group)]
-            continue
-        if group.clock == "submit":
-            submit += [_caption(group), *_submits(group)]
-            continue
-        tables_of = list(_summaries(group))
-        summary += [_caption(group), *tables_of, *notes_of(group.rows, tables_of)]
-        for kind in SCORES:
-            if parts := _scores(group, kind):
-                scores.setdefault(kind, []).extend([_caption(group), *parts])
-        if group.clock == "wall" and (ratios := _host_ratios(group)):
-            host += [_caption(group), *ratios]
-        for op in group.operations():
-            for dtype in group.dtypes(op):
-                tables.setdefault(f"table-{op}-{dtype}", []).extend([_caption(group), *_times(group.select(op, dtype))])
+        for name, parts in _blocks(group):
+            found.setdefault(name, []).extend([f"**{escape(group.label)}**", *parts] if parts else [])
     rows = [row for group in results.groups for row in group.rows]
-    found["summary"] = "\n\n".join([*summary, summary_note(results.baseline), *_energies(rows, results)])
-    found |= {kind: "\n\n".join(parts) for kind, parts in scores.items()}
-    if calls:
-        found["call"] = "\n\n".join(calls)
-    if submit:
-        found["submit"] = "\n\n".join(submit)
-    if host:
-        found["host-ratios"] = "\n\n".join(host)
-    return found | {name: "\n\n".join(parts) for name, parts in sorted(tables.items())}
+    found["summary"] += [summary_note(results.baseline), *_energies(rows, results)]
+    first = ["summary", *SCORES, "call", "submit", "host-ratios"]
+    order = [name for name in first if found.get(name)] + sorted(found.keys() - {*first})
+    return {"environment": environment(results)} | {name: "\n\n".join(found[name]) for name in order}
+
+
+def _blocks(group: Group) -> Iterator[tuple[str, list[str]]]:
+    """The parts of one group, by the name of their block."""
+    if group.clock in OF_CALLS:
+        yield group.clock, _calls(group) if group.clock == "call" else _submits(group)
+        return
+    tables = list(_summaries(group))
+    yield "summary", [*tables, *notes_of(group.rows, tables)]
+    for kind in SCORES:
+        yield kind, _scores(group, kind)
+    if group.clock == "wall":
+        yield "host-ratios", _host_ratios(group)
+    for op in group.operations():
+        for dtype in group.dtypes(op):
+            yield f"table-{op}-{dtype}", _times(group.select(op, dtype))
 
 
 def environment(results: Results) -> str:
@@ -172,10 +163,6 @@ BREAKING_NOTE = (
     "Right on ordinary values, wrong on special ones (NaN, infinities, a dtype's largest). Timed because it was named "
     f"with --waive; {notes.DAGGER} marks it everywhere. The reason is that of the first problem."
 )
-
-
-def _caption(group: Group) -> str:
-    return f"**{escape(group.label)}**"
 
 
 def _calls(group: Group) -> list[str]:

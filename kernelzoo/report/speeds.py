@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import geometric_mean
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from kernelzoo import packages, registry
+from kernelzoo import packages
 from kernelzoo.report.figure import COLOURS, SPARE_COLOURS, STYLE
 from kernelzoo.report.figure import save as save_figure
 from kernelzoo.report.results import Group, Results
@@ -23,12 +22,9 @@ def save(results: Results, path: Path) -> None:
 def speeds(group: Group, op: str) -> dict[str, float]:
     """Times as fast as torch eager, in the geometric mean over the problems that all took, the fastest first."""
     selection = group.select(op)
-    base = {row.problem: row.seconds for row in selection.rows if row.id == registry.baseline(op)}
-    names = [name for name in selection.names if set(base) == {row.problem for row in selection.of(name)}]
-    found = {
-        name: geometric_mean(base[row.problem] / row.seconds for row in selection.of(name)) for name in names if base
-    }
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+    taken = {name: {row.problem for row in selection.of(name)} for name in selection.names}
+    means = {name: selection.mean_ratio(name) for name in taken if taken[name] == taken.get(selection.baseline)}
+    return dict(sorted(((name, 1 / mean) for name, mean in means.items() if mean), key=lambda item: -item[1]))
 
 
 def draw(group: Group) -> Figure:

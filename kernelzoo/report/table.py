@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kernelzoo.terminal import GAP, fit
@@ -17,6 +17,10 @@ class Cell:
     best: bool = False
     id: str = ""
     """The implementation's id, since the text may hold more."""
+    note: str = ""
+    """A second, smaller line on the page."""
+    kind: str = ""
+    """Its CSS classes on the page."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,14 @@ class Table:
     @staticmethod
     def _line(cells: Iterable[str]) -> str:
         return f"| {' | '.join(cells)} |"
+
+
+BLANK = Cell("-")
+
+
+def known(value: float | None, text: Callable[[float], str] = "{:.2f}".format) -> Cell:
+    """The cell of a figure; blank for None."""
+    return BLANK if value is None else Cell(text(value))
 
 
 def significant(value: float) -> str:

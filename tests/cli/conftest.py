@@ -97,6 +97,19 @@ def answer(kernelzoo: Run) -> Callable[..., tuple[int, Any]]:
     return run
 
 
+@pytest.fixture
+def raced() -> Callable[..., dict[str, Any]]:
+    """An entry of a results file, as a race hands it back. A keyword replaces a fact."""
+
+    def make(id: str, data: list[float], **facts: Any) -> dict[str, Any]:
+        told = dict.fromkeys(("of_limit", "submit_us", "first_call_ms", "cupti_us"))
+        told |= {"id": id, "race": "r", "gb_per_s": 1.0, "flags": [], "device": "a card", "clock": "device"}
+        told |= {"clock_detail": "graph", "cache": "cold", "repeated_rounds": 0}
+        return {"extra_info": told | facts, "stats": {"data": data}}
+
+    return make
+
+
 STUB = """
 import json, os, sys, time
 def say(**reply):

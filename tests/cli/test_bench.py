@@ -67,7 +67,7 @@ def test_the_file_is_one_of_pytest_benchmark_and_of_the_report(kernelzoo, small,
 
 
 def test_whole_calls_stand_in_a_file_beside_launches(answer: Answer, small: Small, tmp_path: Path) -> None:
-    """What has a time of one kind still lacks the other; and an unknown clock is refused at once."""
+    """What has a time of one kind still lacks the other."""
     path = tmp_path / "both.json"
     command = ("bench", *small, "--op", "min", "--backend", "torch", "--variant", "eager,auto", "-o", path)
     for clock, wanted in (("call", ["call"]), ("device", ["wall"]), ("call", [])):
@@ -78,8 +78,6 @@ def test_whole_calls_stand_in_a_file_beside_launches(answer: Answer, small: Smal
         *(("call", "auto"), ("call", "eager"), ("wall", "auto"), ("wall", "eager"))
     ]
     assert all((info["gb_per_s"] is None) == (info["clock"] == "call") for info in infos)
-    status, told = answer("compare", "torch/min/auto", *small, "--clock", "sundial")
-    assert status == 2 and "no clock 'sundial'; known: call, device" in told["error"]
 
 
 def test_a_sample_is_drawn_by_its_seed(answer: Answer, stub: Path, tmp_path: Path) -> None:
@@ -92,8 +90,6 @@ def test_a_sample_is_drawn_by_its_seed(answer: Answer, stub: Path, tmp_path: Pat
         assert status == 0 and [problem["problem"] for problem in told["problems"]] == wanted
     labels = [entry["extra_info"]["shape_set"] for entry in load(path)["benchmarks"]]
     assert labels == ["random:3, seed 4"] * 6 + ["random:3, seed 5"] * 6
-    status, told = answer(*command, "random:many")
-    assert status == 2 and "no shape set 'random:many'; known: " in told["error"] and "random:COUNT" in told["error"]
 
 
 SLOW = """
@@ -197,12 +193,8 @@ def test_nothing_to_measure_is_status_2(kernelzoo: Callable[..., Any], small: Sm
     done = kernelzoo("bench", *small, "--op", "min", "--backend", "cupy", "-o", "r.json", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2 and done.stderr.startswith("error: backend 'cupy' can't run here")
     assert done.stdout == "" and not list(tmp_path.glob("r.json*"))  # said at once, not once for each problem
-    for options, told in (
-        (("--device", "cuda:7"), "'cuda:7' can't be used"),
-        (("--device", "meta"), "allowed: cpu, cuda"),
-    ):
-        done = kernelzoo("bench", *small, *options, CUDA_VISIBLE_DEVICES="")
-        assert done.returncode == 2 and done.stderr.startswith("error: ") and told in done.stderr
+    done = kernelzoo("bench", *small, "--device", "cuda:7", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 2 and done.stderr.startswith("error: ") and "'cuda:7' can't be used" in done.stderr
 
 
 def test_where_nothing_can_be_written_nothing_is_measured(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:

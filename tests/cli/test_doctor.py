@@ -40,38 +40,32 @@ def test_an_empty_machine_is_not_suspicious() -> None:
     assert suspicions(machine(looks={name: {"error": "broken"} for name in GOOD})) == []
 
 
+def seen(**answers: Any) -> dict[str, Any]:
+    """The change of a machine that has these answers."""
+    return {"looks": {**GOOD, **answers}}
+
+
+NO_GPU = {**TORCH, "devices": []}
+TWO = {"cupy-cuda12x": "14.2", "cupy-cuda13x": "14.2"}
+
+
 @pytest.mark.parametrize(
     ("changes", "what", "remedy"),
     [
         ({"packages": {**PACKAGES, "numpy": "2.5.0rc1"}}, "NumPy 2.5.0rc1 is too new for numba", "numpy<2.5"),
         ({"packages": {**PACKAGES, "triton": "3.7.1"}}, "triton 3.7.1 is installed", "pip install triton==3.6.0"),
-        (
-            {"packages": {"cupy-cuda12x": "14.2", "cupy-cuda13x": "14.2"}},
-            "cupy-cuda12x and cupy-cuda13x overwrite",
-            "pip uninstall",
-        ),
+        ({"packages": TWO}, "cupy-cuda12x and cupy-cuda13x overwrite", "pip uninstall"),
         ({"packages": {"nvidia-nvvm": "13.4.1"}}, "takes CUDA 13.0, and newer compilers", "cuda-toolkit==13.0.*"),
+        (seen(torch={**NO_GPU, "cuda": None, "version": "2.13.0+cpu"}), "built without CUDA", "CUDA build"),
         (
-            {"looks": {**GOOD, "torch": {**TORCH, "cuda": None, "version": "2.13.0+cpu", "devices": []}}},
-            "built without CUDA",
-            "CUDA build",
-        ),
-        (
-            {
-                "looks": {**GOOD, "torch": {**TORCH, "devices": []}},
-                "environment": {**QUIET, "CUDA_VISIBLE_DEVICES": ""},
-            },
+            seen(torch=NO_GPU) | {"environment": {**QUIET, "CUDA_VISIBLE_DEVICES": ""}},
             "CUDA_VISIBLE_DEVICES='' shows 0",
             "unset",
         ),
-        ({"looks": {**GOOD, "torch": {**TORCH, "devices": []}}}, "of which torch sees 0", "update the driver"),
+        (seen(torch=NO_GPU), "of which torch sees 0", "update the driver"),
+        (seen(nvml={"devices": [{"processes": [41, 42]}]}), "GPU 0 is used by other processes: 41, 42", "be trusted"),
         (
-            {"looks": {**GOOD, "nvml": {**NVML, "devices": [{"processes": [41, 42]}]}}},
-            "GPU 0 is used by other processes: 41, 42",
-            "can't be trusted",
-        ),
-        (
-            {"looks": {**GOOD, "torch": {**TORCH, "devices": [{**GPU, "free_bytes": 70 * 2**30}]}}},
+            seen(torch={**TORCH, "devices": [{**GPU, "free_bytes": 70 * 2**30}]}),
             "10.0 GiB of GPU 0's memory are taken",
             "nvidia-smi",
         ),
@@ -79,22 +73,10 @@ def test_an_empty_machine_is_not_suspicious() -> None:
         ({"environment": {**QUIET, "TRITON_INTERPRET": "1"}}, "TRITON_INTERPRET=1", "unset"),
         ({"environment": {**QUIET, "CUDA_LAUNCH_BLOCKING": "1"}}, "every launch waits", "unset"),
         ({"environment": {**QUIET, "OMP_NUM_THREADS": "2"}}, "those of 2 threads", "unset"),
-        (
-            {"environment": {}, "looks": {"torch": {**TORCH, "devices": []}, "backend:cpu": {"devices": ["cpu"]}}},
-            "idle threads spin",
-            "OMP_WAIT_POLICY=PASSIVE",
-        ),
-        (
-            {"looks": {**GOOD, "nvml": {"error": "NVMLError_LibraryNotFound"}}},
-            "NVML can't be asked (NVMLError_LibraryNotFound)",
-            "nvidia-ml-py",
-        ),
+        (seen(torch=NO_GPU, nvml={}) | {"environment": {}}, "idle threads spin", "OMP_WAIT_POLICY=PASSIVE"),
+        (seen(nvml={"error": "NVMLError_NotFound"}), "NVML can't be asked (NVMLError_NotFound)", "nvidia-ml-py"),
         ({"governor": "powersave"}, "governed by 'powersave'", "cpupower"),
-        (
-            {"looks": {**GOOD, "nvml": {**NVML, "devices": [{"persistence": 0}]}}},
-            "not in persistence mode",
-            "nvidia-smi -pm 1",
-        ),
+        (seen(nvml={"devices": [{"persistence": 0}]}), "not in persistence mode", "nvidia-smi -pm 1"),
     ],
     ids=lambda part: part[:24] if isinstance(part, str) else "",
 )

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ import pytest
 from kernelzoo import cli, files, registry
 from kernelzoo.cli import measuring, tune
 from kernelzoo.cli.guards import Guards
+from kernelzoo.cli.recording import Recording
 from kernelzoo.measure import first_call
 from kernelzoo.measure.first_call import FirstCall
 from kernelzoo.measure.record import Record, RecordError
@@ -103,10 +103,11 @@ def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(bench, end, capsys) ->
     assert [name for name in os.listdir() if "partial" in name or "lock" in name] == []
 
 
-def interrupts(self: Guards, step: Callable[[Any], bool], processes: int) -> None:
-    """``Guards.run``, where Ctrl-C comes after the first step."""
-    step(self.first)
-    raise KeyboardInterrupt
+def interrupts(self: Guards, tasks: Iterable[Any], do: Callable[[Any, Any], Any], processes: int) -> Iterator[Any]:
+    """``Guards.each``, where Ctrl-C comes after the first task."""
+    for task in tasks:
+        yield from ((self.first, task, result) for result in do(self.first, task))
+        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
@@ -122,8 +123,8 @@ def interrupts(self: Guards, step: Callable[[Any], bool], processes: int) -> Non
 )
 def test_ctrl_c_says_what_is_kept(command, told, rows, stub, monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Guards, "run", interrupts)
-    races, calls = measuring.races, FirstCall("torch/min/auto", "long rows", "float32", "1x1", "1x1", "failed")
+    monkeypatch.setattr(Guards, "each", interrupts)
+    races, calls = measuring.sweep, FirstCall("torch/min/auto", "long rows", "float32", "1x1", "1x1", "failed")
 
     def one_race(*given: Any) -> Iterator[Any]:
         yield next(races(*given))
@@ -136,7 +137,7 @@ def test_ctrl_c_says_what_is_kept(command, told, rows, stub, monkeypatch, tmp_pa
     def nothing(*given: Any) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measuring, "races", one_race)
+    monkeypatch.setattr(measuring, "sweep", one_race)
     monkeypatch.setattr(first_call, "first_calls", one_call)
     if command == "list":
         monkeypatch.setattr(registry, "implementations", nothing)
@@ -155,11 +156,12 @@ def test_ctrl_c_says_what_is_kept(command, told, rows, stub, monkeypatch, tmp_pa
 def test_ctrl_c_of_tune_says_which_tables_are_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     about = SimpleNamespace(device_name="a stub", versions={})
-    guards = SimpleNamespace(first=SimpleNamespace(about=about), lock=threading.Lock())
-    guards.run = lambda step, processes: interrupts(guards, lambda guard: True, processes)  # type: ignore[arg-type]
+    guards = SimpleNamespace(first=SimpleNamespace(about=about))
+    guards.each = lambda tasks, do, processes: interrupts(guards, tasks, lambda guard, task: (), processes)
     bar = SimpleNamespace(expect=lambda steps: None, aside=nullcontext)
-    session = tune.Session(guards, 1, bar, Card("NVIDIA Toy 1", "9.9", 7), 3, 60.0, 0.0)  # type: ignore[arg-type]
-    assert session.run({"declared": [{}, {}], "unavailable": {}}, ["float32"], tmp_path / "r.json", json=False) == 130
+    record = Recording("kernelzoo-tune/1")
+    session = tune.Session(guards, 1, bar, Card("NVIDIA Toy 1", "9.9", 7), 3, 60.0, record)  # type: ignore[arg-type]
+    assert session.tune({"declared": [{}, {}], "unavailable": {}}, ["float32"], tmp_path / "r.json", json=False) == 130
     assert capsys.readouterr().err.strip() == f"interrupted after 0 of 2 tables; kept: {tmp_path / 'r.json'}"
 
 

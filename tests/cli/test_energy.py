@@ -1,6 +1,7 @@
 """``--energy``: a column of ``bench`` and ``compare``, and what is said where there is no counter."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,39 +11,31 @@ from kernelzoo.measure import Problem
 
 PROBLEM = Problem("softmax", (64, 1024), "float32", -1)
 COUNTED = {"launches": 40_000, "span_ms": 400.0, "launch_us": 10.0, "step_ms": 100.0, "step_mj": 4e4}
-SAMPLES = [1e-5 + i * 1e-9 for i in range(9)]
 
 
-def entry(id: str, mj: float | None, *flags: str) -> dict[str, Any]:
-    facts = {"form": id, "gb_per_s": 52.4, "of_limit": 0.5, "submit_us": 4.0, "first_call_ms": 1.0, "cupti_us": None}
-    facts |= {
-        "device": "NVIDIA H200",
-        "clock": "device",
-        "clock_detail": "graph",
-        "cache": "cold",
-        "repeated_rounds": 0,
-    }
-    facts |= {
-        "id": id,
-        "race": "one",
-        "flags": list(flags),
-        "energy": None if mj is None else COUNTED | {"launch_mj": mj},
-    }
-    return {"extra_info": facts, "stats": {"data": SAMPLES}}
+@pytest.fixture
+def entry(raced: Callable[..., Any]) -> Callable[..., Any]:
+    """What a race hands back of an implementation, with the energy of a launch."""
+
+    def make(id: str, mj: float | None, *flags: str) -> Any:
+        energy = None if mj is None else COUNTED | {"launch_mj": mj}
+        return raced(id, [1e-5 + i * 1e-9 for i in range(9)], flags=list(flags), energy=energy)
+
+    return make
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_the_energy_stands_beside_the_time_with_its_ratio(full, capsys, monkeypatch) -> None:
+def test_the_energy_stands_beside_the_time_with_its_ratio(full, entry, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     made = [entry("torch/softmax/eager", 4.0), entry("triton/softmax/auto", 1.0)]
     made.append(entry("cupy/softmax/auto", None, "no energy: the counter did not move in 1 s"))
-    found = rows.rows(made, [], "torch/softmax/eager")
-    assert {row["id"]: row["energy_ratio"] for row in found} == {
+    found = rows.described(PROBLEM, made, [], "torch/softmax/eager")
+    assert {row["id"]: row["energy_ratio"] for row in found["rows"]} == {
         "torch/softmax/eager": 1.0,
         "triton/softmax/auto": 0.25,
         "cupy/softmax/auto": None,
     }
-    rows.Tables(output.console(), full=full).show(rows.described(PROBLEM, made, found, "torch/softmax/eager"))
+    rows.Tables(output.console(), full=full).show(found)
     said = capsys.readouterr().out
     assert "It moves every 100 ms, by 40000 mJ (medians)" in said and "idle power included" in said
     assert "energy, mJ  energy ratio" in said and "no energy: the counter did not move in 1 s" in said
@@ -50,10 +43,9 @@ def test_the_energy_stands_beside_the_time_with_its_ratio(full, capsys, monkeypa
     assert re.search(r" 1\.00 +0\.250\b", line)
 
 
-def test_without_energy_there_is_no_column(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_energy_there_is_no_column(entry, capsys) -> None:
     made = [entry("torch/softmax/eager", None)]
-    found = rows.rows(made, [], "torch/softmax/eager")
-    rows.Tables(output.console()).show(rows.described(PROBLEM, made, found, "torch/softmax/eager"))
+    rows.Tables(output.console()).show(rows.described(PROBLEM, made, [], "torch/softmax/eager"))
     assert "energy" not in capsys.readouterr().out
 
 
@@ -63,5 +55,3 @@ def test_without_a_counter_it_is_said_before_anything_is_measured(command, answe
     status, told = answer(*command, *shape, "--op", "softmax", "--device", "cpu", "--energy")
     assert status == 2
     assert "--energy is not available here" in told["error"] and "'cpu' has none" in told["error"]
-    status, told = answer(*command, *shape, "--op", "softmax", "--energy", "--clock", "call")
-    assert status == 2 and "--energy measures launches" in told["error"]

@@ -1,6 +1,7 @@
 """``--gpus``: work spread over several GPUs, here pretended ones: each measuring process tells what it is bound to."""
 
 import json
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -95,21 +96,6 @@ def test_gpus_are_numbered_as_torch_numbers_them(monkeypatch: pytest.MonkeyPatch
         chosen("all")
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("--gpus", "0", "--device", "cuda:0"), "leave out --device"),
-        (("--gpus", "0", "--engine", "ray"), "leave out --gpus"),
-        (("--address", "auto"), "add --engine ray"),
-        (("--engine", "slurm"), "no engine 'slurm'; known: local, ray"),
-        (("--gpus", "0,1", "--first-call"), "takes neither"),
-    ],
-)
-def test_options_that_do_not_go_together(answer: Answer, options: tuple[str, ...], told: str) -> None:
-    status, document = answer(*SHORT, *options, **TWO)
-    assert status == 2 and told in document["error"]
-
-
 def test_two_workers_on_one_gpu_are_refused(answer: Answer, stub: Path) -> None:
     status, told = answer(*SHORT, "--gpus", "all", CUDA_VISIBLE_DEVICES="GPU-a,GPU-a")
     assert status == 2 and "two workers were given one GPU, GPU-a" in told["error"]
@@ -119,7 +105,8 @@ def test_jobs_are_spread_over_the_gpus(stub: Path) -> None:
     gpus = [Gpu(0, "GPU-a"), Gpu(1, "GPU-b")]
     with Guards(lambda gpu: Guard(gpu=gpu), gpus) as guards:
         assert [guards.processes(jobs, tasks) for jobs, tasks in ((1, 9), (3, 9), (3, 1))] == [2, 3, 1]
-        guards.run(lambda guard: False, 3)
+        together = threading.Barrier(3)
+        assert len(list(guards.each(range(3), lambda guard, task: [together.wait(60)], 3))) == 3
         assert sorted(guard.about.gpu["uuid"] for guard in guards._guards) == ["GPU-a", "GPU-a", "GPU-b"]
         assert len(guards.gpus) == 2
 

@@ -49,17 +49,3 @@ def test_slower_in_the_last_run_is_status_1(tmp_path: Path, capsys: pytest.Captu
 
 
 MEASURED = ("--backend", "torch", "--variant", "eager", "--op", "softmax", "--shape", "8x64", "--dtype", "float32")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((SWEEPS[0],), "at least two runs"),
-        ((SWEEPS[0], SWEEPS[1]), "no two of these runs"),
-        ((*SWEEPS, "--by", "much"), "no share 'much'"),
-        ((SWEEPS[0], "nowhere.json"), "nowhere.json"),
-    ],
-)
-def test_bad_usage_is_status_2(arguments, words, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["history", *arguments]) == 2
-    assert words in capsys.readouterr().err

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ import kernelzoo as package
 from kernelzoo import operations
 from kernelzoo.cli import app, main
 
+RESULTS = Path(__file__).parents[2] / "bench" / "results"
+SWEEPS = [str(RESULTS / f"h200-sweep{part}.json.gz") for part in ("-a", "-b")]
 COMMANDS = ("list", "doctor", "verify", "bench", "compare", "inspect", "report")
 
 
@@ -29,6 +32,83 @@ def test_importing_the_package_loads_no_command_line() -> None:
 
 def test_importing_the_command_line_loads_no_torch() -> None:
     assert {"torch", "numpy"}.isdisjoint(loaded("import kernelzoo.cli")) and "typer" in loaded("import kernelzoo.cli")
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["frobnicate"], "frobnicate"),
+    (["list", "--op", "max"], f"no operation 'max'; known: {', '.join(sorted(operations.BUILT_IN))}"),
+    (["list", "--backend", "cuda"], "no backend 'cuda'; known: cpu"),
+    (["bench", "--rounds", "many"], "--rounds"),
+    (["bench", "--rounds", "0"], "--rounds"),
+    (["bench", "--shapes", "huge"], "no shape set 'huge'; known: "),
+    (["bench", "--shape", "3x0"], "no shape '3x0'"),
+    (["bench", "--dtype", "float8"], "no dtype 'float8'; did you mean 'float"),
+    (["bench", "--shape", "40,20"], "did you mean --shape 40x20?"),
+    (["compare", "torch/eager", "--op", "softmax", "--shape", "99999999999999999999x2"], "has 2e+20 elements"),
+    (["compare", "torch/*/eager", "--op", "vecdot", "--axes", "outer=9999999999,n=9999999999"], "elements, more"),
+    (["inspect", "triton/softmax/fused", "--shape", "99999999999999999999x2"], "more than memory"),
+    (["list", "--op", "sofmax"], "no operation 'sofmax'; did you mean 'softmax'?"),
+    (["list", "--backend", "trition"], "no backend 'trition'; did you mean 'triton'?"),
+    (["verfy"], "Did you mean 'verify'? See kernelzoo --help"),
+    (["verify", "--jsno"], "--json"),
+    (["verify", "cpu"], "did you mean 'cpu/*'?"),
+    (["verify", "softmax"], "did you mean '*/softmax/*'?"),
+    (["verify", "--case", "float32-3x12"], "no case 'float32-3x12'; did you mean float32-3x"),
+    (["verify", "--case", "float32-*", "--dtype", "int8"], "leave no case"),
+    (["verify", "--dtype", "flaot32"], "no dtype 'flaot32'; did you mean 'float32'?"),
+    (["fuzz", "cpu/sofmax/auto"], "did you mean cpu/softmax/auto?"),
+    (["fuzz", "torch/min/eager", "--case", "{}"], "no case '{}'"),
+    (["inspect", "triton/softmax/fused", "--dtype", "flaot16"], "no dtype 'flaot16'; did you mean 'float16'"),
+    (["inspect", "triton/softmax/fused", "--shape", "40,20"], "did you mean --shape 40x20?"),
+    (["bench", "--cache", "warm"], "no state of the cache 'warm'; known: cold, hot"),
+    (["bench", "--resume"], "-o FILE"),
+    (["bench", "--module", "nowhere.py"], "no file 'nowhere.py' for --module"),
+    (["verify", "--device", "gpu"], "no device 'gpu'; allowed: cpu, cuda"),
+    (["compare"], "name the implementations to compare"),
+    (["compare", "torch", "--op", "softmax", "--allowed", "5"], "like 5% or 0.05"),
+    (["compare", "torch", "--op", "softmax", "--against", "nowhere.json"], "nowhere.json"),
+    (["inspect", "triton/softmax/fusd"], "did you mean triton/softmax/fused"),
+    (["inspect", "cpu/min/auto", "--arch", "sm_1"], "sm_1"),
+    (["accuracy", "torch/softmax/naive", "--values", "many"], "no number of values 'many'"),
+    (["compare", "torch/min/auto", "--clock", "sundial"], "no clock 'sundial'; known: call, device"),
+    (["compare", "torch/min/auto", "--energy", "--clock", "call"], "--energy measures launches"),
+    (["bench", "--energy", "--clock", "call"], "--energy measures launches"),
+    (["bench", "--op", "min", "--shapes", "random:many"], "no shape set 'random:many'; known: axes, full"),
+    (["bench", "--device", "meta"], "allowed: cpu, cuda"),
+    (["bench", "--shard", "4/3"], "no shard '4/3'"),
+    (["bench", "--shard", "1"], "like 1/4"),
+    (["bench", "--gpus", "0", "--device", "cuda:0"], "leave out --device"),
+    (["bench", "--gpus", "0", "--engine", "ray"], "leave out --gpus"),
+    (["bench", "--address", "auto"], "add --engine ray"),
+    (["bench", "--engine", "slurm"], "no engine 'slurm'; known: local, ray"),
+    (["bench", "--gpus", "0,1", "--first-call"], "takes neither"),
+    (["tune", "--backend", "cuda"], "no backend 'cuda'; known: cpu"),
+    (["tune", "--op", "max"], "no operation 'max'"),
+    (["tune", "--dtype", "int3"], "no dtype 'int3'; did you mean 'int32'"),
+    (["tune", "--arch", "sm_90"], "add --dry-run"),
+    (["tune", "--dry-run", "--arch", "sm_1"], "no architecture 'sm_1'; did you mean 'sm_120'"),
+    (["tune", "--time-limit", "0"], "--time-limit"),
+    (["tune", "--dry-run", "--reset"], "leave out --reset and -o"),
+    (["tune", "--dry-run", "--arch", "sm_90", "-o", "t.json"], "leave out --reset and -o"),
+    (["show", "soft"], "no operation 'soft'; did you mean 'softmax'?"),
+    (["show", "softmax", "--language", "cuda"], "no language 'cuda'; known: cpu, cupy"),
+    (["show", "softmax", "--results", "nowhere.json"], "nowhere.json"),
+    (["history", SWEEPS[0]], "at least two runs"),
+    (["history", *SWEEPS], "no two of these runs"),
+    (["history", *SWEEPS, "--by", "much"], "no share 'much'"),
+    (["history", SWEEPS[0], "nowhere.json"], "nowhere.json"),
+    (["report", "nowhere.json"], "nowhere.json"),
+    (["report", "--check", SWEEPS[0]], "--check needs --insert"),
+    (["report", SWEEPS[0], "--frobnicate"], "--frobnicate"),
+    (["bench", "--backend", "trition"], "no backend 'trition'; did you mean 'triton'?"),
+    (["bench", "--variant", "fusd"], "no variant 'fusd'; did you mean 'fused'"),
+    (["bench", "--first-call", "--variant", "fusd"], "no variant 'fusd'; did you mean 'fused'"),
+    (["compare", "torch/egaer"], "did you mean 'torch/*/eager'?"),
+    (["compare", "torch/eager", "--op", "softmax", "--baseline", "torch/egaer"], "did you mean torch/eager?"),
+    (["compare", "torch/eager", "--op", "softmax", "--dim", "5"], "no axis 5 in a shape of 2"),
+    (["accuracy", "triton"], "did you mean 'triton/*'?"),
+]
+"""Commands that mean nothing, and words of the line that says so."""
 
 
 # What each part of the command line may say before it imports torch; all in one process, which starts without it.
@@ -53,28 +133,7 @@ print(json.dumps(said))
 
 
 def test_wrong_words_and_completion_import_no_torch() -> None:
-    wrong = [
-        ["verfy"],
-        ["verify", "--jsno"],
-        ["verify", "cpu"],
-        ["verify", "--op", "sofmax"],
-        ["verify", "--case", "float32-3x12"],
-        ["verify", "--dtype", "flaot32"],
-        ["fuzz", "softmax"],
-        ["fuzz", "torch/min/eager", "--case", "{}"],
-        ["bench", "--shape", "40,20"],
-        ["bench", "--backend", "trition"],
-        ["bench", "--variant", "fusd"],
-        ["bench", "--first-call", "--variant", "fusd"],
-        ["compare", "torch/egaer"],
-        ["compare", "torch/eager", "--op", "softmax", "--baseline", "torch/egaer"],
-        ["compare", "torch/eager", "--op", "softmax", "--dim", "5"],
-        ["accuracy", "triton"],
-        ["verify", "--device", "gpu"],
-        ["inspect", "triton/softmax/fusd"],
-        ["inspect", "triton/softmax/fused", "--dtype", "fp17"],
-        ["list", "--op", "sofmax"],
-    ]
+    wrong = [arguments for arguments, _ in WRONG]
     completed = {
         "kernelzoo ver": ["verify"],
         "kernelzoo verify triton/softmax/multi_row_l": [
@@ -134,44 +193,7 @@ def test_no_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["frobnicate"], "frobnicate"),
-        (["list", "--op", "max"], f"no operation 'max'; known: {', '.join(sorted(operations.BUILT_IN))}"),
-        (["list", "--backend", "cuda"], "no backend 'cuda'; known: cpu"),
-        (["bench", "--rounds", "many"], "--rounds"),
-        (["bench", "--rounds", "0"], "--rounds"),
-        (["bench", "--shapes", "huge"], "no shape set 'huge'; known: "),
-        (["bench", "--shape", "3x0"], "no shape '3x0'"),
-        (["bench", "--dtype", "float8"], "no dtype 'float8'; did you mean 'float"),
-        (["bench", "--shape", "40,20"], "did you mean --shape 40x20?"),
-        (["compare", "torch/eager", "--op", "softmax", "--shape", "99999999999999999999x2"], "has 2e+20 elements"),
-        (["compare", "torch/*/eager", "--op", "vecdot", "--axes", "outer=9999999999,n=9999999999"], "elements, more"),
-        (["inspect", "triton/softmax/fused", "--shape", "99999999999999999999x2"], "more than memory"),
-        (["list", "--op", "sofmax"], "no operation 'sofmax'; did you mean 'softmax'?"),
-        (["list", "--backend", "trition"], "no backend 'trition'; did you mean 'triton'?"),
-        (["verfy"], "Did you mean 'verify'? See kernelzoo --help"),
-        (["verify", "--jsno"], "--json"),
-        (["verify", "cpu"], "did you mean 'cpu/*'?"),
-        (["verify", "softmax"], "did you mean '*/softmax/*'?"),
-        (["verify", "--case", "float32-3x12"], "no case 'float32-3x12'; did you mean float32-3x"),
-        (["verify", "--case", "float32-*", "--dtype", "int8"], "leave no case"),
-        (["verify", "--dtype", "flaot32"], "no dtype 'flaot32'; did you mean 'float32'?"),
-        (["fuzz", "cpu/sofmax/auto"], "did you mean cpu/softmax/auto?"),
-        (["fuzz", "torch/min/eager", "--case", "{}"], "no case '{}'"),
-        (["inspect", "triton/softmax/fused", "--dtype", "flaot16"], "no dtype 'flaot16'; did you mean 'float16'"),
-        (["inspect", "triton/softmax/fused", "--shape", "40,20"], "did you mean --shape 40x20?"),
-        (["bench", "--cache", "warm"], "no state of the cache 'warm'; known: cold, hot"),
-        (["bench", "--resume"], "-o FILE"),
-        (["bench", "--module", "nowhere.py"], "no file 'nowhere.py' for --module"),
-        (["verify", "--device", "gpu"], "no device 'gpu'; allowed: cpu, cuda"),
-        (["compare"], "name the implementations to compare"),
-        (["compare", "torch", "--op", "softmax", "--allowed", "5"], "like 5% or 0.05"),
-        (["compare", "torch", "--op", "softmax", "--against", "nowhere.json"], "nowhere.json"),
-        (["inspect", "triton/softmax/fusd"], "did you mean triton/softmax/fused"),
-        (["inspect", "cpu/min/auto", "--arch", "sm_1"], "sm_1"),
-    ],
-    ids=lambda part: " ".join(part) if isinstance(part, list) else "",
+    ("arguments", "told"), WRONG, ids=lambda part: " ".join(part) if isinstance(part, list) else ""
 )
 def test_bad_usage_is_one_line_and_status_2(arguments, told, capsys) -> None:
     assert main(arguments) == 2

@@ -67,14 +67,10 @@ def test_a_long_line_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"{line}\n"
 
 
-def entry(id: str, data: list[float], race: str = "r") -> rows.Row:
-    info = {"id": id, "race": race, "gb_per_s": 1.0, "of_limit": None, "submit_us": None, "first_call_ms": None}
-    return {"extra_info": {**info, "cupti_us": None, "flags": []}, "stats": {"data": data}}
-
-
-def test_rows_are_ordered_and_paired() -> None:
+def test_rows_are_ordered_and_paired(raced) -> None:
     base = [float(i) for i in range(10, 22)]
-    entries = [entry("torch/min/eager", base), entry("cpu/min/auto", [t / 2 for t in base]), entry("x/y/z", base, "s")]
+    half = [time / 2 for time in base]
+    entries = [raced("torch/min/eager", base), raced("cpu/min/auto", half), raced("x/y/z", base, race="s")]
     failed = [{"id": "bad/min/a", "outcome": "wrong", "reason": "why"}]
     found = rows.rows(entries, failed, "torch/min/eager")
     assert [row["id"] for row in found] == ["cpu/min/auto", "torch/min/eager", "x/y/z", "bad/min/a"]

@@ -32,19 +32,3 @@ def test_json_holds_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert eager["ratio"] == 1 and 1 < eager["median_us"] < 100 and eager["dtype"] == "float32"
     assert eager["quantiles_us"]["p10"] <= eager["median_us"] <= eager["quantiles_us"]["p90"]
     assert told["written"] == [f"{tmp_path / 'out' / 'report.md'} written"]
-
-
-@pytest.mark.parametrize("arguments", [["nowhere.json"], ["--check", str(RESULTS)], [str(RESULTS), "--frobnicate"]])
-def test_refuses_with_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", *arguments, "--json"]) == 2
-    out, err = capsys.readouterr()
-    assert err == f"error: {json.loads(out)['error']}\n"
-
-
-def test_an_outdated_document_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "README.md"
-    path.write_text("<!-- results:submit -->\nold\n<!-- /results -->\n")
-    assert main(["report", str(RESULTS), "--insert", str(path), "--check"]) == 1
-    assert "out of date" in capsys.readouterr().err
-    assert main(["report", str(RESULTS), "--insert", str(path)]) == 0
-    assert main(["report", str(RESULTS), "--insert", str(path), "--check"]) == 0

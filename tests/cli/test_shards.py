@@ -87,10 +87,5 @@ def test_a_shard_is_continued_as_that_shard(shard: Callable[..., Any], answer: A
     ):
         status, document = answer(*BENCH, "--shape", ",".join(SHAPES), "--resume", *more)
         assert status == 2 and told in document["error"]
-    for text, told in (
-        ("4/3", "no shard '4/3'"),
-        ("1/9", "no shard of 9: the sweep has 5 problems"),
-        ("1", "like 1/4"),
-    ):
-        status, document = answer(*BENCH, "--shape", ",".join(SHAPES), "--shard", text)
-        assert status == 2 and told in document["error"]
+    status, document = answer(*BENCH, "--shape", ",".join(SHAPES), "--shard", "1/9")
+    assert status == 2 and "no shard of 9: the sweep has 5 problems" in document["error"]

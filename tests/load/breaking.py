@@ -19,7 +19,6 @@ CAUGHT_BY = {
 """Backend of this module, and the sections that must fail it."""
 
 NEEDS_GPU = ("homebound", "unready", "settled")
-NEEDS_TWO = ("settled",)
 
 
 def _softmax(x: Tensor, out: Tensor) -> None:

@@ -9,7 +9,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -85,18 +85,22 @@ def line(found: Row) -> str:
     return f"{head} x{found['count']} {found['seconds']:.2f} s{figure}{detail}"
 
 
-Check = Callable[[], "tuple[int, float | None, str]"]
-"""Raises what is wrong; else says how many checks it made, and a figure with its unit."""
+Checks = Generator[int, None, "tuple[float, str] | None"]
+"""Yields how many checks were just made, raises what is wrong, and returns a figure with its unit, if it has one."""
+Check = Callable[[], Checks]
 
 
 def tried(section: str, implementation: str, case: str, check: Check) -> Row:
     """The row of one case. Only what an implementation may say of itself is no failure."""
     print("doing", implementation, case, flush=True)
     started = time.monotonic()
-    count, figure, unit, detail = 0, None, "", ""
+    count, figure, unit, detail, outcome = 0, None, "", "", "passed"
     try:
-        count, figure, unit = check()
-        outcome = "passed"
+        checks = check()
+        while True:
+            count += next(checks)
+    except StopIteration as end:
+        figure, unit = end.value or (None, "")
     except (UnsupportedProblemError, BackendUnavailableError) as error:
         outcome, detail = "refused", str(error)
     except NotHereError as error:
@@ -217,21 +221,21 @@ def sizes(backend: str, where: Where) -> Iterator[Row]:
             torch.cuda.empty_cache()
 
 
-def _size(size: Size, where: Where, implementation: registry.Implementation) -> tuple[int, float, str]:
+def _size(size: Size, where: Where, implementation: registry.Implementation) -> Checks:
     free = torch.cuda.mem_get_info()[0] / 2**30 if where.is_cuda else _available_gib()
     if size.gib > 0.9 * free:
         raise NotHereError(f"it takes {size.gib:.1f} GiB, and {free:.1f} are free")
     if size.repeated:
-        count = _repeated(size, where, implementation)
+        yield _repeated(size, where, implementation)
     else:
         shape = (*size.shape[:-1], size.shape[-1] * size.step)
         memory = torch.empty(shape, dtype=getattr(torch, size.dtype), device=where.device)
         if size.step > 1:
             memory.fill_(False if memory.dtype == torch.bool else -100)  # what lies between is less than all else
         x = memory[..., :: size.step]
-        count = (_long if size.long else _many)(size, x, implementation)
+        yield (_long if size.long else _many)(size, x, implementation)
     settle(where)
-    return count, size.gib, "GiB"
+    return size.gib, "GiB"
 
 
 def _available_gib() -> float:
@@ -379,14 +383,14 @@ def threads(backend: str, where: Where) -> Iterator[Row]:
         return count, wrong
 
     def at_once(rounds: int) -> Check:
-        def check() -> tuple[int, None, str]:
+        def check() -> Checks:
             barrier.reset()
             with ThreadPoolExecutor(THREADS) as pool:
                 found = list(pool.map(lambda t: calls(t, rounds), range(THREADS)))
             wrong = [text for _, texts in found for text in texts]
             if wrong:
                 raise AssertionError(f"{len(wrong)} calls went wrong; first: {wrong[0]}")
-            return sum(count for count, _ in found), None, ""
+            yield sum(count for count, _ in found)
 
         return check
 
@@ -396,7 +400,7 @@ def threads(backend: str, where: Where) -> Iterator[Row]:
     yield tried("threads", backend, "threads that have not touched the device", partial(_new_threads, chosen, where))
 
 
-def _many_layouts(chosen: list[registry.Implementation], where: Where) -> tuple[int, None, str]:
+def _many_layouts(chosen: list[registry.Implementation], where: Where) -> Checks:
     """Threads that go through more layouts than are kept, while others keep to one."""
     autos = [i for i in chosen if i.variant == "auto"]
     still = [(i, x := drawn(i.op, (5, 300), "float32", where), bounds_of(i.operation, x)) for i in autos]
@@ -413,12 +417,11 @@ def _many_layouts(chosen: list[registry.Implementation], where: Where) -> tuple[
         return lengths * len(still)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        return sum(pool.map(go, range(THREADS))), None, ""
+        yield sum(pool.map(go, range(THREADS)))
 
 
-def _new_threads(chosen: list[registry.Implementation], where: Where) -> tuple[int, None, str]:
+def _new_threads(chosen: list[registry.Implementation], where: Where) -> Checks:
     """A thread's first touch of the device is a call of ours: of a known layout, and of one that is planned anew."""
-    count = 0
     for number, implementation in enumerate(chosen):
         for x in (drawn(implementation.op, (33, n), "float32", where) for n in (129, 600 + 8 * number, 1024)):
             try:
@@ -434,8 +437,7 @@ def _new_threads(chosen: list[registry.Implementation], where: Where) -> tuple[i
                     same_bits(result, expected, f"{implementation.id} in a new thread")
                 else:
                     implementation.operation.assert_close(result, given)
-                count += 1
-    return count, None, ""
+                yield 1
 
 
 def streams(backend: str, where: Where) -> Iterator[Row]:
@@ -470,9 +472,8 @@ def _stream_problem(
         raise refusals[0]
 
 
-def _streams_at_once(implementation: registry.Implementation, where: Where) -> tuple[int, None, str]:
+def _streams_at_once(implementation: registry.Implementation, where: Where) -> Checks:
     _on_gpu(where)
-    count = 0
     side = [torch.cuda.Stream() for _ in range(STREAMS)]
     for x, expected in _stream_problem(implementation, where):
         settle(where)
@@ -484,17 +485,13 @@ def _streams_at_once(implementation: registry.Implementation, where: Where) -> t
         settle(where)
         for result in results:
             same_bits(result, expected, f"{tuple(x.shape)} on eight streams")
-        count += len(results)
-    return count, None, ""
+        yield len(results)
 
 
-def _bound_elsewhere(
-    implementation: registry.Implementation, where: Where, dropped: bool = False
-) -> tuple[int, None, str]:
+def _bound_elsewhere(implementation: registry.Implementation, where: Where, dropped: bool = False) -> Checks:
     """What the bind enqueued (a counter's zeroing) is behind a long wait on its own stream; or, of one that is dropped,
     the workspace must not be given to anyone before the other stream is done with it."""
     _on_gpu(where)
-    count = 0
     home, other = torch.cuda.Stream(), torch.cuda.Stream()
     for x, expected in _stream_problem(implementation, where):
         out = poison_like(expected)
@@ -518,13 +515,11 @@ def _bound_elsewhere(
                     torch.full((size,), -7, dtype=torch.int32, device=where.device)
         settle(where)
         same_bits(out, expected, f"{tuple(x.shape)} bound on another stream")
-        count += 1
-    return count, None, ""
+        yield 1
 
 
-def _emptied(implementation: registry.Implementation, where: Where) -> tuple[int, None, str]:
+def _emptied(implementation: registry.Implementation, where: Where) -> Checks:
     _on_gpu(where)
-    count = 0
     for x, expected in _stream_problem(implementation, where):
         out = poison_like(expected)
         launch = implementation.launch(x, out=out)
@@ -533,8 +528,7 @@ def _emptied(implementation: registry.Implementation, where: Where) -> tuple[int
             torch.cuda.empty_cache()
             same_bits(call(implementation, x), expected, f"{tuple(x.shape)} after empty_cache")
         same_bits(out, expected, f"{tuple(x.shape)} bound before empty_cache")
-        count += 4
-    return count, None, ""
+        yield 4
 
 
 # --- graphs -----------------------------------------------------------------------------------------------------------
@@ -549,9 +543,8 @@ def graphs(backend: str, where: Where) -> Iterator[Row]:
             yield tried("graphs", implementation.id, case, partial(_replayed, implementation, where, captured))
 
 
-def _replayed(implementation: registry.Implementation, where: Where, captured: bool | None) -> tuple[int, None, str]:
+def _replayed(implementation: registry.Implementation, where: Where, captured: bool | None) -> Checks:
     """``captured``: a graph of the launch, or of a call; None: the launch itself."""
-    count = 0
     for x, first in _stream_problem(implementation, where):
         result = torch.empty_like(first)
         launch = implementation.launch(x, out=result)
@@ -568,11 +561,10 @@ def _replayed(implementation: registry.Implementation, where: Where, captured: b
             result.copy_(poison_like(first))
             for _ in range(1 if captured is None else 17):
                 launch() if captured is None else graph.replay()
-                count += 1
+                yield 1
             implementation.operation.assert_close(result, x)
             if captured is not None:
                 same_bits(call(implementation, x), result, f"{tuple(x.shape)} replayed")
-    return count, None, ""
 
 
 # --- modes ------------------------------------------------------------------------------------------------------------
@@ -626,8 +618,8 @@ def _mode_problems(implementation: registry.Implementation, where: Where) -> Ite
     yield drawn(implementation.op, (5, 7, 9, 33), "float32", where)[:, 1:4, ::2], -1  # copied inside the call
 
 
-def _in_mode(implementation: registry.Implementation, where: Where, mode: Callable[[], Any]) -> tuple[int, None, str]:
-    count, refusal = 0, None
+def _in_mode(implementation: registry.Implementation, where: Where, mode: Callable[[], Any]) -> Checks:
+    done, refusal = False, None
     for x, dim in _mode_problems(implementation, where):
         try:
             expected = call(implementation, x, dim)
@@ -646,22 +638,21 @@ def _in_mode(implementation: registry.Implementation, where: Where, mode: Callab
                 raise AssertionError(f"{tuple(x.shape)} gives {given.dtype}, and {expected.dtype} outside of the mode")
             same_bits(given, expected, f"{tuple(x.shape)} {x.dtype}")
         same_bits(call(implementation, fresh, dim), expected, f"{tuple(x.shape)} {x.dtype} made in the mode")
-        count += 4
-    if not count and refusal is not None:
+        done = True
+        yield 4
+    if not done and refusal is not None:
         raise refusal
-    return count, None, ""
 
 
-def _in_compile(implementation: registry.Implementation, where: Where) -> tuple[int, None, str]:
+def _in_compile(implementation: registry.Implementation, where: Where) -> Checks:
     def around(x: torch.Tensor, dim: int) -> torch.Tensor:
         return call(implementation, x * 1, dim) * 1
 
-    compiled, count = torch.compile(around, backend="aot_eager"), 0
+    compiled = torch.compile(around, backend="aot_eager")
     for x, dim in _mode_problems(implementation, where):
         for _ in range(2):
             same_bits(compiled(x, dim), call(implementation, x, dim), f"{tuple(x.shape)} {x.dtype}")
-            count += 1
-    return count, None, ""
+            yield 1
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -702,9 +693,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
 
 
-def _leak(
-    implementation: registry.Implementation, where: Where, shapes: list[tuple[int, int]], calls: int
-) -> tuple[int, float, str]:
+def _leak(implementation: registry.Implementation, where: Where, shapes: list[tuple[int, int]], calls: int) -> Checks:
     memory = drawn(implementation.op, (8, max(n for _, n in shapes)), "float32", where)
     inputs = [memory[:m, :n] for m, n in shapes]
 
@@ -732,7 +721,8 @@ def _leak(
         raise AssertionError(f"{device_grown} bytes of the device are not given back after {calls} calls")
     if grown > 2**22 + LEAK * calls:
         raise AssertionError(f"{grown} bytes more are resident after {calls} calls, {grown / calls:.1f} a call")
-    return calls, grown / calls, "bytes/call"
+    yield calls
+    return grown / calls, "bytes/call"
 
 
 def _refuses(implementation: registry.Implementation, x: torch.Tensor) -> KernelZooError | None:
@@ -743,9 +733,9 @@ def _refuses(implementation: registry.Implementation, x: torch.Tensor) -> Kernel
     return None
 
 
-def _no_memory(implementation: registry.Implementation, where: Where) -> tuple[int, None, str]:
+def _no_memory(implementation: registry.Implementation, where: Where) -> Checks:
     """With room for the input alone, and then with ever more, so that what fails is the result, then a workspace."""
-    count = failed = 0
+    rooms = failed = 0
     small = drawn(implementation.op, (33, 129), "float32", where)
     refused = _refuses(implementation, small)
     if refused is not None:
@@ -779,10 +769,11 @@ def _no_memory(implementation: registry.Implementation, where: Where) -> tuple[i
             if left > (0 if where.is_cuda else 2**24):
                 raise AssertionError(f"{left} bytes are not given back after a call with {room} bytes to spare")
             same_bits(call(implementation, small), expected, "the call after")
-            count += 1
-    if count and not failed and implementation.op == "softmax":
+            rooms += 1
+            yield 1
+    if rooms and not failed and implementation.op == "softmax":
         raise AssertionError("nothing failed for want of memory, so nothing was checked")
-    return count, float(failed), "out of memory"  # type: ignore[return-value]
+    return float(failed), "out of memory"
 
 
 @contextmanager
@@ -806,7 +797,7 @@ def _room_for(room: int, where: Where) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def _nearly_full(implementation: registry.Implementation, where: Where) -> tuple[int, float, str]:
+def _nearly_full(implementation: registry.Implementation, where: Where) -> Checks:
     """Nine tenths of what is free are taken: a minimum of it is found, a softmax of it says that there is no room."""
     _on_gpu(where)
     torch.cuda.empty_cache()
@@ -836,7 +827,8 @@ def _nearly_full(implementation: registry.Implementation, where: Where) -> tuple
     implementation.operation.assert_close(
         call(implementation, y := drawn(implementation.op, (33, 129), "float32", where)), y
     )
-    return 2, gib, "GiB"
+    yield 2
+    return gib, "GiB"
 
 
 # --- devices ----------------------------------------------------------------------------------------------------------
@@ -853,10 +845,9 @@ def devices(backend: str, where: Where) -> Iterator[Row]:
         yield tried("devices", backend, "16 threads on all devices", partial(_all_devices, chosen, where))
 
 
-def _elsewhere(implementation: registry.Implementation, where: Where) -> tuple[int, None, str]:
+def _elsewhere(implementation: registry.Implementation, where: Where) -> Checks:
     if not where.is_cuda or torch.cuda.device_count() < 2:
         raise NotHereError(f"it needs two GPUs, and here are {torch.cuda.device_count()}")
-    count = 0
     for current, other in ((0, 1), (1, 0)):
         torch.cuda.set_device(current)
         for x, expected in _stream_problem(implementation, where):
@@ -875,12 +866,11 @@ def _elsewhere(implementation: registry.Implementation, where: Where) -> tuple[i
             torch.cuda.synchronize(other)
             for given in (result, result_again, out, result_on_stream):
                 same_bits(given.to(x.device), expected, f"{tuple(x.shape)} on cuda:{other} from cuda:{current}")
-                count += 1
+                yield 1
     torch.cuda.set_device(0)
-    return count, None, ""
 
 
-def _all_devices(chosen: list[registry.Implementation], where: Where) -> tuple[int, None, str]:
+def _all_devices(chosen: list[registry.Implementation], where: Where) -> Checks:
     def go(t: int) -> int:
         count = 0
         for implementation in chosen:
@@ -897,7 +887,7 @@ def _all_devices(chosen: list[registry.Implementation], where: Where) -> tuple[i
         return count
 
     with ThreadPoolExecutor(THREADS) as pool:
-        return sum(pool.map(go, range(THREADS))), None, ""
+        yield sum(pool.map(go, range(THREADS)))
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -915,7 +905,7 @@ def processes(backend: str, where: Where) -> Iterator[Row]:
                 yield tried("processes", implementation.id, f"called in a child by {method}", check)
 
 
-def _child(implementation: registry.Implementation, where: Where, method: str) -> tuple[int, None, str]:
+def _child(implementation: registry.Implementation, where: Where, method: str) -> Checks:
     x = drawn(implementation.op, (4096, 300), "float32", where)
     refused = _refuses(implementation, x)
     if refused is not None:
@@ -960,7 +950,7 @@ def _child(implementation: registry.Implementation, where: Where, method: str) -
             raise AssertionError(f"a child by {method}: {result}")
     same = call(implementation, x)
     implementation.operation.assert_close(same, x)
-    return len(results), None, ""
+    yield len(results)
 
 
 def _in_child(send: Any, id: str, where: Where, modules: list[str], x: torch.Tensor | None) -> None:

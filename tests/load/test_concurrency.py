@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -507,9 +508,10 @@ def test_compiled_functions_are_bounded_and_never_kept_unwarmed(monkeypatch: pyt
 @pytest.mark.parametrize("op", ["min", "softmax"])
 def test_many_calls_leave_nothing_behind(op: str) -> None:
     pytest.importorskip("numba", reason="the cpu backend is written in Numba")
-    implementation = registry.implementation(f"cpu/{op}/auto")
-    calls, grown, _ = sections._leak(implementation, HOST, [(4, 32), (3, 5)], HOST.calls)
-    assert calls == 100_000 and grown < sections.LEAK + 2**22 / calls
+    id = f"cpu/{op}/auto"
+    check = partial(sections._leak, registry.implementation(id), HOST, [(4, 32), (3, 5)], HOST.calls)
+    row = sections.tried("memory", id, "calls", check)
+    assert row["count"] == 100_000 and row["figure"] < sections.LEAK + 2**22 / row["count"], row["detail"]
 
 
 # --- the host backend itself ------------------------------------------------------------------------------------------
@@ -551,5 +553,4 @@ def test_a_forked_child_gives_the_same_bits() -> None:
 def test_torch_compile_around_a_call(backend: str) -> None:
     if backend == "cpu":
         pytest.importorskip("numba", reason="the cpu backend is written in Numba")
-    count, _, _ = sections._in_compile(registry.implementation(f"{backend}/softmax/auto"), HOST)
-    assert count
+    assert sum(sections._in_compile(registry.implementation(f"{backend}/softmax/auto"), HOST))

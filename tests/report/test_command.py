@@ -64,12 +64,6 @@ def test_nothing_is_written_if_one_document_is_wrong(host, write, tmp_path: Path
     assert good.read_text() == "<!-- results:summary -->\n<!-- /results -->\n" and not (tmp_path / "out").exists()
 
 
-def test_check_needs_a_document(host, write, capsys) -> None:
-    with pytest.raises(SystemExit) as exit:
-        main([str(write(host)), "--check"])
-    assert exit.value.code == 2 and "--check needs --insert" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["results.json", "x.pdf", "report.md"])
 def test_a_report_is_a_page_or_a_folder(name: str, host, write, tmp_path: Path, capsys) -> None:
     assert main([str(write(host)), "-o", str(tmp_path / name)]) == FAILED

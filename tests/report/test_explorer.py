@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernelzoo[report]'")
 
-from kernelzoo.report import compare, load, packed, page_cells
+from kernelzoo.report import compare, load, packed
 from kernelzoo.report.results import ResultsError
-from kernelzoo.report.table import significant
+from kernelzoo.report.table import ratio_text, significant
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ def test_the_explorer_holds_what_the_tables_would_say(sweep, entry, write, made)
         ratio = selection.ratio(row) if comparison is None else comparison.ratio
         assert (told["us"], told["speed"]) == (significant(row.microseconds), significant(row.gb_per_s))
         assert told["shareText"] == f"{row.of_limit:.0%}" and told["share"] == pytest.approx(row.of_limit, rel=1e-3)
-        assert told["ratioText"] == ("" if ratio is None else page_cells.ratio_text(ratio))
+        assert told["ratioText"] == ("" if ratio is None else ratio_text(ratio))
         assert (told["form"] or "") == row.chosen
     subject = page.subjects()[1]
     assert (subject["ceiling"], subject["floor"], subject["withLimit"]) == (4000.0, 1.0, True)
@@ -145,8 +145,8 @@ def test_every_two_are_compared_not_only_those_shown_at_first(entry, write, made
         one, other = (selection.cells[selection.problems[0], names[int(place)]] for place in pair.split())
         comparison = compare.compare(one, other)
         middle, low, high, verdict, marks = told.split(",")
-        assert (middle, marks) == (page_cells.ratio_text(comparison.ratio), "")
-        assert f"{low} to {high}" == page_cells.interval_text(comparison)
+        assert (middle, marks) == (ratio_text(comparison.ratio), "")
+        assert f"{low} to {high}" == comparison.interval_text
         assert packed.VERDICTS[int(verdict)] == comparison.verdict.value
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from kernelzoo.measure.statistics import Verdict
-from kernelzoo.report import history as module
 from kernelzoo.report.history import history
 from kernelzoo.report.results import ResultsError
 
@@ -85,17 +84,3 @@ def test_devices_are_apart_and_operations_are_chosen(entry, write) -> None:
 def test_one_file_is_no_history(runs) -> None:
     with pytest.raises(ResultsError, match="at least two runs"):
         history(runs(5.0), BY)
-
-
-def test_the_drift_is_lost_where_each_run_is_compared_with_the_one_before(runs, monkeypatch) -> None:
-    """So the test of the drift can fail."""
-    seen = {}
-
-    def with_the_last(row, base):
-        before = seen.get((row.id, row.problem), base)
-        seen[row.id, row.problem] = row
-        return compare(row, before)
-
-    compare = module.compare
-    monkeypatch.setattr(module, "compare", with_the_last)
-    assert steps(runs(5.0, 5.1, 5.2, 5.3, 5.4)) == []

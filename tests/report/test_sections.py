@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from kernelzoo.report import ResultsError, data, load, markers, notes, result_tables, sections
-from kernelzoo.report.table import Cell, Table, escape, significant
+from kernelzoo.report.table import Cell, Table, escape, ratio_text, significant
 
 
 def cells(line: str) -> list[str]:
@@ -176,6 +176,10 @@ def test_escaped_text_stays_text() -> None:
 )
 def test_figures_have_three_digits_or_all_before_the_point(value, text) -> None:
     assert significant(value) == text
+
+
+def test_the_end_of_an_interval_of_noise_is_short() -> None:
+    assert [ratio_text(value) for value in (0.5, 1.0, 123.4, 2.8e27)] == ["0.50", "1.000", "123", "3e+27"]
 
 
 DOCUMENT = "# Top\n\n<!-- results:summary -->\nold\n<!-- /results -->\n\ntext <!-- results:inline --> stays\n"

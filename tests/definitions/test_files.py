@@ -1,19 +1,17 @@
 """Definitions, solutions and workloads of flashinfer-bench: read, judged, exported; and bad files refused in a line."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from registered import forget, forget_operation
 
 import kernelzoo
 from kernelzoo import definitions
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check
-from kernelzoo.definitions import loading
 from kernelzoo.operations import OPERATIONS
 
 REFERENCE = """
@@ -69,25 +67,6 @@ def solution(name: str, *sources: tuple[str, str], **spec: object) -> dict[str, 
         "spec": {"language": "python", "target_hardware": ["cpu"], "entry_point": "main.py::run", **spec},
         "sources": [{"path": path, "content": content} for path, content in sources],
     }
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[..., Path]:
-    def write(content: object, name: str = "file.json") -> Path:
-        path = tmp_path / name
-        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    yield
-    forget("reference", "An_Author")
-    for name in list(loading.loaded):
-        loading.loaded.pop(name)
-        forget_operation(name)
 
 
 def passed(id: str) -> tuple[int, list[str]]:

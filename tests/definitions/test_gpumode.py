@@ -2,11 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from registered import forget, forget_operation
 from typer.testing import CliRunner
 
 import kernelzoo
@@ -14,7 +13,7 @@ from kernelzoo import definitions
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check
 from kernelzoo.cli import app
-from kernelzoo.definitions import gpumode, loading
+from kernelzoo.definitions import loading
 from kernelzoo.errors import ContractError
 
 TASK = """
@@ -100,26 +99,6 @@ def folder(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[[str, str], Path]:
-    def write(name: str, text: str) -> Path:
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    yield
-    forget("reference", "submission")
-    gpumode._folders.clear()
-    for name in list(loading.loaded):
-        loading.loaded.pop(name)
-        forget_operation(name)
-
-
 def passes(id: str) -> None:
     """Each case that the problem means passes."""
     implementation = kernelzoo.implementation(id)
@@ -148,11 +127,11 @@ def test_a_folder_becomes_an_operation_for_each_test(folder: Callable[..., Path]
     ids=["right", "returned", "off", "half", "writes"],
 )
 def test_a_submission_is_judged_by_it(
-    folder: Callable[..., Path], written: Callable[[str, str], Path], old: str, new: str, words: str
+    folder: Callable[..., Path], written: Callable[..., Path], old: str, new: str, words: str
 ) -> None:
     definitions.load_file(folder())
     text = SUBMISSION.replace(old, new)
-    definitions.load_file(written("mine.py", text.replace(".double())\n", ".double()).float()\n", "return (" in text)))
+    definitions.load_file(written(text.replace(".double())\n", ".double()).float()\n", "return (" in text), "mine.py"))
     if not words:
         passes("submission/scaled_py_size_24/mine")
         passes("submission/scaled_py_size_33/mine")
@@ -161,11 +140,11 @@ def test_a_submission_is_judged_by_it(
         passes("submission/scaled_py_size_24/mine")
 
 
-def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], written: Callable[[str, str], Path]) -> None:
+def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], written: Callable[..., Path]) -> None:
     definitions.load_folder(folder(BY_PROPERTY))
-    definitions.load_file(written("mine.py", "def custom_kernel(data):\n    return data.sort().values"))
+    definitions.load_file(written("def custom_kernel(data):\n    return data.sort().values", "mine.py"))
     passes("submission/scaled_py_size_24/mine")
-    definitions.load_file(written("wrong.py", "def custom_kernel(data):\n    return data.sort(descending=True).values"))
+    definitions.load_file(written("def custom_kernel(data):\n    return data.sort(descending=True).values", "wrong.py"))
     with pytest.raises(ContractError, match="scaled_py, by its own check: not in order"):
         passes("submission/scaled_py_size_24/wrong")
 
@@ -183,9 +162,9 @@ def test_a_bad_folder_says_why(folder: Callable[..., Path], reference: str, task
         definitions.load_folder(folder(reference, task))
 
 
-def test_compare_takes_a_folder(folder: Callable[..., Path], written: Callable[[str, str], Path]) -> None:
-    given = ["--reference", str(folder()), "--submission", str(written("mine.py", SUBMISSION))]
-    given += ["--submission", str(written("off.py", SUBMISSION.replace("power)", "power) * 1.001")))]
+def test_compare_takes_a_folder(folder: Callable[..., Path], written: Callable[..., Path]) -> None:
+    given = ["--reference", str(folder()), "--submission", str(written(SUBMISSION, "mine.py"))]
+    given += ["--submission", str(written(SUBMISSION.replace("power)", "power) * 1.001"), "off.py"))]
     result = CliRunner().invoke(app, ["compare", *given, "--device", "cpu", "--rounds", "2", "--json"])
     told = json.loads(result.stdout)
     assert [found["op"] for found in told["problems"]] == ["scaled_py_size_24", "scaled_py_size_33"]

@@ -1,41 +1,19 @@
 """Everything that a definition or a solution may say: sizes, integers, own inputs, narrow floats, older forms."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from registered import forget, forget_operation
 
 import kernelzoo
 from kernelzoo import definitions
 from kernelzoo.cli import sizes
-from kernelzoo.definitions import loading
 from kernelzoo.errors import ContractError
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import Operation
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[..., Path]:
-    def write(content: object, name: str = "definition.json") -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    yield
-    forget("reference", "An_Author")
-    for name in list(loading.loaded):
-        loading.loaded.pop(name)
-        forget_operation(name)
 
 
 def tensor(dtype: str, *shape: object, **more: object) -> dict[str, Any]:
@@ -62,6 +40,22 @@ def definition(code: str, axes: Any, inputs: Any, outputs: Any, **more: Any) -> 
     return {"name": "made", "axes": axes, "inputs": inputs, "outputs": outputs, "reference": reference, **more}
 
 
+Load = Callable[..., Operation]
+
+
+@pytest.fixture
+def load(written: Callable[..., Path]) -> Load:
+    """Load the definition of such code."""
+    return lambda *said, **more: definitions.load_definition(written(definition(*said, **more)))
+
+
+@pytest.fixture
+def of_rows(load: Load) -> Load:
+    """Load code of one input and one output, both of rows."""
+    rows = {"shape": ["rows"], "dtype": "float32"}
+    return lambda code: load(code, {"rows": VAR}, {"x": rows}, {"out": rows})
+
+
 def judged(op: Operation, text: str, **scalars: Any) -> tuple[Problem, tuple[torch.Tensor, ...]]:
     """The problem of such sizes, and its inputs; the reference as written passes on it."""
     (problem,) = sizes.problems([op.name], (), (), sizes=[text])
@@ -72,7 +66,7 @@ def judged(op: Operation, text: str, **scalars: Any) -> tuple[Problem, tuple[tor
     return problem, inputs
 
 
-def test_sizes_may_be_expressions_and_numbers(written: Callable[..., Path]) -> None:
+def test_sizes_may_be_expressions_and_numbers(load: Load) -> None:
     axes = {
         "heads": VAR,
         "dim": const(4),
@@ -82,9 +76,7 @@ def test_sizes_may_be_expressions_and_numbers(written: Callable[..., Path]) -> N
     }
     inputs = {"x": tensor("float32", "rows", "width"), "y": tensor("float32", "rows", "both", 1, "heads + 1")}
     code = "def run(x, y):\n    return x[:, : x.shape[1] // 2] * 1.5 + y.sum()"
-    op = definitions.load_definition(
-        written(definition(code, {"rows": VAR, **axes}, inputs, {"out": tensor("float32", "rows", "half")}))
-    )
+    op = load(code, {"rows": VAR, **axes}, inputs, {"out": tensor("float32", "rows", "half")})
     assert op.axes[1][1:3] == ("8", "1") and {*op.free_axes} == {"rows", "heads"}
     problem, (x, y) = judged(op, "rows=3,heads=5")
     assert (x.shape, y.shape) == ((3, 20), (3, 8, 1, 6)) and problem.id == "made-float32-rows=3,heads=5"
@@ -94,17 +86,15 @@ def test_sizes_may_be_expressions_and_numbers(written: Callable[..., Path]) -> N
         op.arguments((torch.empty(3, 21), y), scalars=dict(problem.scalars))
 
 
-def test_an_axis_that_no_input_has_is_a_scalar(written: Callable[..., Path]) -> None:
+def test_an_axis_that_no_input_has_is_a_scalar(load: Load) -> None:
     code = "def run(x, k):\n    return x[:, :k].clone()"
     inputs = {"x": tensor("float32", "rows", 16), "k": scalar("int64")}
-    op = definitions.load_definition(
-        written(definition(code, {"rows": VAR, "k": VAR}, inputs, {"out": tensor("float32", "rows", "k")}))
-    )
+    op = load(code, {"rows": VAR, "k": VAR}, inputs, {"out": tensor("float32", "rows", "k")})
     problem, _ = judged(op, "rows=3,k=4")
     assert dict(problem.scalars) == {"k": 4} and op.out_shapes(problem.meta) == ((3, 4),)
 
 
-def test_constraints_relate_axes(written: Callable[..., Path]) -> None:
+def test_constraints_relate_axes(load: Load) -> None:
     code = """
 def run(x, qo_indptr):
     assert ends == parts + 1 and total == qo_indptr[-1].item()
@@ -113,8 +103,7 @@ def run(x, qo_indptr):
 """.replace("assert ends == parts + 1 and", "parts = len(qo_indptr) - 1; total = len(x)\n    assert")
     inputs = {"x": tensor("float32", "total", 8), "qo_indptr": tensor("int32", "ends")}
     axes = {"total": VAR, "ends": VAR, "parts": VAR}
-    made = definition(code, axes, inputs, {"out": tensor("float32", "parts", 8)}, constraints=["ends == parts + 1"])
-    op = definitions.load_definition(written(made))
+    op = load(code, axes, inputs, {"out": tensor("float32", "parts", 8)}, constraints=["ends == parts + 1"])
     _, (x, ends) = judged(op, "total=9,parts=3")
     assert len(x) == 9 and ends[0] == 0 and ends[-1] == 9 and bool((ends[1:] >= ends[:-1]).all()) and len(ends) == 4
 
@@ -143,7 +132,7 @@ def test_integers_need_a_range(written: Callable[..., Path]) -> None:
     assert (op.inputs["at"].low, op.inputs["at"].high) == (-1024, 1024)
 
 
-def test_a_definition_draws_its_own_inputs(written: Callable[..., Path]) -> None:
+def test_a_definition_draws_its_own_inputs(load: Load) -> None:
     code = """
 def make(sizes, device):
     weight = torch.rand(sizes["hidden"], device=device)
@@ -160,7 +149,7 @@ def run(x, order, scale, w):
         "w": tensor("float32", "hidden"),
     }
     axes, outputs = {"rows": VAR, "hidden": const(8)}, {"out": tensor("float32", "rows", "hidden")}
-    op = definitions.load_definition(written(definition(code, axes, inputs, outputs, custom_inputs_entrypoint="make")))
+    op = load(code, axes, inputs, outputs, custom_inputs_entrypoint="make")
     state = torch.get_rng_state()
     problem, (x, order, w) = judged(op, "rows=6")
     assert torch.equal(torch.get_rng_state(), state), "the process's own generator is left alone"
@@ -172,13 +161,13 @@ def run(x, order, scale, w):
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
-def test_narrow_floats_are_read_and_written(written: Callable[..., Path], dtype: str) -> None:
+def test_narrow_floats_are_read_and_written(load: Load, dtype: str) -> None:
     code = (
         f"def run(x, scale):\n    return (x.float() * scale[:, None]), (scale[:, None] * x.float()).to(torch.{dtype})"
     )
     inputs = {"x": tensor(dtype, "rows", 32), "scale": tensor("float32", "rows")}
     outputs = {"wide": tensor("float32", "rows", 32), "narrow": tensor(dtype, "rows", 32)}
-    op = definitions.load_definition(written(definition(code, {"rows": VAR}, inputs, outputs)))
+    op = load(code, {"rows": VAR}, inputs, outputs)
     problem, given = judged(op, "rows=7")
     expected = op.expect(problem.arguments(given))
     wide, narrow = (
@@ -191,15 +180,10 @@ def test_narrow_floats_are_read_and_written(written: Callable[..., Path], dtype:
         expected.check((wide, narrow))
 
 
-def test_names_that_a_call_needs_are_renamed(written: Callable[..., Path]) -> None:
+def test_names_that_a_call_needs_are_renamed(load: Load) -> None:
     inputs = {"n": tensor("float32", "inner", "dim"), "sample": tensor("float32", "dim")}
-    made = definition(
-        "def run(n, sample):\n    return {'out': n * sample}",
-        {"inner": VAR, "dim": VAR},
-        inputs,
-        {"out": tensor("float32", "inner", "dim")},
-    )
-    op = definitions.load_definition(written(made))
+    code, outputs = "def run(n, sample):\n    return {'out': n * sample}", {"out": tensor("float32", "inner", "dim")}
+    op = load(code, {"inner": VAR, "dim": VAR}, inputs, outputs)
     assert [*op.inputs] == ["n_", "sample_"]
     judged(op, "inner_=3,dim_=4")
 
@@ -213,13 +197,12 @@ def test_names_that_a_call_needs_are_renamed(written: Callable[..., Path]) -> No
         ("def run(x, more):\n    return x", "the reference takes more, which is no input"),
     ],
 )
-def test_what_can_t_be_judged_is_refused_with_its_reason(written: Callable[..., Path], code: str, words: str) -> None:
-    made = definition(code, {"rows": VAR}, {"x": tensor("float32", "rows")}, {"out": tensor("float32", "rows")})
+def test_what_can_t_be_judged_is_refused_with_its_reason(of_rows: Load, code: str, words: str) -> None:
     with pytest.raises(definitions.DefinitionError, match=words):
-        definitions.load_definition(written(made))
+        of_rows(code)
 
 
-def test_randomness_beside_the_reference_is_no_matter(written: Callable[..., Path]) -> None:
+def test_randomness_beside_the_reference_is_no_matter(of_rows: Load) -> None:
     code = """
 def noise(x):
     return torch.randn_like(x)
@@ -227,18 +210,11 @@ def noise(x):
 def run(x):
     return torch.nn.functional.dropout(x, 0.5, training=False)
 """
-    made = definition(code, {"rows": VAR}, {"x": tensor("float32", "rows")}, {"out": tensor("float32", "rows")})
-    judged(definitions.load_definition(written(made)), "rows=3")
+    judged(of_rows(code), "rows=3")
 
 
-def test_solutions_of_both_sets_and_older_forms(written: Callable[..., Path]) -> None:
-    made = definition(
-        "def run(x):\n    return 2 * x",
-        {"rows": VAR},
-        {"x": tensor("float32", "rows")},
-        {"out": tensor("float32", "rows")},
-    )
-    op = definitions.load_definition(written(made))
+def test_solutions_of_both_sets_and_older_forms(of_rows: Load, written: Callable[..., Path]) -> None:
+    op = of_rows("def run(x):\n    return 2 * x")
     body = "def run(x):\n    return {'out': x + x}\n"
     written(body, "beside.py")
     forms: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {

@@ -1,20 +1,18 @@
 """The bounds of a definition: right kernels pass, wrong ones don't, and a case its own reference fails is no case."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from registered import forget, forget_operation
 
 import kernelzoo
 from kernelzoo import definitions, measure
 from kernelzoo.check import verifying
 from kernelzoo.check.cases import cases
-from kernelzoo.definitions import loading
 from kernelzoo.definitions.reference import Reference
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import ContractError, UndecidableError
@@ -27,7 +25,7 @@ Load = Callable[..., Operation]
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
+def load(written: Callable[..., Path]) -> Load:
     def loaded(code: str, inputs: dict[str, Any], outputs: dict[str, Any], **axes: Any) -> Operation:
         made = {
             "name": "made",
@@ -36,33 +34,20 @@ def load(tmp_path: Path) -> Load:
             "outputs": {key: {"shape": shape, "dtype": dtype} for key, (shape, dtype) in outputs.items()},
             "reference": f"import torch\nimport torch.nn.functional as F\n\n{code}",
         }
-        path = tmp_path / "definition.json"
-        path.write_text(json.dumps(made), encoding="utf-8")
-        return definitions.load_definition(path)
+        return definitions.load_definition(written(made))
 
     return loaded
 
 
 @pytest.fixture
-def solved(tmp_path: Path) -> Callable[[str], kernelzoo.Implementation]:
+def solved(written: Callable[..., Path]) -> Callable[[str], kernelzoo.Implementation]:
     def load(code: str, *, returns: bool = True) -> kernelzoo.Implementation:
         spec = {"languages": ["pytorch"], "entry_point": "main.py::run", "destination_passing_style": not returns}
         sources = [{"path": "main.py", "content": f"import torch\nimport torch.nn.functional as F\n\n{code}"}]
         made = {"name": "mine", "definition": "made", "author": "An Author", "spec": spec, "sources": sources}
-        path = tmp_path / "solution.json"
-        path.write_text(json.dumps(made), encoding="utf-8")
-        return definitions.load_solution(path)
+        return definitions.load_solution(written(made, "solution.json"))
 
     return load
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    yield
-    forget("reference", "An_Author")
-    for name in list(loading.loaded):
-        loading.loaded.pop(name)
-        forget_operation(name)
 
 
 GELU = """

@@ -2,17 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from registered import forget, forget_operation
 from typer.testing import CliRunner
 
 from kernelzoo import definitions
 from kernelzoo.cli import app
-from kernelzoo.definitions import kernelbench, loading
 from kernelzoo.errors import ContractError
 from kernelzoo.measure.problems import Problem
 
@@ -55,28 +53,8 @@ class ModelNew(nn.Module):
 """
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[[str, str], Path]:
-    def write(name: str, text: str) -> Path:
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    yield
-    forget("reference", "submission")
-    kernelbench._problems.clear()
-    for name in list(loading.loaded):
-        loading.loaded.pop(name)
-        forget_operation(name)
-
-
-def test_a_problem_is_read_and_its_model_passes(written: Callable[[str, str], Path]) -> None:
-    op = definitions.load_problem(written("7_Take.py", PROBLEM))
+def test_a_problem_is_read_and_its_model_passes(written: Callable[..., Path]) -> None:
+    op = definitions.load_problem(written(PROBLEM, "7_Take.py"))
     assert op.name == "_7_Take" and op.axes == (("32", "16"), ("8",), ("8", "24")) and op.free_axes == ()
     problem = Problem(op.name, (32, 16), "float32")
     inputs = problem.inputs(torch.Generator().manual_seed(0))
@@ -98,12 +76,12 @@ def test_a_problem_is_read_and_its_model_passes(written: Callable[[str, str], Pa
     ],
     ids=["right", "order", "no relu", "half", "half weights", "writes"],
 )
-def test_a_submission_is_judged_by_it(written: Callable[[str, str], Path], old: str, new: str, words: str) -> None:
+def test_a_submission_is_judged_by_it(written: Callable[..., Path], old: str, new: str, words: str) -> None:
     from kernelzoo.check.cases import cases
     from kernelzoo.check.running import check
 
-    op = definitions.load_problem(written("take.py", PROBLEM))
-    implementation = definitions.load_submission(written("mine.py", SUBMISSION.replace(old, new)))
+    op = definitions.load_problem(written(PROBLEM, "take.py"))
+    implementation = definitions.load_submission(written(SUBMISSION.replace(old, new), "mine.py"))
     assert implementation.id == "submission/take/mine"
     (case,) = [case for case in cases(op.name) if not case.beyond]
     if not words:
@@ -121,19 +99,19 @@ def test_a_submission_is_judged_by_it(written: Callable[[str, str], Path], old: 
         (PROBLEM.replace("* scale + self.bias", "* scale + self.bias, 3"), "returns something that is no tensor"),
     ],
 )
-def test_a_problem_that_can_t_be_judged_says_why(written: Callable[[str, str], Path], text: str, words: str) -> None:
+def test_a_problem_that_can_t_be_judged_says_why(written: Callable[..., Path], text: str, words: str) -> None:
     with pytest.raises(definitions.DefinitionError, match=words):
-        definitions.load_file(written("take.py", text))
+        definitions.load_file(written(text, "take.py"))
 
 
-def test_a_submission_needs_its_problem(written: Callable[[str, str], Path]) -> None:
+def test_a_submission_needs_its_problem(written: Callable[..., Path]) -> None:
     with pytest.raises(definitions.DefinitionError, match="load its problem first, with --reference"):
-        definitions.load_file(written("mine.py", SUBMISSION))
+        definitions.load_file(written(SUBMISSION, "mine.py"))
 
 
-def test_compare_takes_both_files(written: Callable[[str, str], Path]) -> None:
-    problem, mine = written("take.py", PROBLEM), written("mine.py", SUBMISSION)
-    wrong = written("wrong.py", SUBMISSION.replace(".clamp_(min=0)", ""))
+def test_compare_takes_both_files(written: Callable[..., Path]) -> None:
+    problem, mine = written(PROBLEM, "take.py"), written(SUBMISSION, "mine.py")
+    wrong = written(SUBMISSION.replace(".clamp_(min=0)", ""), "wrong.py")
     given = ["--reference", str(problem), "--submission", str(mine), "--submission", str(wrong)]
     result = CliRunner().invoke(app, ["compare", *given, "--device", "cpu", "--rounds", "2", "--json"])
     told = json.loads(result.stdout)
