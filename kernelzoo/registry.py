@@ -106,7 +106,6 @@ class Implementation:
         outs = tuple(out) if isinstance(out, list | tuple) else (out,)
         keepdim = self.operation.reduces and outs[0].ndim == inputs[0].ndim
         args = self.operation.arguments(inputs, dim, keepdim, scalars)
-        language(self.backend).check(*args.inputs)
         self.operation.check_outs(outs, args)
         return self.launch_checked(args, outs)
 
@@ -130,12 +129,16 @@ class Language:
     emulator: str = ""
     """The interpreter or simulator that runs the kernels, or "" on a device. Its times mean nothing."""
 
-    def check(self, x: torch.Tensor, *others: torch.Tensor) -> None:
+    def check(self, *inputs: torch.Tensor) -> None:
         """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork, InputTypeError if torch traces."""
+        self.check_device(inputs[0])
+        if self.name != BASELINE:
+            check_untraced(inputs, self.name)
+
+    def check_device(self, x: torch.Tensor) -> None:
+        """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork."""
         if x.device.type not in self.devices or (x.is_cuda and _cuda_user not in (0, os.getpid())):
             raise self._elsewhere(x)
-        if self.name != BASELINE:
-            check_untraced((x, *others), self.name)
 
     def _elsewhere(self, x: torch.Tensor) -> KernelZooError:
         if x.device.type not in self.devices:
@@ -213,8 +216,7 @@ _FEWEST_HALVED = 2**20
 
 def chosen(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:
     """The variant that binds canonical tensors when this one of a loaded backend is called."""
-    choose = _choosers.get((backend, op, variant))
-    if choose is None:
+    if (choose := _choosers.get((backend, op, variant))) is None:
         return variant
     name = choose(*tensors, **scalars)
     if (backend, op, name) not in _registered or (backend, op, name) in _choosers:
@@ -294,9 +296,8 @@ def implementation(id: str) -> Implementation:
     """
     backend, op, *_ = (*id.split("/"), "")
     among = implementations(backend, op) if backend in backends() and op in operations.OPERATIONS else ()
-    for one in among:
-        if one.id == id:
-            return one
+    if found := [one for one in among if one.id == id]:
+        return found[0]
     raise UnknownNameError("implementation", id, [i.id for i in implementations()])
 
 
@@ -335,7 +336,6 @@ _cuda_user = 0
 """The process that used CUDA before a fork."""
 _registered: dict[tuple[str, str, str], Bind] = {}
 _choosers: dict[tuple[str, str, str], Choose] = {}
-"""The registered choosers."""
 _loaded: dict[str, Language] = {}
 
 

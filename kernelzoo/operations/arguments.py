@@ -172,20 +172,17 @@ def is_traced(x: torch.Tensor) -> bool:
     return is_traced_by_mode() or (is_wrapper(x) and hasattr(x, "fake_mode"))
 
 
-def needs_torch_dispatch(inputs: Sequence[Any]) -> bool:
-    """Whether torch may have to see a call, for a gradient, tangent, trace, batch or cast. A fast first test;
+def needs_torch_dispatch(inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether torch may have to see an unwatched call, for a gradient, batch, wrapper or cast. A fast first test;
     :func:`kernelzoo.calls.torch_library.dispatch` decides."""
     import torch
 
-    from kernelzoo.torch_private import carries_tangents, count_modes, is_plain
+    from kernelzoo.torch_private import is_plain
 
-    if count_modes() or carries_tangents() or torch.is_autocast_enabled("cuda"):
+    if torch.is_autocast_enabled("cuda"):
         return True
     gradients = torch.is_grad_enabled()
-    for x in inputs:
-        if isinstance(x, torch.Tensor) and (not is_plain(x) or is_wrapper(x) or (gradients and x.requires_grad)):
-            return True
-    return False
+    return any(not is_plain(x) or is_wrapper(x) or (gradients and x.requires_grad) for x in inputs)
 
 
 def check_untraced(inputs: Sequence[torch.Tensor], backend: str) -> None:

@@ -37,7 +37,11 @@ class Operation(Signature):
             return self._launch_negated(bind, args, outs)
         if args.scalars:
             bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
-        return self._launch_rows(bind, args, outs) if self.by_rows else bind(*args.inputs, *outs)
+        if not self.by_rows:
+            return bind(*args.inputs, *outs)
+        if len(args.dims) == 1 and args.x.ndim:
+            return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
+        return self._launch_axes(bind, args, outs)
 
     def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """The launch where an input is a lazily negated view (the imaginary part of a conjugate), which is copied
@@ -46,9 +50,8 @@ class Operation(Signature):
         launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
         return sequence(*(copy for _, copy in plain), launch)
 
-    def _launch_rows(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        if len(args.dims) == 1 and args.x.ndim:
-            return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
+    def _launch_axes(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """The launch for a tensor without axes, or along several."""
         inputs, dims = list(args.inputs), args.dims or (0,)
         if args.x.ndim == 0:
             inputs, outs = Rows.of_scalars(self.axes, inputs, outs)
