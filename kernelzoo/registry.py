@@ -106,6 +106,7 @@ class Implementation:
         outs = tuple(out) if isinstance(out, list | tuple) else (out,)
         keepdim = self.operation.reduces and outs[0].ndim == inputs[0].ndim
         args = self.operation.arguments(inputs, dim, keepdim, scalars)
+        language(self.backend).check(*args.inputs)
         self.operation.check_outs(outs, args)
         return self.launch_checked(args, outs)
 
@@ -373,8 +374,7 @@ def _load(name: str) -> Language:
 def import_kernels(name: str, package: str) -> None:
     """Import all modules of a backend's operations, which registers their implementations. Nothing is probed."""
     for op in operations.OPERATIONS:
-        spec = importlib.util.find_spec(f"{package}.{op}")
-        if spec is None:
+        if (spec := importlib.util.find_spec(f"{package}.{op}")) is None:
             continue
         require(name, f"{package}.{op}", "reinstall the backend's package")
         for module in pkgutil.iter_modules(spec.submodule_search_locations or ()):

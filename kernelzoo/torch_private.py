@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -42,11 +41,6 @@ def dispatch_mode() -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     return TorchDispatchMode
-
-
-def inductor_pool() -> Any:
-    """What starts the processes of torch's compiler; None before it is imported."""
-    return getattr(sys.modules.get("torch._inductor.async_compile"), "AsyncCompile", None)
 
 
 def inductor_folder() -> str:
