@@ -141,8 +141,7 @@ class Backend(Operations):
                         self._wrote(given)
                         return out
                     return outs[0] if len(outs) == 1 else tuple(outs)
-        call = Call(self, op, dim, keepdim, scalars, variant)
-        return self._bind(call, inputs, out, given, seen, watched, cacheable)
+        return self._bind(Call(self, op, dim, keepdim, scalars, variant), inputs, out, given, seen, watched, cacheable)
 
     def _bind(
         self, call: Call, inputs: Tensors, out: Any, given: Tensors, seen: bool, watched: bool, cacheable: bool

@@ -84,9 +84,9 @@ def check_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
     """
     import torch
 
-    from kernelzoo.torch_private import carries_tangents, is_jit_traced, is_plain
+    from kernelzoo.torch_private import carries_tangents, is_jit_traced, unusual_keys
 
-    ordinary = type(x) is torch.Tensor and is_plain(x) and not is_jit_traced() and not carries_tangents()
+    ordinary = type(x) is torch.Tensor and not unusual_keys(x) and not is_jit_traced() and not carries_tangents()
     if not ordinary or x.requires_grad or dtype_name(x.dtype) not in dtypes or not held(x, span(x)):  # type: ignore
         _check_closely(x, name, op, dtypes)
 
@@ -177,12 +177,12 @@ def needs_torch_dispatch(inputs: Sequence[torch.Tensor]) -> bool:
     :func:`kernelzoo.calls.torch_library.dispatch` decides."""
     import torch
 
-    from kernelzoo.torch_private import is_plain
+    from kernelzoo.torch_private import unusual_keys
 
     if torch.is_autocast_enabled("cuda"):
         return True
     gradients = torch.is_grad_enabled()
-    return any(not is_plain(x) or is_wrapper(x) or (gradients and x.requires_grad) for x in inputs)
+    return any(unusual_keys(x) or is_wrapper(x) or (gradients and x.requires_grad) for x in inputs)
 
 
 def check_untraced(inputs: Sequence[torch.Tensor], backend: str) -> None:

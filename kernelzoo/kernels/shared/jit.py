@@ -259,12 +259,13 @@ def bound(
     args: so many canonical tensors first, as the bind takes them, a workspace among the others. programs: a number, or
     what makes one of how many programs of the compiled kernel a multiprocessor holds. Raises GridTooLargeError.
     """
+    rec = recording.get()
+    if INTERPRETED and rec is None:
+        return interpreted(kernel, programs(1) if callable(programs) else programs, args)
     device = device_of(x)
     told = compiler_options(device, warps, stages, options)
-    if (rec := recording.get()) is not None:
+    if rec is not None:
         return recorded(implementation, rec, x, kernel, programs, args, told, device)
-    if INTERPRETED:
-        return interpreted(kernel, programs(1) if callable(programs) else programs, args)
     program = compiled(x, kernel, args, told, loads=True)
     if callable(programs):
         programs = programs(resident(device, program.n_regs, warps, program.metadata.shared))
