@@ -11,15 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from kernelzoo.launch import Bind, ContiguousFallback, Launch, keeping_alive, sequence, via_staging_buffer, void
-from kernelzoo.operations.declared import ROW
 
 if TYPE_CHECKING:
     import torch
 
-
-Tensors: TypeAlias = "Sequence[torch.Tensor]"
-Axes: TypeAlias = "Sequence[tuple[str, ...]]"
-"""Names of the axes of every input and output."""
 
 Group: TypeAlias = "tuple[int, tuple[int, ...], bool]"
 """Neighbouring axes merged into one: size, stride in each tensor, and a mark. Only equal marks merge."""
@@ -66,11 +61,11 @@ def readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
     return plain, keeping_alive(lambda: void(plain.copy_(x)), plain)
 
 
-Launched: TypeAlias = "Callable[[Tensors, Tensors], Launch]"
+Launched: TypeAlias = "Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Launch]"
 """Binds inputs and outputs."""
 
 
-def through_copies(launched: Launched, inputs: Tensors, outs: Tensors) -> Launch:
+def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
     """A launch that copies inputs in and results out where their layouts need it. ``launched`` binds contiguous
     tensors."""
     steps: list[Launch] = []
@@ -95,22 +90,18 @@ def _copy(to: torch.Tensor, x: torch.Tensor) -> Launch:
     return lambda: void(to.copy_(x))
 
 
-def launch_rows(bind: Bind, inputs: Tensors, outs: Tensors, axes: Axes, dim: int) -> Launch:
+def launch_rows(
+    bind: Bind,
+    inputs: Sequence[torch.Tensor],
+    outs: Sequence[torch.Tensor],
+    axes: Sequence[tuple[str, ...]],
+    dim: int,
+) -> Launch:
     """Bind tensors along one axis of the first, by their canonical views.
 
     ``axes`` names the axes of every input and output: ``outer n inner``, or ``outer inner`` (kept at size 1 or not).
     Tensors with other axes are bound as they are.
     """
-    x = inputs[0]
-    if dim == x.ndim - 1 and x.numel() and all(tensor.is_contiguous() for tensor in (*inputs, *outs)):
-        shapes = {ROW: (-1, x.size(dim), 1), ("outer", "inner"): (-1, 1)}
-        views = zip((*inputs, *outs), axes, strict=True)
-        return bind(*(tensor.view(shapes[names]) if names in shapes else tensor for tensor, names in views))
-    return _launch_strided(bind, inputs, outs, axes, dim)
-
-
-def _launch_strided(bind: Bind, inputs: Tensors, outs: Tensors, axes: Axes, dim: int) -> Launch:
-    """``launch_rows`` for any strides and axis."""
     tensors = [*inputs, *outs]
     x = inputs[0]
     n = x.size(dim)

@@ -12,7 +12,7 @@ from kernelzoo.errors import ContractError, OperationError
 from kernelzoo.launch import Bind, Launch, sequence
 from kernelzoo.operations.arguments import NARROW, Arguments, Dims, describe, dtype_name
 from kernelzoo.operations.canonical import launch_reduced, launch_rows, readable
-from kernelzoo.operations.declared import Sample
+from kernelzoo.operations.declared import ROW, Sample
 from kernelzoo.operations.exact import Exact
 from kernelzoo.operations.expected import Bounds, Expected, bounds_of, compared_in
 from kernelzoo.operations.hooks import parameters
@@ -39,8 +39,11 @@ class Operation(Signature):
             bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
         if not self.by_rows:
             return bind(*args.inputs, *outs)
-        if len(args.dims) == 1 and args.x.ndim:
-            return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
+        x, tensors = args.x, (*args.inputs, *outs)
+        if args.dims == (x.ndim - 1,) and x.numel() and all(tensor.is_contiguous() for tensor in tensors):
+            shapes = {ROW: (-1, x.size(-1), 1), ("outer", "inner"): (-1, 1)}
+            named = zip(tensors, self.axes, strict=True)
+            return bind(*(tensor.view(shapes[names]) if names in shapes else tensor for tensor, names in named))
         return self._launch_axes(bind, args, outs)
 
     def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
@@ -51,7 +54,9 @@ class Operation(Signature):
         return sequence(*(copy for _, copy in plain), launch)
 
     def _launch_axes(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The launch for a tensor without axes, or along several."""
+        """The launch along any axes of tensors of any strides."""
+        if len(args.dims) == 1 and args.x.ndim:
+            return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
         inputs, dims = list(args.inputs), args.dims or (0,)
         if args.x.ndim == 0:
             inputs, outs = Rows.of_scalars(self.axes, inputs, outs)

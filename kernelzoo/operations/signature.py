@@ -201,18 +201,15 @@ class Signature:
 
     def check_tensors(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False) -> tuple[int, ...]:
         """Check all but empty reduced axes, which a shard may have; returns the axes. Raises as ``arguments`` does."""
-        x, *others = inputs
-        first, *names = self.inputs
+        x = inputs[0]
         if self.by_rows and not self.several_axes and (not isinstance(dim, int) or isinstance(dim, bool)):
             raise AxisError(f"{self.name} takes one axis, an int; got dim={dim!r}")
         if not isinstance(keepdim, bool):
             raise InputTypeError(f"keepdim is a bool, got {describe(keepdim)}")
-        check_input(x, first, self.name, self.dtypes)
-        for name, tensor in zip(names, others, strict=True):
-            check_input(tensor, name, self.name, self._dtypes_of(name, x))
+        check_input(x, next(iter(self.inputs)), self.name, self.dtypes)
         dims = axes_of(dim, x.ndim) if self.by_rows else ()
-        if others or not self.by_rows:
-            self._check_shapes(inputs, dims)
+        if len(self.inputs) > 1 or not self.by_rows:
+            self._check_companions(inputs, dims)
         return dims
 
     def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
@@ -228,9 +225,12 @@ class Signature:
             return (self.dtype_of(name, dtype_name(x.dtype)),)
         return (wanted,) if isinstance(wanted, str) else wanted
 
-    def _check_shapes(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
+    def _check_companions(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
+        """Check the inputs beside the first, and that the shapes of all match."""
         sizes: dict[str, int] = {}
         shape = tuple(inputs[0].shape)
+        for name, tensor in list(zip(self.inputs, inputs, strict=True))[1:]:
+            check_input(tensor, name, self.name, self._dtypes_of(name, inputs[0]))
         for (name, declared), tensor in zip(self.inputs.items(), inputs, strict=True):
             if tensor.device != inputs[0].device:
                 raise DeviceError(
