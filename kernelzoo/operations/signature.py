@@ -208,7 +208,7 @@ class Signature:
             raise InputTypeError(f"keepdim is a bool, got {describe(keepdim)}")
         check_input(x, next(iter(self.inputs)), self.name, self.dtypes)
         dims = axes_of(dim, x.ndim) if self.by_rows else ()
-        if len(self.inputs) > 1 or not self.by_rows:
+        if not (self.by_rows and len(inputs) == len(self.inputs) == 1):
             self._check_companions(inputs, dims)
         return dims
 
