@@ -200,7 +200,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
                 return launch_of(f"{backend}/{op}/{form}", _registered[backend, op, form], *tensors, **scalars)
             except GridTooLargeError:
                 x, operation = tensors[0], operations.OPERATIONS[op]
-                if not operation.by_rows or x.size(0) * x.size(2) < _FEWEST_HALVED:
+                if not operation.by_rows or x.size(0) * x.size(2) < 2**20:  # it is not for the number of rows
                     raise
                 return split_in_two(partial(bind, **scalars), tensors, operation.axes)
 
@@ -209,10 +209,6 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
         return choose
 
     return decorate
-
-
-_FEWEST_HALVED = 2**20
-"""With fewer rows, a grid is too large for another reason."""
 
 
 def chosen(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:
