@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from kernelzoo.calls.methods import Call, Tensors
+from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.errors import DeviceError, InputTypeError, OutputError
 from kernelzoo.operations import Operation, dtype_name
 from kernelzoo.operations.arguments import check_storage, normalize_dim, plain_dim

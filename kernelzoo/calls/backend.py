@@ -8,17 +8,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations, registry, tables
-from kernelzoo.calls.methods import (
-    Call,
-    Tensors,
-    Undeclared,
-    constant,
-    function_of,
-    lookup,
-    method_of,
-    pickled,
-    unscripted,
-)
+from kernelzoo.calls.call import Call, Tensors
+from kernelzoo.calls.methods import Undeclared, constant, function_of, lookup, method_of, pickled, unscripted
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 from kernelzoo.interrupts import uninterrupted

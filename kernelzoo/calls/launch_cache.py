@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeGuard
 import torch
 from torch import Tensor
 
-from kernelzoo.calls.methods import Call, Tensors
+from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.launch import ContiguousFallback, Launch, PerStreamLaunches, RebindableLaunch, WorkspaceLaunch
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import plain_dim

@@ -6,7 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from kernelzoo.errors import AxisError, InputTypeError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation
@@ -14,26 +14,6 @@ from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _NEEDED = inspect.Parameter.empty
-
-
-Tensors: TypeAlias = "tuple[Any, ...]"
-"""Tensors, or what a caller passes in their place."""
-
-
-class Call(NamedTuple):
-    """A call's backend, operation and arguments, without its tensors."""
-
-    backend: Any
-    """A :class:`kernelzoo.Backend`."""
-    op: Operation
-    dim: Dims
-    keepdim: bool
-    scalars: Mapping[str, Any]
-    variant: str
-
-    def __call__(self, *inputs: Any, out: Any = None, seen: bool = False) -> Any:
-        """Make the call as a user does; returns a tensor or a tuple. ``seen``: torch has seen it already."""
-        return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
 
 
 class _Dim:
