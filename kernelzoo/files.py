@@ -6,7 +6,6 @@ A file may come from anyone. Reading it runs nothing, and takes bounded memory a
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gzip
 import json
 import math
@@ -168,12 +167,14 @@ def claimed(path: Path) -> Iterator[None]:
     The lock is on ``.NAME.lock`` beside it, which is removed at the end. If the process is killed, that file stays, and
     the lock ends. Raises FileError if another process holds the lock, OSError if the lock file can't be made.
     """
+    from filelock import FileLock, Timeout  # a reader does not need it
+
     given, path = path, true(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = path.with_name(f".{path.name}.lock")
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
     try:
-        handle = _locked(lock)
-    except BlockingIOError:
+        lock.acquire(timeout=0.1)  # a lock on a file that its last holder has just removed is taken again
+    except Timeout:
         raise FileError(
             f"another process is writing to {given}; wait until it has ended, or name another file with -o"
         ) from None
@@ -185,20 +186,5 @@ def claimed(path: Path) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            lock.unlink()  # while it is still locked: see _locked
-        os.close(handle)
-
-
-def _locked(path: Path) -> int:
-    """A handle that locks the file. Raises BlockingIOError if another process does."""
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(handle), os.stat(path)):
-                    return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)  # the last holder removed the file after this open; another may lock a new one
+            os.unlink(lock.lock_file)  # while it is still locked
+        lock.release()

@@ -12,10 +12,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import torch
+
+Sizes: TypeAlias = "tuple[int, ...]"
+"""Sizes or strides of axes."""
 
 VECTOR_BYTES = 16
 """The widest load or store of one instruction."""
@@ -205,7 +208,7 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
     return rows_of(x, out), tuple(found)
 
 
-def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+def _strides(tensor: torch.Tensor) -> Sizes:
     """Along (outer, n, inner): 0 along an axis that the tensor doesn't have."""
     strides = tensor.stride()
     if len(strides) == 1:
@@ -221,29 +224,21 @@ def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     """The rows of x (outer, n, inner) and of out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
     phases = x.data_ptr() % VECTOR_BYTES, out.data_ptr() % VECTOR_BYTES
-    return _rows(x.dtype, out.dtype, x.shape, x.stride(), _strides(out), *phases)
+    return _rows((x.dtype, out.dtype), x.shape, x.stride(), _strides(out), *phases)
 
 
 @lru_cache(maxsize=4096)
 def _rows(
-    kind: torch.dtype,
-    out_kind: torch.dtype,
-    shape: tuple[int, ...],
-    x_strides: tuple[int, ...],
-    out_strides: tuple[int, ...],
-    x_at: int,
-    out_at: int,
+    kinds: tuple[torch.dtype, ...], shape: Sizes, x_strides: Sizes, out_strides: Sizes, x_at: int, out_at: int
 ) -> Rows:
-    dtype, out_dtype = (str(one).removeprefix("torch.") for one in (kind, out_kind))
+    dtype, out_dtype = (str(kind).removeprefix("torch.") for kind in kinds)
     outer, n, inner = shape
     x_outer, x_n, x_inner = x_strides
     out_outer, out_n, out_inner = out_strides
+    axes = (outer, x_outer, out_outer), (inner, x_inner, out_inner)
     if _turned(outer, inner, x_outer, x_inner):
-        outer, x_outer, out_outer, inner, x_inner, out_inner = inner, x_inner, out_inner, outer, x_outer, out_outer
-    if inner == 1:
-        x_inner = out_inner = 0
-    if outer == 1:
-        x_outer = out_outer = 0
+        axes = axes[::-1]
+    (outer, x_outer, out_outer), (inner, x_inner, out_inner) = (one if one[0] != 1 else (1, 0, 0) for one in axes)
     if n == 1:
         x_n, out_n = 1, out_n and 1
     size = _ITEMSIZE.get(dtype, 1)

@@ -130,12 +130,16 @@ class Language:
     emulator: str = ""
     """The interpreter or simulator that runs the kernels, or "" on a device. Its times mean nothing."""
 
-    def check(self, x: torch.Tensor, *others: torch.Tensor) -> None:
+    def check(self, *inputs: torch.Tensor) -> None:
         """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork, InputTypeError if torch traces."""
+        self.check_device(inputs[0])
+        if self.name != BASELINE:
+            check_untraced(inputs, self.name)
+
+    def check_device(self, x: torch.Tensor) -> None:
+        """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork."""
         if x.device.type not in self.devices or (x.is_cuda and _cuda_user not in (0, os.getpid())):
             raise self._elsewhere(x)
-        if self.name != BASELINE:
-            check_untraced((x, *others), self.name)
 
     def _elsewhere(self, x: torch.Tensor) -> KernelZooError:
         if x.device.type not in self.devices:
@@ -196,7 +200,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
                 return launch_of(f"{backend}/{op}/{form}", _registered[backend, op, form], *tensors, **scalars)
             except GridTooLargeError:
                 x, operation = tensors[0], operations.OPERATIONS[op]
-                if not operation.by_rows or x.size(0) * x.size(2) < _FEWEST_HALVED:
+                if not operation.by_rows or x.size(0) * x.size(2) < 2**20:  # it is not for the number of rows
                     raise
                 return split_in_two(partial(bind, **scalars), tensors, operation.axes)
 
@@ -207,14 +211,9 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
     return decorate
 
 
-_FEWEST_HALVED = 2**20
-"""With fewer rows, a grid is too large for another reason."""
-
-
 def chosen(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:
     """The variant that binds canonical tensors when this one of a loaded backend is called."""
-    choose = _choosers.get((backend, op, variant))
-    if choose is None:
+    if (choose := _choosers.get((backend, op, variant))) is None:
         return variant
     name = choose(*tensors, **scalars)
     if (backend, op, name) not in _registered or (backend, op, name) in _choosers:
@@ -294,9 +293,8 @@ def implementation(id: str) -> Implementation:
     """
     backend, op, *_ = (*id.split("/"), "")
     among = implementations(backend, op) if backend in backends() and op in operations.OPERATIONS else ()
-    for one in among:
-        if one.id == id:
-            return one
+    if found := [one for one in among if one.id == id]:
+        return found[0]
     raise UnknownNameError("implementation", id, [i.id for i in implementations()])
 
 
@@ -335,7 +333,6 @@ _cuda_user = 0
 """The process that used CUDA before a fork."""
 _registered: dict[tuple[str, str, str], Bind] = {}
 _choosers: dict[tuple[str, str, str], Choose] = {}
-"""The registered choosers."""
 _loaded: dict[str, Language] = {}
 
 
@@ -373,8 +370,7 @@ def _load(name: str) -> Language:
 def import_kernels(name: str, package: str) -> None:
     """Import all modules of a backend's operations, which registers their implementations. Nothing is probed."""
     for op in operations.OPERATIONS:
-        spec = importlib.util.find_spec(f"{package}.{op}")
-        if spec is None:
+        if (spec := importlib.util.find_spec(f"{package}.{op}")) is None:
             continue
         require(name, f"{package}.{op}", "reinstall the backend's package")
         for module in pkgutil.iter_modules(spec.submodule_search_locations or ()):

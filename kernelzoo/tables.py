@@ -127,8 +127,12 @@ def made(table: type[T], values: Mapping[str, int]) -> T:
             raise TableError(f"no knob {name!r} in {_name(table)}; it has {', '.join(allowed)}")
         if type(value) is not int or value not in allowed[name].among:
             raise TableError(f"{_name(table)}.{name} may be {_listed(allowed[name].among)}; got {value!r}")
-    whole = tuple(values.get(name, k.shipped) for name, k in allowed.items())
-    return cast(T, _made.setdefault((table, whole), table(*whole)))
+    return _one(table(**values))
+
+
+def _one(table: T) -> T:
+    """The one object for these values."""
+    return cast(T, _made.setdefault((type(table), *vars(table).values()), table))
 
 
 def changes(table: Any) -> dict[str, int]:
@@ -139,7 +143,7 @@ def changes(table: Any) -> dict[str, int]:
 _declared: dict[tuple[str, str], type[Any]] = {}
 _whole: dict[type[Any], type[Any]] = {}
 """The table that a form's part belongs to."""
-_made: dict[tuple[type[Any], tuple[int, ...]], Any] = {}
+_made: dict[tuple[Any, ...], Any] = {}
 
 
 def _name(table: type[Any]) -> str:
@@ -179,10 +183,7 @@ def of(table: type[T], device: int) -> T:
     Raises UnknownNameError for a wrong value of the variable KERNELZOO_TABLES.
     """
     whole = _whole.get(table, table)
-    instead = chosen.get()
-    if instead and whole in instead:
-        return cast(T, instead[whole])
-    found = _in_force.get((whole, device))
+    found = chosen.get().get(whole) or _in_force.get((whole, device))
     if found is None:
         found = _in_force[whole, device] = _load(whole, device)
     return cast(T, found)
@@ -302,7 +303,7 @@ def _load(table: type[T], device: int) -> T:
     setting = os.environ.get(ENVIRONMENT, "")
     if setting not in ("", "shipped"):
         raise UnknownNameError(f"value of {ENVIRONMENT}", setting, ("shipped",))
-    shipped = made(table, {})
+    shipped = _one(table())
     here = None if setting or device < 0 else card(device)
     return shipped if here is None else _stored(table, here, shipped)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -42,11 +41,6 @@ def dispatch_mode() -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     return TorchDispatchMode
-
-
-def inductor_pool() -> Any:
-    """What starts the processes of torch's compiler; None before it is imported."""
-    return getattr(sys.modules.get("torch._inductor.async_compile"), "AsyncCompile", None)
 
 
 def inductor_folder() -> str:
@@ -91,8 +85,8 @@ _USUAL = {"CPU", "CUDA", "ADInplaceOrView", "AutogradCPU", "AutogradCUDA", "Auto
 _unusual: dict[int, frozenset[str]] = {}
 
 
-def _unusual_keys(x: Tensor) -> frozenset[str]:
-    """Dispatch keys of a tensor beyond those of dense memory on the host or a GPU."""
+def unusual_keys(x: Tensor) -> frozenset[str]:
+    """Dispatch keys of a wrapper or a lazy view: those beyond dense memory on the host or a GPU."""
     keys = _keys(x)
     number = keys.raw_repr()
     found = _unusual.get(number)
@@ -101,19 +95,14 @@ def _unusual_keys(x: Tensor) -> frozenset[str]:
     return found
 
 
-def is_plain(x: Tensor) -> bool:
-    """Whether a tensor is dense memory on the host or a GPU, without a wrapper or lazy view."""
-    return not _unusual_keys(x)
-
-
 def is_transformed(x: Tensor) -> bool:
     """Whether a tensor belongs to ``torch.vmap``, ``torch.func.grad`` or the like."""
-    return not _unusual_keys(x).isdisjoint(("FuncTorchBatched", "FuncTorchGradWrapper"))
+    return not unusual_keys(x).isdisjoint(("FuncTorchBatched", "FuncTorchGradWrapper"))
 
 
 def is_hidden(x: Tensor) -> bool:
     """Whether torch wraps a tensor that looks plain to Python, to functionalize it or to batch gradients."""
-    return type(x) is Tensor and not _unusual_keys(x).isdisjoint(("Functionalize", "Batched"))
+    return type(x) is Tensor and not unusual_keys(x).isdisjoint(("Functionalize", "Batched"))
 
 
 # --- A repeated call --------------------------------------------------------------------------------------------------

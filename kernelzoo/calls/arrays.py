@@ -8,15 +8,16 @@ library. Torch does not follow these calls, so they have no gradient.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.utils.dlpack import from_dlpack
 
+from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.errors import DeviceError, InputTypeError, OutputError
-from kernelzoo.operations import Dims, Operation, dtype_name
+from kernelzoo.operations import Operation, dtype_name
 from kernelzoo.operations.arguments import check_storage, normalize_dim, plain_dim
 from kernelzoo.torch_private import current_device, current_stream
 
@@ -296,20 +297,12 @@ def converted(x: Any, dtype: Any) -> Any:
         raise InputTypeError(f"dtype={dtype!r} is none of {_kind(x)}: {error}") from error
 
 
-def run(
-    backend: Any,
-    op: Operation,
-    inputs: Sequence[Any],
-    dim: Dims,
-    keepdim: bool,
-    scalars: Mapping[str, Any],
-    variant: str,
-    out: Any,
-) -> Any:
+def run(call: Call, inputs: Tensors, out: Any) -> Any:
     """Run a call on arrays of one library; returns its arrays, or ``out``.
 
     Raises InputTypeError, OutputError, DeviceError, and what a call on tensors raises.
     """
+    backend, op, dim, keepdim, scalars, variant = call
     first = inputs[0]
     dim = dim if plain_dim(dim) else normalize_dim(dim, op.several_axes)
     library: Any = _libraries.get(type(first))
@@ -354,7 +347,8 @@ def run(
                 f"call kernelzoo.{op.name}, which takes a backend for {kind}, or move the array"
             )
         into = None if out is None else _outs(op, out, library, first)
-        launch, made = backend._launch(op, tensors, dim, keepdim, scalars, variant, into)
+        backend._check(*tensors)
+        launch, made = backend._launch(call._replace(dim=dim), tensors, into)
         if out is not None:
             return out
         arrays = tuple(library.array(tensor, first) for tensor in made)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from kernelzoo.calls.call import Call
 from kernelzoo.errors import GradientError, UnknownNameError
 from kernelzoo.operations import OPERATIONS, Arguments, Dims, Operation, axes_of
 from kernelzoo.operations.arguments import check_storage
@@ -19,27 +20,6 @@ from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.rows import Rows
 
 Tensors = tuple[torch.Tensor, ...]
-
-
-class Call(NamedTuple):
-    """A call's backend, operation and arguments, without its tensors."""
-
-    backend: Any
-    """A :class:`kernelzoo.Backend`."""
-    op: Operation
-    dim: Dims
-    keepdim: bool
-    scalars: dict[str, Any]
-    variant: str
-
-    def __call__(self, *inputs: torch.Tensor, out: Any = None, seen: bool = False) -> Any:
-        """Make the call as a user does; returns a tensor or a tuple. ``seen``: torch has seen it already."""
-        return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
-
-    def followed(self, *inputs: torch.Tensor) -> Any:
-        """Make the call on plain tensors, some of which require a gradient. Raises GradientError."""
-        refuse(self.op)
-        return applied(Differentiable, self.op)(self, *inputs)
 
 
 def several(results: Any) -> Tensors:
@@ -209,6 +189,12 @@ class Differentiable(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         return None, *gradients(ctx.call, ctx.saved_tensors, grads)
+
+
+def followed(call: Call, *inputs: torch.Tensor) -> Any:
+    """Make a call on plain tensors, some of which require a gradient. Raises GradientError."""
+    refuse(call.op)
+    return applied(Differentiable, call.op)(call, *inputs)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations, registry, tables
+from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.calls.methods import Undeclared, constant, function_of, lookup, method_of, pickled, unscripted
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
@@ -59,6 +60,7 @@ class Backend(Operations):
         self.on_host = language.devices == ("cpu",) and not language.emulator
         """Whether it takes host tensors only."""
         self._binds, self._check = language.binds, language.check
+        self._check_device = language.check_device
         import torch  # here and not above: a command line that only lists has no time for it
 
         from kernelzoo.calls.launch_cache import LaunchCache
@@ -66,7 +68,7 @@ class Backend(Operations):
 
         self._is_watched, self._carries_tangents = is_watched, carries_tangents
         self._is_overridden, self._tensor = torch.overrides.has_torch_function, torch.Tensor
-        self._cache = LaunchCache(self)
+        self._cache = LaunchCache(self.on_host)
         self._find, self._expected = self._cache.find, self._cache.expected
         self._expected_into = self._cache.expected_into
         self._allocate = allocator("cpu" if self.on_host else "cuda")
@@ -98,17 +100,17 @@ class Backend(Operations):
     ) -> Any:
         """Run an operation; returns its output, or a tuple. ``seen``: torch has seen the call already."""
         if self._is_compiling():
-            return self._dispatch(op, inputs, dim, keepdim, scalars, variant, out)
+            return self._dispatch(Call(self, op, dim, keepdim, scalars, variant), inputs, out)
         watched = not seen and (self._is_watched() or self._is_overridden(inputs))
         given = () if out is None else tuple(out) if isinstance(out, list | tuple) else (out,)
         # A launch bound with a table of ``tables.using`` is not cached.
-        cacheable = not (watched or self._table_chosen() or (seen and self._carries_tangents()))
+        cacheable = not (watched or self.emulator or self._table_chosen() or (seen and self._carries_tangents()))
         if cacheable:
             cached = (self._expected_into if given else self._expected).get(op)
             tensors = inputs + given if given else inputs
             addresses = [] if cached is None else cached.takes(tensors, dim, keepdim, scalars, variant)
             if not addresses:
-                cached, addresses = self._find(op, inputs, given, dim, keepdim, scalars, variant)
+                cached, addresses = self._find(Call(self, op, dim, keepdim, scalars, variant), inputs, given)
             elif cached is not None and cached.following is not cached:
                 self._cache.expect(op, cached)
             if cached is not None and addresses:
@@ -121,72 +123,51 @@ class Backend(Operations):
                         self._wrote(given)
                         return out
                     return outs[0] if len(outs) == 1 else tuple(outs)
-        return self._bind(op, inputs, dim, keepdim, scalars, variant, out, seen, watched, cacheable)
+        return self._bind(Call(self, op, dim, keepdim, scalars, variant), inputs, out, given, seen, watched, cacheable)
 
     def _bind(
-        self,
-        op: Operation,
-        inputs: tuple[Any, ...],
-        dim: Dims,
-        keepdim: bool,
-        scalars: Mapping[str, Any],
-        variant: str,
-        out: Any,
-        seen: bool,
-        watched: bool,
-        cacheable: bool,
+        self, call: Call, inputs: Tensors, out: Any, given: Tensors, seen: bool, watched: bool, cacheable: bool
     ) -> Any:
         """Bind and launch a call that is not cached."""
-        told = dim, keepdim, scalars, variant
-        if not plain_dim(dim) and plain_dim(plain := normalize_dim(dim, op.several_axes)):
-            return self._run(op, inputs, plain, *told[1:], out, seen)
+        if not plain_dim(call.dim) and plain_dim(plain := normalize_dim(call.dim, call.op.several_axes)):
+            return call._replace(dim=plain)(*inputs, out=out, seen=seen)
         if not watched and not all(isinstance(x, self._tensor) for x in inputs):
-            return self._run_on_arrays(op, inputs, *told, out)
-        if watched or (not seen and needs_torch_dispatch(inputs)):
-            found = self._dispatch(op, inputs, *told, out)
+            return self._run_on_arrays(call, inputs, out)
+        if watched or seen or needs_torch_dispatch(inputs):
+            found = NotImplemented if seen else self._dispatch(call, inputs, out)
             if found is not NotImplemented:
                 return found
-        given = () if out is None else tuple(out) if isinstance(out, list | tuple) else (out,)
-        key = self._cache.key(op, inputs, given, *told) if cacheable else None
+            self._check(*inputs)
+        key = self._cache.key(call, inputs, given) if cacheable else None
         if key in self._cache.copied and not any(map(without_storage, inputs)):
-            return self._run(op, tuple(x.contiguous() for x in inputs), *told, out, seen)
-        launch, outs = self._launch(op, inputs, *told, out)
+            return call(*(x.contiguous() for x in inputs), out=out, seen=seen)
+        launch, outs = self._launch(call, inputs, out)
         if key is not None:
-            self._cache.keep(key, inputs, given, scalars, launch, outs)
+            self._cache.keep(key, call, inputs, given, launch, outs)
         return out if out is not None else outs[0] if len(outs) == 1 else outs
 
-    def _dispatch(self, op: Operation, inputs: tuple[Any, ...], dim: Dims, *told: Any) -> Any:
+    def _dispatch(self, call: Call, inputs: Tensors, out: Any) -> Any:
         """Dispatch a call through torch; NotImplemented if torch need not see it."""
-        # Their import takes a tenth of a second, and few calls need it
-        from kernelzoo.calls import autograd, torch_library
+        from kernelzoo.calls import torch_library  # its import takes a tenth of a second, and few calls need it
 
-        keepdim, scalars, variant, out = told
+        _, op, dim, keepdim, scalars, variant = call
         dim = dim if plain_dim(dim) else normalize_dim(dim, op.several_axes)
-        call = autograd.Call(self, op, dim, keepdim, dict(scalars), variant)
-        return torch_library.dispatch(call, inputs, out)
+        return torch_library.dispatch(Call(self, op, dim, keepdim, dict(scalars), variant), inputs, out)
 
-    def _run_on_arrays(self, op: Operation, inputs: tuple[Any, ...], *told: Any) -> Any:
+    def _run_on_arrays(self, call: Call, inputs: Tensors, out: Any) -> Any:
         """A call on arrays of a library other than torch."""
         from kernelzoo.calls import arrays
 
-        return arrays.run(self, op, inputs, *told)
+        return arrays.run(call, inputs, out)
 
-    def _launch(
-        self,
-        op: Operation,
-        inputs: tuple[Any, ...],
-        dim: Dims,
-        keepdim: bool,
-        scalars: Mapping[str, Any],
-        variant: str,
-        out: Any,
-    ) -> tuple[Launch | None, tuple[Any, ...]]:
+    def _launch(self, call: Call, inputs: Tensors, out: Any) -> tuple[Launch | None, Tensors]:
         """Check, bind and launch a call; returns the launch and the outputs."""
+        op, variant = call.op, call.variant
         bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
         if bind is None:
             variant, bind = self._only_variant(op, variant)
-        args = op.arguments(inputs, dim, keepdim, scalars)
-        self._check(*args.inputs)
+        args = op.arguments(inputs, call.dim, call.keepdim, call.scalars)
+        self._check_device(args.x)
         outs = op.allocate(args) if out is None else op.outputs_of(out, args)
         launch = None
         if any(tensor.numel() for tensor in outs):

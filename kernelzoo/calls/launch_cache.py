@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor
 
+from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.launch import ContiguousFallback, Launch, PerStreamLaunches, RebindableLaunch, WorkspaceLaunch
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import plain_dim
@@ -94,7 +96,7 @@ class CachedArrays:
 class LaunchCache:
     """The cached launches of one backend."""
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, on_host: bool) -> None:
         self.arrays: dict[Key, CachedArrays] = {}
         self.copied: set[Key] = set()
         """Keys of layouts that are copied. The launches of their copies can be cached."""
@@ -108,19 +110,19 @@ class LaunchCache:
         """What the call before used."""
         self._previous_into: dict[Operation, CachedLaunch] = {}
         self._workspace_bytes = 0
-        self._backend, self._on_host, self._tensor = backend, backend.on_host, torch.Tensor
+        self._on_host, self._tensor = on_host, torch.Tensor
 
-    def find(self, op: Operation, inputs: Any, outs: Any, *told: Any) -> tuple[CachedLaunch | None, list[int]]:
+    def find(self, call: Call, inputs: Any, outs: Any) -> tuple[CachedLaunch | None, list[int]]:
         """The launch of a call by its key, and the addresses of its tensors; no addresses if there is none. ``outs``:
         outputs of the caller."""
-        key = self.key(op, inputs, outs, *told)
+        key = self.key(call, inputs, outs)
         cached = None if key is None else self._launches.get(key)
         if cached is None:
             return None, []
         tensors = inputs + outs
         if not cached.guard(*tensors):  # it was made in another of torch's modes
             cached.guard = make_tensor_guard(*tensors)
-        self.expect(op, cached)
+        self.expect(call.op, cached)
         return cached, cached.addresses(tensors)
 
     def expect(self, op: Operation, cached: CachedLaunch) -> None:
@@ -134,18 +136,10 @@ class LaunchCache:
         previous[op] = cached
         expected[op] = cached.following or cached
 
-    def key(
-        self,
-        op: Operation,
-        inputs: tuple[Any, ...],
-        outs: tuple[Any, ...],
-        dim: Dims,
-        keepdim: bool,
-        scalars: Mapping[str, Any],
-        variant: str,
-    ) -> Key | None:
+    def key(self, call: Call, inputs: Tensors, outs: Tensors) -> Key | None:
         """All that a launch depends on except addresses; None for a call that is not cached. Not cached are unusual
         tensors, other device types, and calls whose checks the key can't replace."""
+        _, op, dim, keepdim, scalars, variant = call
         if not plain_dim(dim) or type(variant) is not str or type(keepdim) is not bool or is_jit_traced():
             return None
         if op.checks_values and self._on_host:
@@ -168,21 +162,12 @@ class LaunchCache:
             return None
         return key
 
-    def keep(
-        self,
-        key: Key,
-        inputs: tuple[torch.Tensor, ...],
-        given: tuple[torch.Tensor, ...],
-        scalars: Mapping[str, Any],
-        launch: Launch | None,
-        outs: tuple[torch.Tensor, ...],
-    ) -> None:
+    def keep(self, key: Key, call: Call, inputs: Tensors, given: Tensors, launch: Launch | None, outs: Tensors) -> None:
         """Cache the launch of a call, if it can run on other addresses. ``given``: outputs of the caller."""
         if not _is_movable(launch):
             if isinstance(launch, ContiguousFallback) and not given and len(self.copied) < MAX_LAUNCHES:
                 self.copied.add(key)
             return
-        op, variant, dim, keepdim, *_ = key
         tensors = inputs + given
         addresses, spans = [x.data_ptr() for x in tensors], [span(x) for x in tensors]
         places = relative_places(addresses, spans) if given else []
@@ -191,12 +176,11 @@ class LaunchCache:
         before = self._launches.get(key)
         run = self._movable(launch, inputs[0], before.run if before is not None else None)
         results = () if given else tuple((tuple(out.shape), out.stride(), out.dtype) for out in outs)
-        call = None if given else self._differentiable(op, inputs, dim, keepdim, dict(scalars), variant, run, results)
         cached = CachedLaunch(
-            variant,  # type: ignore[arg-type]  # the key has no types
-            dim,  # type: ignore[arg-type]
-            keepdim,  # type: ignore[arg-type]
-            dict(scalars) if scalars else scalars,
+            call.variant,
+            call.dim,
+            call.keepdim,
+            dict(call.scalars) if call.scalars else call.scalars,
             make_tensor_guard(*tensors),
             [address % 16 for address in addresses],
             spans,
@@ -204,10 +188,10 @@ class LaunchCache:
             run,
             results,
             places,
-            call,
+            None if given else _differentiable(call, inputs, run, results),
         )
         self._launches[key] = cached
-        self.expect(op, cached)  # type: ignore[arg-type]
+        self.expect(call.op, cached)
 
     def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
         """Cache the launch of a call on arrays; x is the first one as a tensor."""
@@ -215,17 +199,6 @@ class LaunchCache:
             before = self.arrays.get(key)
             run = self._movable(launch, x, before.run if before is not None else None)
             self.arrays[key] = CachedArrays(run, x.get_device(), results)
-
-    def _differentiable(self, op: Any, inputs: Sequence[torch.Tensor], *told: Any) -> Callable[..., Any] | None:
-        """The call for inputs that require a gradient; None if none does."""
-        if not any(x.requires_grad for x in inputs):
-            return None
-        from kernelzoo.calls.autograd import Call, Ready
-
-        *said, run, results = told
-        call = Call(self._backend, op, *said)
-        straight = op.gradient and len(inputs) == 1 == len(results) and not call.scalars
-        return Ready(call, run, results[0]).function() if straight else call.followed
 
     def _movable(self, launch: RebindableLaunch, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
         """The launch as a function of addresses. One with a workspace runs only on the streams it was bound on."""
@@ -246,6 +219,19 @@ class LaunchCache:
         expected = self.expected, self.expected_into, self._previous, self._previous_into
         for table in (*tables, *expected):
             table.clear()
+
+
+def _differentiable(
+    call: Call, inputs: Tensors, run: Callable[..., Any], results: tuple[Result, ...]
+) -> Callable[..., Any] | None:
+    """The call for inputs that require a gradient; None if none does."""
+    if not any(x.requires_grad for x in inputs):
+        return None
+    from kernelzoo.calls.autograd import Ready, followed
+
+    call = call._replace(scalars=dict(call.scalars))
+    straight = call.op.gradient and len(inputs) == 1 == len(results) and not call.scalars
+    return Ready(call, run, results[0]).function() if straight else partial(followed, call)
 
 
 def _is_movable(launch: Launch | None) -> TypeGuard[RebindableLaunch]:

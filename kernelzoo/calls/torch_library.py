@@ -16,7 +16,19 @@ from typing import Any
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
-from kernelzoo.calls.autograd import Call, Transformed, batched, gradients, named, one, refuse, save, several, title
+from kernelzoo.calls.autograd import (
+    Transformed,
+    batched,
+    followed,
+    gradients,
+    named,
+    one,
+    refuse,
+    save,
+    several,
+    title,
+)
+from kernelzoo.calls.call import Call
 from kernelzoo.calls.methods import constant, lookup
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of, dtype_name
@@ -69,7 +81,7 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     if seen:
         return _into(out, _dispatched(call, tensors))
     if not profiled:
-        return call.followed(*tensors)
+        return followed(call, *tensors)
     if out is None:
         return overload(call.op)(*_flat(call, tensors))
     with torch.autograd.profiler.record_function(f"kernelzoo::{call.op.name}"):
@@ -82,7 +94,7 @@ def _of_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> An
         results = overload(call.op)(*_flat(call, inputs))
         return results if out is None else out.copy_(results)
     if not tracing:
-        return call.backend._run_on_arrays(call.op, inputs, call.dim, call.keepdim, call.scalars, call.variant, out)
+        return call.backend._run_on_arrays(call, tuple(inputs), out)
     numpy = sys.modules.get("numpy")
     if numpy is None or not all(isinstance(x, numpy.ndarray) for x in inputs):
         raise InputTypeError("torch.compile sees into tensors and NumPy's arrays; pass torch.from_dlpack(x)")

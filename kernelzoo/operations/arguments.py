@@ -84,9 +84,9 @@ def check_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
     """
     import torch
 
-    from kernelzoo.torch_private import carries_tangents, is_jit_traced, is_plain
+    from kernelzoo.torch_private import carries_tangents, is_jit_traced, unusual_keys
 
-    ordinary = type(x) is torch.Tensor and is_plain(x) and not is_jit_traced() and not carries_tangents()
+    ordinary = type(x) is torch.Tensor and not unusual_keys(x) and not is_jit_traced() and not carries_tangents()
     if not ordinary or x.requires_grad or dtype_name(x.dtype) not in dtypes or not held(x, span(x)):  # type: ignore
         _check_closely(x, name, op, dtypes)
 
@@ -172,20 +172,17 @@ def is_traced(x: torch.Tensor) -> bool:
     return is_traced_by_mode() or (is_wrapper(x) and hasattr(x, "fake_mode"))
 
 
-def needs_torch_dispatch(inputs: Sequence[Any]) -> bool:
-    """Whether torch may have to see a call, for a gradient, tangent, trace, batch or cast. A fast first test;
+def needs_torch_dispatch(inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether torch may have to see an unwatched call, for a gradient, batch, wrapper or cast. A fast first test;
     :func:`kernelzoo.calls.torch_library.dispatch` decides."""
     import torch
 
-    from kernelzoo.torch_private import carries_tangents, count_modes, is_plain
+    from kernelzoo.torch_private import unusual_keys
 
-    if count_modes() or carries_tangents() or torch.is_autocast_enabled("cuda"):
+    if torch.is_autocast_enabled("cuda"):
         return True
     gradients = torch.is_grad_enabled()
-    for x in inputs:
-        if isinstance(x, torch.Tensor) and (not is_plain(x) or is_wrapper(x) or (gradients and x.requires_grad)):
-            return True
-    return False
+    return any(unusual_keys(x) or is_wrapper(x) or (gradients and x.requires_grad) for x in inputs)
 
 
 def check_untraced(inputs: Sequence[torch.Tensor], backend: str) -> None:

@@ -12,7 +12,7 @@ from kernelzoo.errors import ContractError, OperationError
 from kernelzoo.launch import Bind, Launch, sequence
 from kernelzoo.operations.arguments import NARROW, Arguments, Dims, describe, dtype_name
 from kernelzoo.operations.canonical import launch_reduced, launch_rows, readable
-from kernelzoo.operations.declared import Sample
+from kernelzoo.operations.declared import ROW, Sample
 from kernelzoo.operations.exact import Exact
 from kernelzoo.operations.expected import Bounds, Expected, bounds_of, compared_in
 from kernelzoo.operations.hooks import parameters
@@ -37,7 +37,14 @@ class Operation(Signature):
             return self._launch_negated(bind, args, outs)
         if args.scalars:
             bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
-        return self._launch_rows(bind, args, outs) if self.by_rows else bind(*args.inputs, *outs)
+        if not self.by_rows:
+            return bind(*args.inputs, *outs)
+        x, tensors = args.x, (*args.inputs, *outs)
+        if args.dims == (x.ndim - 1,) and x.numel() and all(tensor.is_contiguous() for tensor in tensors):
+            shapes = {ROW: (-1, x.size(-1), 1), ("outer", "inner"): (-1, 1)}
+            named = zip(tensors, self.axes, strict=True)
+            return bind(*(tensor.view(shapes[names]) if names in shapes else tensor for tensor, names in named))
+        return self._launch_axes(bind, args, outs)
 
     def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """The launch where an input is a lazily negated view (the imaginary part of a conjugate), which is copied
@@ -46,7 +53,8 @@ class Operation(Signature):
         launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
         return sequence(*(copy for _, copy in plain), launch)
 
-    def _launch_rows(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+    def _launch_axes(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """The launch along any axes of tensors of any strides."""
         if len(args.dims) == 1 and args.x.ndim:
             return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
         inputs, dims = list(args.inputs), args.dims or (0,)
@@ -262,20 +270,6 @@ class Operation(Signature):
     def exact_dtypes(self) -> tuple[str, ...]:
         """Dtypes for which :meth:`exact` suffices to count errors in ulp."""
         return self.dtypes if "exact" in self.hooks else tuple(d for d in self.dtypes if d != "float64")
-
-    def flops(self, args: Arguments) -> int | None:
-        """Arithmetic operations of a call; None if the operation does not define them."""
-        if "flops" not in self.hooks:
-            return None
-        sizes = {
-            axis: size
-            for names, x in zip(self.axes, args.inputs, strict=False)
-            for axis, size in zip(names, x.shape, strict=False)
-        }
-        if self.by_rows:
-            n = math.prod(args.x.size(d) for d in args.dims) if args.x.ndim else 1
-            sizes = {"n": n, "rows": args.x.numel() // max(1, n)}
-        return int(self.call("flops", {**sizes, **zip_dict(self.scalars, args.scalars)}))
 
     # --- What it is tried on --------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo.errors import (
     AxisError,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 ELEMENTS = 2**60 - 1
 """Most elements of a tensor: with eight bytes each, memory has no more addresses."""
 
+
+Shape: TypeAlias = "tuple[int, ...]"
 
 Named = Mapping[str, Any] | Sequence[Any]
 """Scalars by name, or all in order."""
@@ -106,6 +108,9 @@ class Signature:
         """A number that decides the result of a row of plain values."""
         self.derived: dict[str, str] = dict(hooks.get("derived", {}))
         """Axes whose size is an expression of other sizes."""
+        tensors: list[Input | Output] = [*self.inputs.values(), *self.outputs.values()]
+        self.axes = tuple(tensor.names for tensor in tensors)
+        """Names of the axes of every input and output."""
 
     def __repr__(self) -> str:
         return f"<kernelzoo operation {self.name!r}>"
@@ -121,12 +126,6 @@ class Signature:
         # Signed, since its least value can't be mistaken for another. The width is in the name.
         taken = (dtype for dtype in self.dtypes if dtype != "bool")
         return min(taken, key=lambda dtype: (int(re.findall(r"\d+", dtype)[0]), dtype.startswith("u")))
-
-    @cached_property
-    def axes(self) -> tuple[tuple[str, ...], ...]:
-        """Names of the axes of every input and output."""
-        tensors: list[Input | Output] = [*self.inputs.values(), *self.outputs.values()]
-        return tuple(tensor.names for tensor in tensors)
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -170,7 +169,7 @@ class Signature:
         dims = self.check_tensors(inputs, dim, keepdim)
         if self.needs_element:
             self._check_elements(tuple(inputs[0].shape), dims)
-        args = Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars))
+        args = Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars) if self.scalars else ())
         if self.derived and (words := contradicted(self.derived, self.bound_sizes(args))):
             raise ShapeError(f"{self.name} takes no such sizes: {words}")
         if self.checks_values and args.x.numel():
@@ -202,38 +201,36 @@ class Signature:
 
     def check_tensors(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False) -> tuple[int, ...]:
         """Check all but empty reduced axes, which a shard may have; returns the axes. Raises as ``arguments`` does."""
-        names = list(self.inputs)
         x = inputs[0]
         if self.by_rows and not self.several_axes and (not isinstance(dim, int) or isinstance(dim, bool)):
             raise AxisError(f"{self.name} takes one axis, an int; got dim={dim!r}")
         if not isinstance(keepdim, bool):
             raise InputTypeError(f"keepdim is a bool, got {describe(keepdim)}")
-        for name, tensor in zip(names, inputs, strict=True):
-            check_input(tensor, name, self.name, self._dtypes_of(name, x))
+        check_input(x, next(iter(self.inputs)), self.name, self.dtypes)
         dims = axes_of(dim, x.ndim) if self.by_rows else ()
-        if len(inputs) > 1 or not self.by_rows:
-            self._check_shapes(inputs, dims)
+        if not (self.by_rows and len(inputs) == len(self.inputs) == 1):
+            self._check_companions(inputs, dims)
         return dims
 
     def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
         """The scalars of a call in order, with defaults where none is given. They are given by name, or all of them."""
-        if not self.scalars:
-            return ()
         if isinstance(given, Mapping):
             return tuple(given.get(name, scalar.default) for name, scalar in self.scalars.items())
         return tuple(given) or tuple(scalar.default for scalar in self.scalars.values())
 
     def _dtypes_of(self, name: str, x: Any) -> tuple[str, ...]:
+        """Dtypes of another input than the first."""
         wanted = self.inputs[name].dtype
-        if name == next(iter(self.inputs)):
-            return self.dtypes
         if not wanted or wanted == WIDE:
             return (self.dtype_of(name, dtype_name(x.dtype)),)
         return (wanted,) if isinstance(wanted, str) else wanted
 
-    def _check_shapes(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
+    def _check_companions(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
+        """Check the inputs beside the first, and that the shapes of all match."""
         sizes: dict[str, int] = {}
         shape = tuple(inputs[0].shape)
+        for name, tensor in list(zip(self.inputs, inputs, strict=True))[1:]:
+            check_input(tensor, name, self.name, self._dtypes_of(name, inputs[0]))
         for (name, declared), tensor in zip(self.inputs.items(), inputs, strict=True):
             if tensor.device != inputs[0].device:
                 raise DeviceError(
@@ -241,7 +238,7 @@ class Signature:
                     f"got {tensor.device}"
                 )
             if self.by_rows:
-                want = self._shape_by_rows(declared.names, shape, dims, False, None)
+                want = _shape_by_rows(declared.names, shape, dims)
             else:
                 if tensor.ndim == len(declared.names):
                     for axis, size in zip(declared.names, tensor.shape, strict=True):
@@ -255,27 +252,24 @@ class Signature:
 
     def shapes(
         self,
-        shape: tuple[int, ...],
-        dims: tuple[int, ...],
+        shape: Shape,
+        dims: Shape,
         keepdim: bool = False,
         sizes: Mapping[str, int] | None = None,
-    ) -> tuple[tuple[int, ...], ...]:
+    ) -> tuple[Shape, ...]:
         """Shapes of all inputs and outputs, from the first input's shape and the sizes of other axes."""
-        known = dict(sizes or {})
         if not self.by_rows:
-            known = completed_sizes(self.derived, {**known, **dict(zip(self.axes[0], shape, strict=True))})
+            known = completed_sizes(self.derived, {**(sizes or {}), **dict(zip(self.axes[0], shape, strict=True))})
             return tuple(shape_of(names, known) for names in self.axes)
         count = len(self.inputs)
-        return tuple(
-            self._shape_by_rows(names, shape, dims, keepdim and i >= count, known) for i, names in enumerate(self.axes)
-        )
+        return tuple(_shape_by_rows(names, shape, dims, keepdim and i >= count) for i, names in enumerate(self.axes))
 
     def out_shapes(self, args: Arguments) -> tuple[tuple[int, ...], ...]:
         """Shapes of the outputs of a call."""
         shape = tuple(args.x.shape)
         if self.by_rows:
             outs = self.axes[len(self.inputs) :]
-            return tuple(self._shape_by_rows(names, shape, args.dims, args.keepdim, None) for names in outs)
+            return tuple(_shape_by_rows(names, shape, args.dims, args.keepdim) for names in outs)
         return self.shapes(shape, args.dims, args.keepdim, self.bound_sizes(args))[len(self.inputs) :]
 
     def bound_sizes(self, args: Arguments) -> dict[str, Any]:
@@ -284,21 +278,6 @@ class Signature:
         for names, tensor in zip(self.axes, args.inputs, strict=False):
             sizes.update(zip(names, tensor.shape, strict=True))
         return sizes
-
-    @staticmethod
-    def _shape_by_rows(
-        names: tuple[str, ...],
-        shape: tuple[int, ...],
-        dims: tuple[int, ...],
-        keepdim: bool,
-        sizes: Mapping[str, int] | None,
-    ) -> tuple[int, ...]:
-        if names == ROW:
-            return shape
-        if names == ("outer", "inner"):
-            return tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
-        n = math.prod(shape[d] for d in dims) if shape else 1
-        return shape_of(names, {**(sizes or {}), "n": n}, -1)
 
     def out_dtypes(self, args: Arguments) -> tuple[torch.dtype, ...]:
         """Dtypes of the outputs of a call."""
@@ -385,6 +364,14 @@ class Signature:
         if wanted == WIDE:
             return wide_name(dtype)
         return wanted if isinstance(wanted, str) else wanted[0]
+
+
+def _shape_by_rows(names: tuple[str, ...], shape: Shape, dims: Shape, keepdim: bool = False) -> Shape:
+    if names == ROW:
+        return shape
+    if names == ("outer", "inner"):
+        return tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
+    return (math.prod(shape[d] for d in dims) if shape else 1,) if names else ()
 
 
 def wide_name(dtype: str) -> str:

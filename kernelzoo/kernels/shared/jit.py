@@ -147,18 +147,10 @@ def edges_of(rows: Rows, *others: Strides) -> int:
     vector = rows.whole_vector
     if common(rows, *others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
         return 0
-    if any(
-        other.n != 1 or other.phase or (rows.x_outer - other.outer) % vector or (rows.x_inner - other.inner) % vector
-        for other in others
-    ):
-        return 0
-    if rows.out_n and (
-        rows.out_n != 1
-        or rows.out_phase
-        or (rows.x_outer - rows.out_outer) % vector
-        or (rows.x_inner - rows.out_inner) % vector
-    ):
-        return 0
+    out = Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
+    for one in (*others, out) if out.n else others:
+        if one.n != 1 or one.phase or (rows.x_outer - one.outer) % vector or (rows.x_inner - one.inner) % vector:
+            return 0
     return vector
 
 
@@ -267,12 +259,13 @@ def bound(
     args: so many canonical tensors first, as the bind takes them, a workspace among the others. programs: a number, or
     what makes one of how many programs of the compiled kernel a multiprocessor holds. Raises GridTooLargeError.
     """
+    rec = recording.get()
+    if INTERPRETED and rec is None:
+        return interpreted(kernel, programs(1) if callable(programs) else programs, args)
     device = device_of(x)
     told = compiler_options(device, warps, stages, options)
-    if (rec := recording.get()) is not None:
+    if rec is not None:
         return recorded(implementation, rec, x, kernel, programs, args, told, device)
-    if INTERPRETED:
-        return interpreted(kernel, programs(1) if callable(programs) else programs, args)
     program = compiled(x, kernel, args, told, loads=True)
     if callable(programs):
         programs = programs(resident(device, program.n_regs, warps, program.metadata.shared))

@@ -69,13 +69,11 @@ def tile_columns(n: int, edges: int) -> int:
     return power_of_two(n // edges * edges if edges else n)
 
 
-def row_columns(rows: Rows, edges: int, implementation: str) -> int:
+def row_columns(rows: Rows, edges: int, id: str) -> int:
     """Columns of a tile that holds a whole row, its edges aside. Raises UnsupportedProblemError if none can."""
     capacity = ON_CHIP_BYTES // wide_bytes(rows)
     if rows.n > capacity:
-        raise UnsupportedProblemError(
-            implementation, f"a row must fit on chip, {capacity} of {rows.dtype}; got {rows.n}"
-        )
+        raise UnsupportedProblemError(id, f"a row must fit on chip, {capacity} of {rows.dtype}; got {rows.n}")
     return tile_columns(rows.n, edges)
 
 
