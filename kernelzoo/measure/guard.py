@@ -128,24 +128,6 @@ class Guard(WorkerProcess):
         """Why the energy of a launch can't be measured on this device, or ""."""
         return str(self._answered({"do": "unmetered"})["reason"])
 
-    def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
-        """What can be tuned here: ``card`` (None without a GPU), ``declared``, and ``unavailable`` by backend."""
-        return self._answered({"do": "tables", "backends": list(backends), "ops": list(ops)})
-
-    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
-        """The plans that tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
-        request = {"do": "plans", "id": id, "problems": [asdict(p) for p in problems]}
-        found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
-        return found
-
-    def _answered(self, request: Json) -> Json:
-        """The reply to a request that runs no kernel of a user. Raises GuardError if the process dies."""
-        try:
-            return self._ask(request, quiet, at_least=IMPORTING)
-        except DiedError as error:
-            self.restart()
-            raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
-
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
         """Seconds per launch by the profiler's clock, by id. Ids without a time are left out.
 

@@ -13,15 +13,16 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
-from kernelzoo import definitions, measure, registry, tables
+from kernelzoo import definitions, inspect, measure, registry, tables
 from kernelzoo.check import verifying, weak
-from kernelzoo.device import device_lives
-from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
+from kernelzoo.device import ARCHITECTURES, device_lives
+from kernelzoo.errors import BackendUnavailableError, ContractError, DeviceLostError, KernelZooError
 from kernelzoo.measure import planning, profiler
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.problems import Problem, problem_of
 from kernelzoo.operations import declared
 from kernelzoo.operations.known import described
+from kernelzoo.packages import how_to_install
 
 if TYPE_CHECKING:
     import torch
@@ -43,8 +44,25 @@ class Worker(Answering):
         self._weak: dict[str, tuple[str, ...]] = {}
         """Wrong results that the bounds of an operation accept."""
 
-    def on_open(self, device: str, modules: list[str], lenient: bool = False, **ignored: Any) -> dict[str, Any]:
-        """Load the user's modules and choose the device; reply with everything that can be measured."""
+    def on_open(
+        self, device: str, modules: list[str], lenient: bool = False, simulated: tuple[str, str] | None = None, **_: Any
+    ) -> dict[str, Any]:
+        """Load the user's modules and choose the device; reply with everything that can be measured.
+
+        ``simulated``: a backend that only plans, and the architecture of its simulated device.
+        """
+        if simulated:
+            import torch
+
+            backend, arch = simulated
+            self._simulation = inspect.on_described(backend, ARCHITECTURES[arch])
+            try:
+                self._simulation.__enter__()
+            except ModuleNotFoundError as error:
+                words = f"{type(error).__name__}: {error}"
+                raise BackendUnavailableError(backend, words, how_to_install(backend)) from error
+            self._device = torch.device("meta")
+            return about("cpu")
         refused = loaded(modules, lenient)
         self._device = opened(device)
         from kernelzoo.measure.runner import Runner  # with torch: only now, since a module may say how that starts
@@ -80,11 +98,11 @@ class Worker(Answering):
         found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
         for name in backends:
             try:
-                backend = registry.language(name)
+                backend = registry.language(name) if self._device.type != "meta" else None
             except Exception as error:  # a broken installation may raise anything on import
                 found["unavailable"][name] = str(error) if isinstance(error, KernelZooError) else repr(error)
                 continue
-            if backend.emulator or self._device.type not in backend.devices:
+            if backend and (backend.emulator or self._device.type not in backend.devices):
                 found["unavailable"][name] = f"it runs on {backend.emulator or ' and '.join(backend.devices)} here"
                 continue
             found["declared"] += filter(None, (planning.declarations(name, op) for op in ops))

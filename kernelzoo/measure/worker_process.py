@@ -17,14 +17,15 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import IO, Any, Self
 
 from kernelzoo import children, operations
 from kernelzoo.errors import CacheWarning, KernelZooError, Pickled
 from kernelzoo.files import printable
 from kernelzoo.measure.gpus import Gpu
+from kernelzoo.measure.problems import Problem
 
 IMPORTING = 180.0
 """Least seconds that a start may take, since torch may load from a cold disk."""
@@ -100,10 +101,12 @@ class WorkerProcess:
         patience: float = 180.0,
         gpu: Gpu | None = None,
         opening: Json | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._device = device or ("cuda" if gpu else "")  # never fall back to the host for a GPU that can't be used
         self._modules, self._patience = [os.path.abspath(module) for module in modules], patience
         self._gpu, self._closed = gpu, False
+        self._environment = {**(environment or {}), **({"CUDA_VISIBLE_DEVICES": gpu.visible} if gpu else {})}
         self._opening: Json = dict(opening or {})
         self._ceilings: list[float] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -134,7 +137,7 @@ class WorkerProcess:
         alive, self._lifeline = os.pipe()
         self._process = subprocess.Popen(
             [*command(self.program), str(write), str(alive)],
-            env=children.environment() | ({"CUDA_VISIBLE_DEVICES": self._gpu.visible} if self._gpu else {}),
+            env=children.environment() | self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -205,6 +208,24 @@ class WorkerProcess:
             if self._lifeline is not None:
                 os.close(self._lifeline)
                 self._lifeline = None
+
+    def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
+        """What can be tuned here: ``card`` (None without a GPU), ``declared``, and ``unavailable`` by backend."""
+        return self._answered({"do": "tables", "backends": list(backends), "ops": list(ops)})
+
+    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
+        """The plans that tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        request = {"do": "plans", "id": id, "problems": [asdict(p) for p in problems]}
+        found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
+        return found
+
+    def _answered(self, request: Json) -> Json:
+        """The reply to a request that runs no kernel of a user. Raises GuardError if the process dies."""
+        try:
+            return self._ask(request, quiet, at_least=IMPORTING)
+        except DiedError as error:
+            self.restart()
+            raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
 
     def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0, judge: Judge = lambda done: "") -> Json:
         """Send a request and wait for its answer. Each step may take the patience, or ``at_least`` if longer.
