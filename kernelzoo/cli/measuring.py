@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +101,7 @@ def compare_cards(crew: WorkerPool, plan: Plan, how: How, bar: Bar) -> list[Chec
 
 def employed(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
     """The workers as in a results file: GPU, device, versions, and the time that compares the cards."""
-    checks: list[Row | None] = [check.document() for check in checked] or [None] * len(crew.workers)
+    checks: list[Row | None] = [asdict(check) for check in checked] or [None] * len(crew.workers)
     return [
         {"gpu": about.gpu, "device": about.device_name, "versions": about.versions, **about.host, "check": check}
         for about, check in zip((worker.about for worker in crew.workers), checks, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -83,7 +83,7 @@ class Guard(WorkerProcess):
         label: str = "",
         tables: Mapping[str, Mapping[str, int]] | None = None,
         waive: Sequence[str] = (),
-        progress: Progress = lambda stage, id: None,
+        progress: Progress = quiet,
     ) -> tuple[list[Json], list[Json]]:
         """Measure implementations on one problem; returns entries of a results file, and failures.
 
@@ -95,34 +95,42 @@ class Guard(WorkerProcess):
         in a new process. With ``cross_check``, cold GPU results are timed by the profiler too. With 0 ``rounds`` all
         is only checked, and what is right is in neither list.
         """
-        left, lost = list(ids), list[Json]()
         request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
         request |= {"energy": energy, "label": label, "waive": list(waive)}
         request["tables"] = {id: dict(values) for id, values in (tables or {}).items()}
+        judge = partial(_unlike, problem, cache, rounds)
+        done, failed = self._outlived(request, ids, partial(record.failure, problem, outcome="failed"), progress, judge)
+        entries = done.get("entries", [])
+        failed += done.get("failed", [])
+        if cross_check and cache == "cold":
+            twice = {e["extra_info"]["id"]: e for e in entries if e["extra_info"]["clock"] == "device"}
+            for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
+                if id in twice:
+                    record.cross_checked(twice[id], seconds)
+        for facts in (*(entry["extra_info"] for entry in entries), *failed):
+            facts["gpu"] = self.about.gpu
+        return entries, failed
+
+    def _outlived(
+        self,
+        request: Json,
+        ids: Sequence[str],
+        failure: Callable[..., Json],
+        progress: Progress = quiet,
+        judge: Callable[[Sequence[str], Json], str] = lambda ids, done: "",
+    ) -> tuple[Json, list[Json]]:
+        """The answer for ids, without those that kill the process or hang, and a ``failure`` for each of these."""
+        left, lost = list(ids), list[Json]()
         while left:
             try:
-                done = self._ask(
-                    {**request, "ids": left}, progress, judge=partial(_unlike, problem, left, cache, rounds)
-                )
-                if cross_check and cache == "cold":
-                    twice = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
-                    for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
-                        if id in twice:
-                            record.cross_checked(twice[id], seconds)
-                return self._signed(done["entries"], lost + done["failed"])
+                return self._ask({**request, "ids": left}, progress, judge=partial(judge, left)), lost
             except DiedError as error:
                 self.restart()
                 # Nobody was running: it died between them. None can be blamed, and none has a result.
                 blamed = [error.id] if error.id in left else left
-                lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
+                lost += [failure(id=id, reason=error.reason) for id in blamed]
                 left = [id for id in left if id not in blamed]
-        return self._signed([], lost)
-
-    def _signed(self, entries: list[Json], failed: list[Json]) -> tuple[list[Json], list[Json]]:
-        """The results of a race, each with its GPU."""
-        for facts in (*(entry["extra_info"] for entry in entries), *failed):
-            facts["gpu"] = self.about.gpu
-        return entries, failed
+        return {}, lost
 
     def unmetered(self) -> str:
         """Why the energy of a launch can't be measured on this device, or ""."""
@@ -148,7 +156,7 @@ class Guard(WorkerProcess):
         self,
         id: str,
         problems: Sequence[Problem],
-        progress: Progress = lambda stage, id: None,
+        progress: Progress = quiet,
         *,
         cases: Sequence[str] = (),
         dtypes: Sequence[str] = (),
@@ -232,20 +240,16 @@ class Guard(WorkerProcess):
 
         One that kills the process or hangs gets a row with ``failed``. The others are measured again without it.
         """
-        left, lost = list(ids), list[Json]()
         request = {"do": "accuracy", "op": op, "dtype": dtype, "values": values, "seed": seed}
-        while left:
-            try:
-                return [*self._ask({**request, "ids": left}, quiet)["rows"], *lost]
-            except DiedError as error:
-                self.restart()
-                blamed = [error.id] if error.id in left else left
-                lost += [{"id": id, "op": op, "dtype": dtype, "failed": error.reason} for id in blamed]
-                left = [id for id in left if id not in blamed]
-        return lost
+
+        def failure(id: str, reason: str) -> Json:
+            return {"id": id, "op": op, "dtype": dtype, "failed": reason}
+
+        done, lost = self._outlived(request, ids, failure)
+        return [*done.get("rows", []), *lost]
 
 
-def _unlike(problem: Problem, ids: Sequence[str], cache: str, rounds: int, done: Json) -> str:
+def _unlike(problem: Problem, cache: str, rounds: int, ids: Sequence[str], done: Json) -> str:
     """How the answer to a race differs from the request; or "". Each id must occur once, with possible times."""
     facts = {"op": problem.op, **record.described(problem)}
     asked = json.dumps(facts, sort_keys=True)

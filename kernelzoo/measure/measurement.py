@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kernelzoo import registry
-from kernelzoo.errors import ContractError
 from kernelzoo.measure import profiler
 from kernelzoo.measure.condition import DISTURBED, Condition
 from kernelzoo.measure.energy import Energy
@@ -21,11 +20,8 @@ OF_CALLS = ("call", "submit")
 BREAKS = "breaks the contract"
 """The flag of an implementation that is right only on ordinary values, and was timed on request."""
 
-
-UNDECIDABLE = "undecidable"
-"""The kind of a refusal for which the operation's own reference is the reason."""
-
-BUSY = "busy"  # the kind of a refusal of a kernel that was right, whose time other work may have spoilt
+UNDECIDABLE, BUSY = "undecidable", "busy"
+"""Kinds of refusals: the operation's own reference is wrong; other work may have spoilt the time of a right kernel."""
 
 
 @dataclass
@@ -75,14 +71,10 @@ class Measurement:
     """The gate's finding, for an implementation timed on request: right on ordinary values, wrong on special ones."""
     wrong: str = ""
     """The gate's finding. A wrong implementation is not timed, or loses its result."""
-    finding: ContractError | None = None
-    """What is wrong, in detail, where an element or a kind can be named."""
     failed: str = ""
     """The unexpected error that it raised."""
-    busy: bool = False
-    """Whether it was refused since other work may have spoilt its time; it was right."""
-    undecidable: bool = False
-    """Whether it was refused since the operation's own reference is wrong here."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """The kind of a failure, and the first wrong element, where they are known; as JSON."""
 
     @property
     def median(self) -> float:
@@ -101,22 +93,6 @@ class Measurement:
     def of_limit(self) -> float | None:
         """Share of the limit reached; None without a limit, or for a hot cache, to which it does not apply."""
         return None if self.limit is None or self.cache == "hot" else self.limit / self.median
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """The kind of a failure, and the first wrong element, where they are known; as JSON."""
-        if self.undecidable:
-            return {"kind": UNDECIDABLE}
-        if self.busy:
-            return {"kind": BUSY}
-        if (found := self.finding) is None:
-            return {}
-        told = {"kind": found.kind}
-        return (
-            told
-            if found.place is None
-            else told | {"place": list(found.place), "got": repr(found.got), "expected": found.expected}
-        )
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -57,6 +57,14 @@ class GuardError(KernelZooError, RuntimeError):
     """The measuring process can't start, or refuses a request."""
 
 
+class LostError(KernelZooError, RuntimeError):
+    """A worker is lost by no fault of its problem, which another worker takes."""
+
+
+class RaceLostError(GuardError):
+    """A task that no worker can do. Its worker goes on."""
+
+
 class DiedError(Pickled, Exception):
     """The process died or was killed; ``id`` is the implementation it was running, or ""."""
 
@@ -102,6 +110,7 @@ class WorkerProcess:
         gpu: Gpu | None = None,
         opening: Json | None = None,
         environment: Mapping[str, str] | None = None,
+        start: bool = True,
     ) -> None:
         self._device = device or ("cuda" if gpu else "")  # never fall back to the host for a GPU that can't be used
         self._modules, self._patience = [os.path.abspath(module) for module in modules], patience
@@ -117,7 +126,10 @@ class WorkerProcess:
         self._number, self._in_hand = 0, ""
         self.told: Json = {}
         """The data of the last progress message."""
-        self.about = self._start()
+        self.about: About
+        if start:
+            self._spawn()
+            self._open()
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +142,8 @@ class WorkerProcess:
         self._closed = True
         self._stop()
 
-    def _start(self) -> About:
+    def _spawn(self) -> None:
+        """Start a process, which runs no code of a user yet."""
         if self._closed:
             raise GuardError("the measuring process was ended")
         read, write = os.pipe()
@@ -150,22 +163,28 @@ class WorkerProcess:
         self._replies, self._pending = os.fdopen(read, "rb", buffering=0), bytearray()
         assert self._process.stdout is not None
         self._said = _Tail(self._process.stdout)
-        opening = {"do": "open", "device": self._device, "modules": self._modules, "ceilings": self._ceilings}
-        opening |= self._opening
+        self._begun({"do": "confirm"})
+
+    def _begun(self, request: Json) -> Json:
+        """The answer to a request of the start. Raises GuardError."""
         try:
-            self._answer({"do": "confirm"}, quiet, IMPORTING)
-            self._born()
-            done = self._ask(opening, quiet, at_least=IMPORTING)
+            return self._answer(request, quiet, max(self._patience, IMPORTING))
         except DiedError as error:
             self._stop()
             raise GuardError(f"the measuring process did not start: {error.reason}") from None
         except GuardError:
             self._stop()
             raise
+
+    def _open(self) -> None:
+        """Have the process load a user's files, and learn what it can measure. Raises GuardError."""
+        opening = {"do": "open", "device": self._device, "modules": self._modules, "ceilings": self._ceilings}
+        done = self._begun(opening | self._opening)
+        self._begun({"do": "confirm"})
         self._learn(done.get("operations", ()))
         summaries = {i["id"]: i["summary"] for i in done["implementations"]}
         files = {i["id"]: i["file"] for i in done["implementations"] if "file" in i}
-        return About(
+        self.about = About(
             done["device"],
             done["device_name"],
             done["versions"],
@@ -180,9 +199,6 @@ class WorkerProcess:
         for one in said:
             operations.known.learn(one)
 
-    def _born(self) -> None:
-        """The process answers, and has run no code of a user yet."""
-
     def _which(self, done: Json) -> Json | None:
         uuid = done.get("gpu")
         if uuid is None:
@@ -192,7 +208,8 @@ class WorkerProcess:
     def restart(self) -> None:
         """Replace the process."""
         self._stop()
-        self._start()
+        self._spawn()
+        self._open()
 
     def _stop(self) -> None:
         process, self._process = self._process, None

@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import About, DiedError, GuardError, Json, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import DiedError, GuardError, Json, WorkerProcess, quiet
 
 if TYPE_CHECKING:
     from kernelzoo.measure.judge.memory import Sets
@@ -42,18 +41,9 @@ class RaisedError(Pickled, Exception):
 class Apart(WorkerProcess):
     """A :class:`kernelzoo.measure.runner.Runner` in another process."""
 
-    def __init__(
-        self,
-        device: str,
-        modules: Sequence[str],
-        patience: float,
-        together: threading.Barrier | None = None,
-        *,
-        lenient: bool = False,
-    ) -> None:
-        self._together = together
-        self._known = False
-        """Whether it is known which processes are the runner's own."""
+    def __init__(self, device: str, modules: Sequence[str], patience: float, *, lenient: bool = False) -> None:
+        self._apart = False
+        """Whether it is stopped between requests, since it is known which processes are the runners' own."""
         self.declared: list[str] = []
         """The names of the operations that its files declare."""
         self.took = 0.0
@@ -61,7 +51,7 @@ class Apart(WorkerProcess):
         self._stopped: list[int] = []
         self.broken = False
         """Whether its process has ended or can't be trusted any more."""
-        super().__init__(device, modules, patience=patience, opening={"lenient": lenient})
+        super().__init__(device, modules, patience=patience, opening={"lenient": lenient}, start=False)
 
     @classmethod
     def together(
@@ -71,53 +61,42 @@ class Apart(WorkerProcess):
 
         ``lost`` gets why some can't start, by number, instead; they are left out. The first must start.
         """
-        barrier = threading.Barrier(len(given))
-
-        def start(modules: Sequence[str]) -> Apart:
-            try:
-                return cls(device, modules, patience, barrier, lenient=lost is not None)
-            except BaseException:
-                barrier.abort()
-                raise
-
-        with ThreadPoolExecutor(len(given)) as threads:
-            started = [threads.submit(start, modules) for modules in given]
-        failed = {number: error for number, one in enumerate(started) if (error := one.exception())}
-        if lost is not None and 0 not in failed:
-            lost |= {number: str(error) for number, error in failed.items() if isinstance(error, GuardError)}
-        errors = [error for number, error in failed.items() if number not in (lost or ())]
-        for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
-            raise error
-        runners = [one.result() for number, one in enumerate(started) if number not in failed]
-        for runner in runners:
-            runner._together = None
+        runners = [cls(device, modules, patience, lenient=lost is not None) for modules in given]
+        with ThreadPoolExecutor(len(runners)) as threads:
+            list(threads.map(cls._spawn, runners))
+            _know(runners)  # before any code of a user runs
+            opened = [threads.submit(runner._open) for runner in runners]
+        left = []
+        for number, (runner, one) in enumerate(zip(runners, opened, strict=True)):
+            if (error := one.exception()) is None:
+                left.append(runner)
+            elif lost is not None and number and isinstance(error, GuardError):
+                lost[number] = str(error)
+            else:
+                raise error
+        for runner in left:
+            runner._apart = True
             runner._halt()
-        return runners
+        return left
 
     def _learn(self, said: Sequence[Json]) -> None:
         """Note the names only: the judge loads an operation itself, or knows it."""
         self.declared = [str(one.get("name", "")) for one in said]
 
-    def _start(self) -> About:
-        self._known = self.broken = False
-        return super()._start()
-
-    def _born(self) -> None:
-        """Learn which processes belong to runners themselves, before any code of a user runs."""
-        assert self._process is not None
-        if self._together is not None:
-            self._together.wait()
-        _own.update({self._process.pid}, _children_of(self._process.pid), _children_of(os.getpid()))
-        if self._together is not None:
-            self._together.wait()
-        self._known = True
+    def restart(self) -> None:
+        self._stop()
+        self._apart = self.broken = False
+        self._spawn()
+        _know([self])
+        self._apart = True
+        self._open()
 
     @property
-    def processes(self) -> Sequence[int | str]:
+    def processes(self) -> Sequence[int]:
         return [self._process.pid] if self._process is not None else []
 
     def _answer(self, request: Json, progress: Any, patience: float) -> Json:
-        if self._together is not None or not self._known:  # which processes are whose is not known yet
+        if not self._apart:
             return super()._answer(request, progress, patience)
         _send(self._stopped, signal.SIGCONT)
         try:
@@ -187,6 +166,12 @@ class Apart(WorkerProcess):
 
 _own: set[int] = set()
 """The processes of all runners, with those that end them when the judge ends."""
+
+
+def _know(runners: Sequence[Apart]) -> None:
+    """Learn which processes belong to runners themselves."""
+    for process in (pid for runner in runners for pid in runner.processes):
+        _own.update({process}, _children_of(process), _children_of(os.getpid()))
 
 
 def adopt_orphans() -> None:
