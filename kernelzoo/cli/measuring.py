@@ -65,17 +65,10 @@ def sweep(
     """
     from kernelzoo.measure.worker_pool import SLOWER
 
-    for worker in crew.workers if plan and how.energy else ():
-        _check_meter(worker)
     bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
-    ready = set[int]()
 
     def one(worker: Worker, task: tuple[Problem, Sequence[str]]) -> tuple[list[Row], list[Row]]:
         problem, ids = task
-        if how.timed != "call" and id(worker) not in ready:
-            bar.step("measuring the bandwidth of the device")
-            worker.ceilings()
-            ready.add(id(worker))
         bar.item(_steps(ids, how))
         return worker.race(problem, ids, **how.options, progress=partial(_tell, bar, problem))
 
@@ -133,11 +126,6 @@ def named(gpu: Row | None, device: str) -> str:
 
 def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan, and yield each problem with its entries and failures as soon as it is measured."""
-    if plan and how.energy:
-        _check_meter(guard)
-    if plan and how.timed != "call":
-        bar.step("measuring the bandwidth of the device")
-        guard.ceilings()
     bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
     for index, (problem, ids) in enumerate(plan, 1):
         bar.item(_steps(ids, how))
@@ -149,12 +137,6 @@ def races(guard: Guard, plan: Plan, how: How, bar: Bar) -> Iterator[tuple[Proble
         )
         yield problem, entries, failed
         bar.say(f"[{index}/{len(plan)}] {problem.id}: {len(entries)} measured, {len(failed)} without a result")
-
-
-def _check_meter(worker: Worker) -> None:
-    """Raise OptionError if the energy of a launch can't be measured."""
-    if why := worker.unmetered():
-        raise OptionError(f"--energy is not available here: {why}")
 
 
 def _tell(bar: Bar, problem: Problem, stage: str, id: str) -> None:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo.measure.environment import device_name, gpu_uuid, versions
 from kernelzoo.measure.measurement import Measurement
 from kernelzoo.measure.problems import SETS, Problem, label, problems
-from kernelzoo.measure.replay import Replay
 
 if TYPE_CHECKING:
     from kernelzoo.measure.ceilings import Ceilings
@@ -35,7 +34,6 @@ __all__ = [
     "Here",
     "Measurement",
     "Problem",
-    "Replay",
     "Sets",
     "device_name",
     "gpu_uuid",

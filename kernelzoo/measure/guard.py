@@ -63,13 +63,6 @@ class Guard(WorkerProcess):
         if self._checker is not None:
             self._checker.close()
 
-    def ceilings(self) -> list[float] | None:
-        """Copy and read bandwidth and the launch floor, in bytes per second and seconds; None on the host. Measured
-        once."""
-        if self._ceilings is None:
-            self._ceilings = self._answered({"do": "ceilings"})["ceilings"]
-        return self._ceilings
-
     def race(
         self,
         problem: Problem,
@@ -100,7 +93,7 @@ class Guard(WorkerProcess):
         request["tables"] = {id: dict(values) for id, values in (tables or {}).items()}
         judge = partial(_unlike, problem, cache, rounds)
         done, failed = self._outlived(request, ids, partial(record.failure, problem, outcome="failed"), progress, judge)
-        entries = done.get("entries", [])
+        entries, self._ceilings = done.get("entries", []), done.get("ceilings") or self._ceilings
         failed += done.get("failed", [])
         if cross_check and cache == "cold":
             twice = {e["extra_info"]["id"]: e for e in entries if e["extra_info"]["clock"] == "device"}
@@ -131,10 +124,6 @@ class Guard(WorkerProcess):
                 lost += [failure(id=id, reason=error.reason) for id in blamed]
                 left = [id for id in left if id not in blamed]
         return {}, lost
-
-    def unmetered(self) -> str:
-        """Why the energy of a launch can't be measured on this device, or ""."""
-        return str(self._answered({"do": "unmetered"})["reason"])
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
         """Seconds per launch by the profiler's clock, by id. Ids without a time are left out.

@@ -97,10 +97,6 @@ class RayWorker:
             where = self.about.gpu["host"] if self.about.gpu else "a host"
             raise GuardError(f"{where} has another kernelzoo, or other files of --module; install the same on each")
 
-    def ceilings(self) -> list[float] | None:
-        """None: each guard measures its GPU's ceilings before its first race."""
-        return None
-
     def race(self, problem: Problem, ids: Sequence[str], **how: Any) -> tuple[list[Json], list[Json]]:
         """See :meth:`kernelzoo.measure.guard.Guard.race`; progress is not reported.
 
@@ -109,10 +105,6 @@ class RayWorker:
         how = {name: value for name, value in how.items() if name != "progress"}
         found: tuple[list[Json], list[Json]] = self._asked(problem.id, "race", problem, list(ids), **how)
         return found
-
-    def unmetered(self) -> str:
-        """See :meth:`kernelzoo.measure.guard.Guard.unmetered`."""
-        return str(self._asked("energy", "unmetered"))
 
     def largest(self, id: str) -> Json:
         """See :meth:`kernelzoo.measure.guard.Guard.largest`."""
@@ -183,10 +175,8 @@ class _There:
         return self._guard.about, record.source(list(map(Path, modules)))
 
     def ask(self, name: str, *given: Any, **how: Any) -> Any:
-        """Call a method of the guard, and measure the ceilings before the first race that has any."""
+        """Call a method of the guard."""
         assert self._guard is not None
-        if name == "race" and how["timed"] != "call":
-            self._guard.ceilings()
         return getattr(self._guard, name)(*given, **how)
 
 

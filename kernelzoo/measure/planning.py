@@ -37,14 +37,9 @@ _LARGEST = 2**26
 
 @dataclass(frozen=True)
 class Lane(registry.Implementation):
-    """An implementation bound with a launch table of its own, which its name mentions."""
+    """An implementation bound with a launch table of its own."""
 
     table: Any = None
-    label: str = ""
-
-    @property
-    def id(self) -> str:
-        return f"{super().id}@{self.label}"
 
     def bind(self, *tensors: torch.Tensor, **scalars: Any) -> Launch:
         with tables.using(self.table):
@@ -57,10 +52,9 @@ class Lane(registry.Implementation):
 
 def lane(name: str, values: Values) -> Lane:
     """The lane named ``backend/op/variant@label`` with these values. Raises TableError for illegal ones."""
-    id, _, label = name.partition("@")
-    i = registry.implementation(id)
+    i = registry.implementation(name.partition("@")[0])
     registry.language(i.backend)  # it declares its tables
-    return Lane(i.backend, i.op, i.variant, i.summary, i.chooses, _made(i, values), label)
+    return Lane(i.backend, i.op, i.variant, i.summary, i.chooses, _made(i, values))
 
 
 def declarations(backend: str, op: str) -> dict[str, Any] | None:

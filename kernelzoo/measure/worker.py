@@ -17,7 +17,7 @@ from kernelzoo import definitions, inspect, measure, registry, tables
 from kernelzoo.check import verifying, weak
 from kernelzoo.device import ARCHITECTURES, device_lives
 from kernelzoo.errors import BackendUnavailableError, ContractError, DeviceLostError, KernelZooError
-from kernelzoo.measure import planning, profiler
+from kernelzoo.measure import first_call, planning
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.problems import Problem, problem_of
 from kernelzoo.operations import declared
@@ -117,8 +117,19 @@ class Worker(Answering):
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
         """Time by the profiler's clock. This process must not run a race afterwards."""
+        from kernelzoo.measure import profiler
+
         chosen = [registry.implementation(id) for id in ids]
         return profiler.cross_check(problem_of(problem), chosen, self._device, progress=self._tell)
+
+    def on_first_call(self, **request: Any) -> dict[str, Any]:
+        """The times of first calls; see :func:`kernelzoo.measure.first_call.measured`."""
+        try:
+            return first_call.measured(**request, device=self._device)
+        except KernelZooError as error:
+            return {"outcome": "refused", "reason": str(error)}
+        except Exception as error:  # any error of a kernel costs only this row
+            return {"outcome": "failed", "reason": f"raised {type(error).__name__}: {error}"}
 
     def on_verify(
         self, id: str, problems: list[dict[str, Any]], cases: list[str], dtypes: list[str], seed: int
@@ -247,7 +258,7 @@ def about(device: str) -> dict[str, Any]:
         "device_name": measure.device_name(device),
         "gpu": measure.gpu_uuid(device),
         "versions": measure.versions(device),
-        "implementations": [{"id": i.id, "summary": i.summary} for i in registry.implementations()],
+        "summaries": {i.id: i.summary for i in registry.implementations()},
         "operations": [described(op) for op in declared.values()],
     }
 

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import secrets
-import selectors
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from multiprocessing import connection
 from typing import IO, Any, Self
 
 from kernelzoo import children, operations
@@ -182,17 +182,9 @@ class WorkerProcess:
         done = self._begun(opening | self._opening)
         self._begun({"do": "confirm"})
         self._learn(done.get("operations", ()))
-        summaries = {i["id"]: i["summary"] for i in done["implementations"]}
-        files = {i["id"]: i["file"] for i in done["implementations"] if "file" in i}
-        self.about = About(
-            done["device"],
-            done["device_name"],
-            done["versions"],
-            summaries,
-            self._which(done),
-            files=files,
-            refused=dict(done.get("refused", {})),
-        )
+        given = {name: done[name] for name in ("device", "device_name", "versions", "summaries")}
+        more = {name: done.get(name, {}) for name in ("files", "refused")}
+        self.about = About(**given, **more, gpu=self._which(done))
 
     def _learn(self, said: Sequence[Json]) -> None:
         """Know what the process says of its operations."""
@@ -293,23 +285,21 @@ class WorkerProcess:
         assert self._replies is not None
         assert self._process is not None
         deadline = time.monotonic() + patience
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._replies, selectors.EVENT_READ)
-            while b"\n" not in self._pending[-65536:]:
-                left = deadline - time.monotonic()
-                gone = self._process.poll() is not None  # asked before the last read, which then has everything
-                if not selector.select(0.0 if gone else max(0.0, min(left, _LIVENESS))):
-                    if gone:  # a process that it started may hold the pipe open
-                        return b""
-                    if left <= 0:
-                        return None
-                    continue
-                read = self._replies.read(65536)
-                if not read:
+        while b"\n" not in self._pending[-65536:]:
+            left = deadline - time.monotonic()
+            gone = self._process.poll() is not None  # asked before the last read, which then has everything
+            if not connection.wait([self._replies], 0.0 if gone else max(0.0, min(left, _LIVENESS))):
+                if gone:  # a process that it started may hold the pipe open
                     return b""
-                self._pending += read
-                if len(self._pending) > _LONGEST:
-                    break
+                if left <= 0:
+                    return None
+                continue
+            read = self._replies.read(65536)
+            if not read:
+                return b""
+            self._pending += read
+            if len(self._pending) > _LONGEST:
+                break
         line, _, rest = self._pending.partition(b"\n")
         self._pending = rest
         return bytes(line)

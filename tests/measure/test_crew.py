@@ -19,9 +19,6 @@ class Pretended:
         self.about = About("cuda:0", device, {}, {}, {"index": 0, "uuid": uuid})
         self.do, self.closed = do, False
 
-    def ceilings(self) -> None:
-        return None
-
     def race(self, problem: Problem, ids: list[str], **how: Any) -> tuple[list[Any], list[Any]]:
         return self.do(problem)
 
