@@ -54,6 +54,9 @@ class Guard(WorkerProcess):
             opening["needs"] = {os.path.abspath(own): list(map(os.path.abspath, of)) for own, of in needs.items()}
         # A runner that hangs is ended by the judge, before the judge counts as hung.
         super().__init__(device, modules, patience=2 * patience, gpu=gpu, opening=opening)
+        if needs is None and self.about.refused:
+            self.close()
+            raise GuardError(next(iter(self.about.refused.values())))
 
     program = JUDGE
 
@@ -78,15 +81,12 @@ class Guard(WorkerProcess):
         waive: Sequence[str] = (),
         progress: Progress = quiet,
     ) -> tuple[list[Json], list[Json]]:
-        """Measure implementations on one problem; returns entries of a results file, and failures.
+        """Measure implementations as :func:`kernelzoo.measure.race`; returns entries of a results file, and failures.
 
-        ``timed``: their launches (``device``), or whole calls (``call``). ``energy``: measure the energy of a launch
-        too. An id ``backend/op/variant@label`` is a lane bound with the knobs in ``tables``. Ids in ``waive`` are timed
-        if they are right on ordinary values; see :func:`kernelzoo.measure.race`.
-
-        An implementation that kills the process, hangs or breaks its device is a failure. The others are measured again
-        in a new process. With ``cross_check``, cold GPU results are timed by the profiler too. With 0 ``rounds`` all
-        is only checked, and what is right is in neither list.
+        An id ``backend/op/variant@label`` is a lane bound with the knobs in ``tables``. An implementation that kills
+        the process, hangs or breaks its device is a failure. The others are measured again in a new process. With
+        ``cross_check``, cold GPU results are timed by the profiler too. With 0 ``rounds``, what is right is in neither
+        list.
         """
         request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
         request |= {"energy": energy, "label": label, "waive": list(waive)}
@@ -230,11 +230,8 @@ class Guard(WorkerProcess):
         One that kills the process or hangs gets a row with ``failed``. The others are measured again without it.
         """
         request = {"do": "accuracy", "op": op, "dtype": dtype, "values": values, "seed": seed}
-
-        def failure(id: str, reason: str) -> Json:
-            return {"id": id, "op": op, "dtype": dtype, "failed": reason}
-
-        done, lost = self._outlived(request, ids, failure)
+        row = {"op": op, "dtype": dtype}
+        done, lost = self._outlived(request, ids, lambda id, reason: {"id": id, **row, "failed": reason})
         return [*done.get("rows", []), *lost]
 
 

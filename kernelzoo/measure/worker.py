@@ -45,7 +45,7 @@ class Worker(Answering):
         """Wrong results that the bounds of an operation accept."""
 
     def on_open(
-        self, device: str, modules: list[str], lenient: bool = False, simulated: tuple[str, str] | None = None, **_: Any
+        self, device: str, modules: list[str], simulated: tuple[str, str] | None = None, **_: Any
     ) -> dict[str, Any]:
         """Load the user's modules and choose the device; reply with everything that can be measured.
 
@@ -63,7 +63,7 @@ class Worker(Answering):
                 raise BackendUnavailableError(backend, words, how_to_install(backend)) from error
             self._device = torch.device("meta")
             return about("cpu")
-        refused = loaded(modules, lenient)
+        refused = loaded(modules)
         self._device = opened(device)
         from kernelzoo.measure.runner import Runner  # with torch: only now, since a module may say how that starts
 
@@ -238,15 +238,13 @@ def opened(device: str) -> torch.device:
     return found
 
 
-def loaded(modules: Sequence[str], lenient: bool) -> dict[str, str]:
-    """Run files of a user. Returns why some can't be loaded, by path; unless ``lenient``, raises that instead."""
+def loaded(modules: Sequence[str]) -> dict[str, str]:
+    """Run files of a user. Returns why some can't be loaded, by path."""
     refused = dict[str, str]()
     for path in modules:
         try:
             definitions.load_reported(path)
         except KernelZooError as error:
-            if not lenient:
-                raise
             refused[path] = str(error)
     return refused
 

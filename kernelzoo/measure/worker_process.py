@@ -95,8 +95,8 @@ class About:
 class WorkerProcess:
     """A process of the module ``program`` that answers one request at a time.
 
-    Use it as a context manager. With a ``gpu``, it and its replacements see no other GPU. Raises GuardError if it can't
-    start.
+    Use it as a context manager. With a ``gpu``, it and its replacements see no other GPU. ``environment``: variables
+    beside those of this process. Raises GuardError if it can't ``start``.
     """
 
     program = _WORKER

@@ -41,7 +41,7 @@ class RaisedError(Pickled, Exception):
 class Apart(WorkerProcess):
     """A :class:`kernelzoo.measure.runner.Runner` in another process."""
 
-    def __init__(self, device: str, modules: Sequence[str], patience: float, *, lenient: bool = False) -> None:
+    def __init__(self, device: str, modules: Sequence[str], patience: float) -> None:
         self._apart = False
         """Whether it is stopped between requests, since it is known which processes are the runners' own."""
         self.declared: list[str] = []
@@ -51,17 +51,15 @@ class Apart(WorkerProcess):
         self._stopped: list[int] = []
         self.broken = False
         """Whether its process has ended or can't be trusted any more."""
-        super().__init__(device, modules, patience=patience, opening={"lenient": lenient}, start=False)
+        super().__init__(device, modules, patience=patience, start=False)
 
     @classmethod
     def together(
-        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str] | None = None
+        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str]
     ) -> list[Apart]:
-        """Runners with these modules, started at once. Raises what one of them raises.
-
-        ``lost`` gets why some can't start, by number, instead; they are left out. The first must start.
-        """
-        runners = [cls(device, modules, patience, lenient=lost is not None) for modules in given]
+        """Runners with these modules, started at once. ``lost`` gets why some can't start, by number; they are left
+        out. Raises what the first one raises."""
+        runners = [cls(device, modules, patience) for modules in given]
         with ThreadPoolExecutor(len(runners)) as threads:
             list(threads.map(cls._spawn, runners))
             _know(runners)  # before any code of a user runs
@@ -70,7 +68,7 @@ class Apart(WorkerProcess):
         for number, (runner, one) in enumerate(zip(runners, opened, strict=True)):
             if (error := one.exception()) is None:
                 left.append(runner)
-            elif lost is not None and number and isinstance(error, GuardError):
+            elif number and isinstance(error, GuardError):
                 lost[number] = str(error)
             else:
                 raise error

@@ -52,10 +52,8 @@ class Judge(Answering):
         patience: float,
         needs: dict[str, list[str]] | None = None,
     ) -> dict[str, Any]:
-        """Start a runner for kernelzoo's kernels, and one for each file of kernels.
-
-        With ``needs``, the operations' files that each of these needs, a file that can't be loaded costs only itself.
-        """
+        """Start a runner for kernelzoo's kernels, and one for each file of kernels, with the files of operations that
+        it ``needs``: all by default."""
         meanings = [path for path in modules if declares_operations(path)]
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
         files = [path for path in modules if path not in alone]
@@ -63,12 +61,12 @@ class Judge(Answering):
         for file in files:
             needed = meanings if needs is None else needs.get(file, [])
             given.append([path for path in modules if path in needed or path == file])
-        lost = None if needs is None else dict[int, str]()
+        lost = dict[int, str]()
         starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience, lost)
         self._device = opened(device)
-        refused = loaded(meanings, needs is not None)
+        refused = loaded(meanings)
         self._runners = starting.result()
-        refused |= {files[number - 1]: words for number, words in (lost or {}).items()}
+        refused |= {files[number - 1]: words for number, words in lost.items()}
         files = [path for path in files if path not in refused]
         self._beside = {1 + files.index(path) for path in meanings if path in files}
         for runner in self._runners:
@@ -94,10 +92,7 @@ class Judge(Answering):
     def on_race(
         self, problem: dict[str, Any], ids: list[str], label: str, tables: dict[str, dict[str, int]], **how: Any
     ) -> dict[str, Any]:
-        """Measure one problem; reply with entries of a results file. An id in ``tables`` is bound with that table.
-
-        An implementation that kills its runner, hangs or breaks its device is a failure. The others are measured again.
-        """
+        """Measure one problem; see :meth:`kernelzoo.measure.guard.Guard.race`. A lost runner costs its own rows."""
         asked, left, lost, tries = problem_of(problem), list(ids), [], 0
         if self._device.type == "cuda" and how["rounds"] and how["timed"] != "call" and not tables:
             from kernelzoo.measure.ceilings import ceilings
