@@ -212,7 +212,7 @@ def test_what_a_kernel_does_as_it_is_timed_costs_no_other_row(tmp_path: Path) ->
     ids = ["torch/min/eager", "timed/min/fine", *(f"timed/min/{name}" for name in REASONS)]
     with Guard("cpu", [str(module)], patience=60) as real:
         done, failed = real.race(PROBLEM, ids, rounds=2)
-        assert sorted(entry["extra_info"]["id"] for entry in done) == sorted(ids[:2])
+        assert sorted(entry["extra_info"]["id"] for entry in done) == sorted(ids[:2]), failed
         lost = {row["id"].split("/")[2]: row for row in failed}
         assert sorted(lost) == sorted(REASONS)
         for name, words in REASONS.items():

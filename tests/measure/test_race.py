@@ -2,12 +2,11 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from registered import forget
 
 import kernelzoo
 from kernelzoo import measure, registry
@@ -27,18 +26,6 @@ RACE: Any = sys.modules[measure.race.__module__]
 CPU = torch.device("cpu")
 PROBLEM = Problem("softmax", (64, 33), "float32")
 DTYPES = (torch.float32, torch.bfloat16)
-
-
-@pytest.fixture
-def entrant() -> Iterator[Callable[[Bind], registry.Implementation]]:
-    """Registers a bind under a throw-away name."""
-
-    def enter(bind: Bind) -> registry.Implementation:
-        kernelzoo.register("entrant", "softmax", "only")(bind)
-        return kernelzoo.implementation("entrant/softmax/only")
-
-    yield enter
-    forget("entrant")
 
 
 def right(x: torch.Tensor, out: torch.Tensor) -> Launch:

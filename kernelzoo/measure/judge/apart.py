@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, Pickled
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kernelzoo.measure.judge.memory import Sets
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
+
+_ENDING = 1.0
+"""Most seconds to wait for processes that were killed."""
 
 _LEGAL = ("/torch/_inductor/compile_worker/", "from multiprocessing.resource_tracker import main")
 """In the command line of torch's compiler, and of the process that counts what Python's multiprocessing shares."""
@@ -135,8 +138,12 @@ class Apart(WorkerProcess):
 
     def _check_alone(self) -> None:
         """Raise ContractError if anything that it started still runs, except compilers; all is ended then."""
-        if left := [name for process in sorted(self._strays()) if (name := _name(process))]:
-            _send(self._strays(), signal.SIGKILL)
+        strays = self._strays()
+        if left := [name for process in sorted(strays) if (name := _name(process))]:
+            _send(strays, signal.SIGKILL)
+            until = perf_counter() + _ENDING
+            while any(map(_name, strays)) and perf_counter() < until:  # else the next lane is blamed for it too
+                sleep(1e-3)
             raise ContractError(f"left child processes behind: {', '.join(left)}", "changes the process")
 
     def ask(self, call: str, **arguments: Any) -> Any:
