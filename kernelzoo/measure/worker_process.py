@@ -288,7 +288,7 @@ class WorkerProcess:
         while b"\n" not in self._pending[-65536:]:
             left = deadline - time.monotonic()
             gone = self._process.poll() is not None  # asked before the last read, which then has everything
-            if not connection.wait([self._replies], 0.0 if gone else max(0.0, min(left, _LIVENESS))):
+            if not connection.wait([self._replies.fileno()], 0.0 if gone else max(0.0, min(left, _LIVENESS))):
                 if gone:  # a process that it started may hold the pipe open
                     return b""
                 if left <= 0:

@@ -52,8 +52,10 @@ class Judge(Answering):
         patience: float,
         needs: dict[str, list[str]] | None = None,
     ) -> dict[str, Any]:
-        """Start a runner for kernelzoo's kernels, and one for each file of kernels, with the files of operations that
-        it ``needs``: all by default."""
+        """Start a runner for kernelzoo's kernels, and one for each file of kernels.
+
+        ``needs``: the files of operations that each file of kernels needs; by default all.
+        """
         meanings = [path for path in modules if declares_operations(path)]
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
         files = [path for path in modules if path not in alone]
@@ -133,8 +135,9 @@ class Judge(Answering):
 
     def _entrant(self, id: str, tables: Mapping[str, Mapping[str, int]]) -> measure.Entrant:
         seat = self._seat(id)
-        summary = seat.about.summaries.get(id.partition("@")[0], "")
-        return measure.Entrant(registry.Implementation(*id.split("/"), summary), seat, tables.get(id))
+        backend, op, variant = id.split("/")
+        made = registry.Implementation(backend, op, variant, seat.about.summaries.get(id.partition("@")[0], ""))
+        return measure.Entrant(made, seat, tables.get(id))
 
     # --- Requests that need no judge --------------------------------------------------------------------------------
 
