@@ -186,8 +186,10 @@ class Guard(WorkerProcess):
         total: Json = {"wrong": [], "unavailable": ""}
         deaths = 0
         spans = [(0, len(cases), "")]  # first, one past the last, and the reason for a suspect, which runs alone
-        while spans:
+        while spans and deaths < _DEATHS and not total["unavailable"]:
             start, stop, suspicion = spans.pop(0)
+            if start == stop:
+                continue
             at = [0, 0]
 
             def told(stage: str, id: str, at: list[int] = at) -> None:
@@ -195,7 +197,7 @@ class Guard(WorkerProcess):
 
             request = {"do": "fuzz", "id": id, "cases": list(cases[start:stop]), "one_by_one": bool(suspicion)}
             try:
-                found = self._ask(request, told) if start < stop else {}
+                found = self._ask(request, told)
             except DiedError as error:
                 self.restart()
                 waiting, number = (start + place for place in at)
@@ -207,8 +209,6 @@ class Guard(WorkerProcess):
                     again = [(start, waiting, ""), (waiting, number + 1, error.reason), (number + 1, stop, "")]
                 spans = again + spans
                 deaths += 1
-                if deaths == _DEATHS:
-                    break
                 continue
             if suspicion and not found["wrong"]:
                 found["wrong"].append([stop - 1 - start, f"{suspicion}; it passed when run alone"])
@@ -219,8 +219,6 @@ class Guard(WorkerProcess):
                     total[name] = total[name] or value
                 else:
                     total[name] = total.get(name, 0) + value
-            if total["unavailable"]:
-                break
         return total
 
     def accuracy(self, op: str, dtype: str, ids: Sequence[str], values: int, seed: int) -> list[Json]:
