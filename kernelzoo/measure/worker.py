@@ -184,19 +184,15 @@ class Worker(Answering):
         from kernelzoo.check import accuracy
 
         torch.set_num_threads(1)  # several such processes share the processor
-        # All implementations of a request are of one backend, or torch's function: one device for all.
-        places = {id: self._place(id) for id in ids}
-        rows = [
-            accuracy.Tally(id, op, dtype, unavailable=place).row()
-            for id, place in places.items()
-            if isinstance(place, str)
-        ]
-        able = {id: place for id, place in places.items() if not isinstance(place, str)}
-        if able:
-            device = next(iter(able.values()))
-            rows += accuracy.measure(
-                op, dtype, list(able), values, seed, device, progress=lambda id: self._tell("accuracy", id)
-            )
+        rows, able = list[dict[str, Any]](), dict[str, Any]()
+        for id in ids:
+            if isinstance(place := self._place(id), str):
+                rows.append(accuracy.Tally(id, op, dtype, unavailable=place).row())
+            else:
+                able[id] = place
+        if able:  # all are of one backend, or torch's function: one device for all
+            device, progress = next(iter(able.values())), partial(self._tell, "accuracy")
+            rows += accuracy.measure(op, dtype, list(able), values, seed, device, progress=progress)
         return {"rows": rows}
 
     def on_largest(self, id: str) -> dict[str, Any]:
