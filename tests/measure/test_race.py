@@ -290,11 +290,11 @@ def test_a_device_whose_cache_keeps_nothing_is_asked_once() -> None:
     answers = [0, 801]
     data._reset = lambda: answers.pop(0)
     for _ in range(4):
-        data.settle(False)
+        data.settle()
     assert not answers
     data._reset = lambda: 719
     with pytest.raises(RuntimeError, match="CUDA error 719"):
-        data.settle(False)
+        data.settle()
 
 
 def test_launches_that_are_in_no_graph_have_no_time() -> None:

@@ -204,7 +204,7 @@ class _Race:
             place, source, elements = link
             linked = order[place]
             mutation.link(linked, source, elements)
-        self.data.settle(has_copy(self.data.sets))
+        self.data.settle()
         seconds, took = entrant.turn()
         if not 0 < seconds <= took:
             raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
@@ -220,7 +220,7 @@ class _Race:
 
     def unused(self, seat: Seat) -> float:
         """Seconds of a turn without launches, as the judge sees it."""
-        self.data.settle(False)
+        self.data.settle()
         seat.ask("empty")
         return seat.took
 
