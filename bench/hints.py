@@ -29,6 +29,7 @@ import triton.language as tl
 from kernelzoo import measure, registry
 from kernelzoo.files import write_whole
 from kernelzoo.launch import Launch
+from kernelzoo.measure.clocks import DeviceClock
 from kernelzoo.measure.statistics import ratio_interval
 
 FORMAT = "kernelzoo-hints/1"
@@ -141,7 +142,7 @@ def race(lanes: Mapping[str, Callable[[int], float]], count: int, rounds: int) -
 
 def experiment(dtype: str, megabytes: int, rounds: int) -> dict[str, dict[str, list[float]]]:
     """Seconds of each pipeline with each hint, round by round."""
-    clock = measure.DeviceClock(torch.device("cuda"))
+    clock = DeviceClock(torch.device("cuda"))
     element = getattr(torch, dtype)
     length = (megabytes << 20) // (COLUMNS * element.itemsize)
     cached = torch.cuda.get_device_properties(clock.device).L2_cache_size

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from kernelzoo import measure, registry
-from kernelzoo.measure import Measurement, Problem, Replay, record
+from kernelzoo.measure import Measurement, Problem, record
+from kernelzoo.measure.plugin import Replay
 
 REPLAY = Replay()
 

@@ -28,6 +28,7 @@ import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.measure import record
 from kernelzoo.measure.measurement import Measurement
+from kernelzoo.measure.plugin import Replay
 from kernelzoo.operations import MAPPED, OPERATIONS
 
 CALLS = 200  # in one sample: fewer than the 1024 that a stream queues
@@ -245,7 +246,7 @@ def measured(op: str) -> tuple[dict[str, list[float]], dict[str, str]]:
     return samples, refused
 
 
-REPLAY = measure.Replay()
+REPLAY = Replay()
 TORCHS_WAYS = [registry.baseline("{}"), "torch/{}/gradient", "torch/{}/step"]
 OUR_WAYS = ("call", "bound", "language", "gradient", "step", "array")
 WAYS = [*TORCHS_WAYS, *(f"{name}/{{}}/{way}" for name in OWN for way in OUR_WAYS)]

@@ -152,8 +152,6 @@ class Crew:
             return
         self.guards.append(guard)
         with guard:
-            if any(guard.about.files.values()):
-                guard.ceilings()
             for task, some in batch:
                 yield self.one(guard, task, some)
 

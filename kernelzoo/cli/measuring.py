@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,17 +63,10 @@ def sweep(
     """
     from kernelzoo.measure.worker_pool import SLOWER
 
-    for worker in crew.workers if plan and how.energy else ():
-        _check_meter(worker)
     bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
-    ready = set[int]()
 
     def one(worker: Worker, task: tuple[Problem, Sequence[str]]) -> tuple[list[Row], list[Row]]:
         problem, ids = task
-        if how.timed != "call" and id(worker) not in ready:
-            bar.step("measuring the bandwidth of the device")
-            worker.ceilings()
-            ready.add(id(worker))
         bar.item(_steps(ids, how))
         return worker.race(problem, ids, **how.options, progress=partial(_tell, bar, problem))
 
@@ -99,7 +92,7 @@ def compare_cards(crew: WorkerPool, plan: Plan, how: How, bar: Bar) -> list[Chec
 
 def employed(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
     """The workers as in a results file: GPU, device, versions, and the time that compares the cards."""
-    checks: list[Row | None] = [check.document() for check in checked] or [None] * len(crew.workers)
+    checks: list[Row | None] = [asdict(check) for check in checked] or [None] * len(crew.workers)
     return [
         {"gpu": about.gpu, "device": about.device_name, "versions": about.versions, **about.host, "check": check}
         for about, check in zip((worker.about for worker in crew.workers), checks, strict=True)
@@ -127,12 +120,6 @@ def named(gpu: Row | None, device: str) -> str:
     if not gpu:
         return device
     return f"GPU {gpu['index']}" + (f" of {gpu['host']}" if gpu.get("host") else "")
-
-
-def _check_meter(worker: Worker) -> None:
-    """Raise OptionError if the energy of a launch can't be measured."""
-    if why := worker.unmetered():
-        raise OptionError(f"--energy is not available here: {why}")
 
 
 def _tell(bar: Bar, problem: Problem, stage: str, id: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kernelzoo import children, registry
+from kernelzoo import children, definitions, registry
 from kernelzoo.cli import options, output
 from kernelzoo.errors import InspectionError
 from kernelzoo.files import printable
@@ -49,7 +49,8 @@ def _launch(tool: str, id: str, given: str, *modules: str) -> None:
     """Launch an implementation until it is warm, and once more under the tool."""
     import torch
 
-    worker.loaded(modules, lenient=False)
+    for module in modules:
+        definitions.load_reported(module)
     generator = torch.Generator(worker.opened("cuda")).manual_seed(0)
     proton: Any = None
     if tool == "proton":

@@ -132,7 +132,7 @@ def described(
     rows = []
     try:
         with planning.Described(backend, arch) as there:
-            for declared in filter(None, [there.declarations(op) for op in ops]):
+            for declared in there.tables([backend], ops)["declared"]:
                 problems = planning.pool(declared["op"], dtypes, ARCHITECTURES[arch].multiprocessors)
                 rows += listed_knobs(
                     declared, Tuner(knobs_of(declared), declared["ids"], problems, there, rounds=rounds)

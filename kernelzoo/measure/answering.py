@@ -10,10 +10,8 @@ import contextlib
 import faulthandler
 import json
 import os
-import queue
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -66,10 +64,8 @@ def serve(make: Callable[[IO[str]], Answering], descriptor: int, lifeline: int) 
     worker = make(os.fdopen(descriptor, "w", buffering=1))
     os.register_at_fork(after_in_child=partial(os.close, descriptor))  # a forked child must not reply
     warnings.showwarning = worker.warn
-    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests,), daemon=True).start()
-    while True:
-        request = json.loads(requests.get())
+    for line in sys.stdin:
+        request = json.loads(line)
         worker.number, worker.in_hand = request.pop("number"), False
         handle: Callable[..., dict[str, Any]] = getattr(worker, f"on_{request.pop('do')}")
         try:
@@ -98,10 +94,4 @@ def _end_with(lifeline: int) -> None:
             os.closerange(lifeline + 1, 4096)
             os.read(lifeline, 1)
             os.killpg(group, signal.SIGKILL)
-    os._exit(0)
-
-
-def _read(requests: queue.SimpleQueue[str]) -> None:
-    for line in sys.stdin:
-        requests.put(line)
     os._exit(0)

@@ -62,7 +62,7 @@ def function_of(operation: operations.Operation, id: str) -> str:
     return operation.in_torch if id == registry.baseline(operation.name) else ""
 
 
-class CallClock(Clock):
+class CallClock:
     """``time.perf_counter`` around whole calls; ``base`` is the same device's clock of launches.
 
     On a GPU a turn holds fewer calls than a stream can queue, and starts on an idle device. A result is dropped when
@@ -103,7 +103,7 @@ class CallClock(Clock):
             torch.cuda.synchronize(self._device)
 
 
-def clock_for(device: torch.device, timed: str, op: str) -> Clock:
+def clock_for(device: torch.device, timed: str, op: str) -> Clock | CallClock:
     """The clock of launches on a device, or that of whole calls."""
     clock = DeviceClock(device) if device.type == "cuda" else WallClock()
     return CallClock(clock, device, op) if timed == "call" else clock

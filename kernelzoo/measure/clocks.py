@@ -7,7 +7,6 @@ times it on the host. Whole calls have their own clock: :mod:`kernelzoo.measure.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from time import perf_counter
@@ -34,28 +33,7 @@ def linked(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], o
     return [*launches[:place], *([change] if change else []), *launches[place:]]
 
 
-class Clock(ABC):
-    """Times turns in the process that launches."""
-
-    name: str
-    detail: str
-    """What is timed, and how. The caller adds the state of the cache."""
-    turn: float
-    """Seconds that a turn should take at least."""
-
-    @abstractmethod
-    def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
-        """A turn of these launches in this order, and of the link.
-
-        What it runs to get ready, it runs now, before the data of the turn is there.
-        """
-
-    @abstractmethod
-    def submit(self, launches: Sequence[Launch]) -> float | None:
-        """Seconds the host takes to submit one launch; None where that is the launch itself."""
-
-
-class DeviceClock(Clock):
+class DeviceClock:
     """CUDA events around a CUDA graph with one launch for every set of a turn.
 
     Events and graph are queued behind a spinning kernel, so the host's time does not count. The launch of each kernel
@@ -64,7 +42,9 @@ class DeviceClock(Clock):
 
     name = "device"
     detail = "CUDA graph between events"
+    """What is timed, and how. The caller adds the state of the cache."""
     turn = 2e-3
+    """Seconds that a turn should take at least."""
     _SPIN = 200_000  # clock cycles (0.1 ms) that hide the submission of a replay
     _CYCLES = 2e9  # most clock cycles per second
     _SUBMITS = 200  # most launches to average the host's time over: fewer than the 1024 that a stream queues
@@ -78,6 +58,10 @@ class DeviceClock(Clock):
         self._counts = torch.version.cuda is not None  # ROCm's graph nodes are not read
 
     def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
+        """A turn of these launches in this order, and of the link.
+
+        What it runs to get ready, it runs now, before the data of the turn is there.
+        """
         graph, found = self._captured(linked(launches, link))
         if self._counts and not found:
             raise ContractError("its launches put no kernel into a CUDA graph", "not repeatable")
@@ -142,7 +126,8 @@ class DeviceClock(Clock):
             end.synchronize()
         return float(start.elapsed_time(end)) * 1e-3 / times
 
-    def submit(self, launches: Sequence[Launch]) -> float | None:
+    def submit(self, launches: Sequence[Launch]) -> float:
+        """Seconds the host takes to submit one launch."""
         started = perf_counter()
         for launch in launches[:2]:
             launch()
@@ -158,7 +143,7 @@ class DeviceClock(Clock):
         return best
 
 
-class WallClock(Clock):
+class WallClock:
     """``time.perf_counter`` around launches that return when they are done."""
 
     name = "wall"
@@ -178,4 +163,8 @@ class WallClock(Clock):
         return turn
 
     def submit(self, launches: Sequence[Launch]) -> float | None:
+        """None, since that is the launch itself."""
         return None
+
+
+Clock = DeviceClock | WallClock

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,26 +55,8 @@ class Condition:
     """Seconds since the watch began."""
 
 
-class Watch(ABC):
-    """Reads one device's condition; :func:`watch` makes it."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-
-    @abstractmethod
-    def read(self) -> Condition:
-        """The condition now. It takes well under a millisecond, and never raises."""
-
-    @abstractmethod
-    def disturbed(self, before: Condition, after: Condition) -> str:
-        """Why samples between two readings can't be trusted, or ""."""
-
-    def _now(self) -> float:
-        return time.perf_counter() - self._began
-
-
-class _Gpu(Watch):
-    """Samples are disturbed by throttling at either reading, a changed SM or memory clock, or a new process.
+class _Gpu:
+    """A GPU. Samples are disturbed by throttling at either reading, a changed SM or memory clock, or a new process.
 
     A GPU at rest lowers its clock, and needs milliseconds of work to raise it: samples in that time count as disturbed.
     So give the device some work before the first reading.
@@ -85,14 +66,14 @@ class _Gpu(Watch):
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
-        super().__init__()
-        self._nvml, self._handle = nvml, handle
+        self._nvml, self._handle, self._began = nvml, handle, time.perf_counter()
         # Drivers before 535 use the old name of the reasons.
         self._reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons
         if self._ask(self._reasons) is None:
             self._reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
 
     def read(self) -> Condition:
+        """The condition now. It takes well under a millisecond, and never raises."""
         nvml = self._nvml
         reasons = self._ask(self._reasons) or 0
         milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage)
@@ -104,10 +85,11 @@ class _Gpu(Watch):
             power_w=None if milliwatts is None else milliwatts / 1e3,
             throttled=tuple(name for bit, name in _SLOWING.items() if reasons & bit),
             processes=None if processes is None else len(processes),
-            at_s=self._now(),
+            at_s=time.perf_counter() - self._began,
         )
 
     def disturbed(self, before: Condition, after: Condition) -> str:
+        """Why samples between two readings can't be trusted, or ""."""
         slowing = [name for name in _SLOWING.values() if name in before.throttled + after.throttled]
         if slowing:
             return f"the GPU held its clocks down: {', '.join(slowing)}"
@@ -127,8 +109,8 @@ class _Gpu(Watch):
             return None
 
 
-class _Host(Watch):
-    """Samples are disturbed if a ready thread of these processes waited for a processor over 2 % of the time.
+class _Host:
+    """A host. Samples are disturbed if a ready thread of these processes waited for a processor over 2 % of the time.
 
     Linux counts this wait in nanoseconds for each thread. /proc/stat counts ticks of 10 ms, and /proc/pressure/cpu
     includes every process. Not seen are a changed clock, and work on the core's other thread or the same machine.
@@ -138,21 +120,23 @@ class _Host(Watch):
     """
 
     def __init__(self, processes: Sequence[int | str]) -> None:
-        super().__init__()
-        self._processes = processes
+        self._processes, self._began = processes, time.perf_counter()
         self._waits, self._waited = _waits(processes), 0.0
 
     def read(self) -> Condition:
         waits = _waits(self._processes)
         longest = max((wait - self._waits.get(thread, 0) for thread, wait in waits.items()), default=0)
         self._waits, self._waited = waits, self._waited + longest * 1e-9
-        return Condition(waited_s=self._waited, at_s=self._now())
+        return Condition(waited_s=self._waited, at_s=time.perf_counter() - self._began)
 
     def disturbed(self, before: Condition, after: Condition) -> str:
         waited, passed = (after.waited_s or 0) - (before.waited_s or 0), after.at_s - before.at_s
         if waited <= MOVED * passed:
             return ""
         return f"a thread waited {waited * 1e3:.1f} of {passed * 1e3:.1f} ms for a processor"
+
+
+Watch = _Gpu | _Host
 
 
 def watch(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | None:

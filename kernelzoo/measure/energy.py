@@ -78,11 +78,11 @@ class Meter:
 
 def meter(device: torch.device) -> Meter:
     """The energy counter of the device. Raises EnergyError, which says what is missing."""
-    if device.type != "cuda":
-        raise EnergyError(f"the energy of a launch is read from a GPU's counter, and {device.type!r} has none")
-    found = nvml_of(device)
+    found: Any = f"it is read from a GPU's counter, and {device.type!r} has none"
+    if device.type == "cuda":
+        found = nvml_of(device)
     if isinstance(found, str):
-        raise EnergyError(found)
+        raise EnergyError(f"--energy is not available here: {found}")
     made = Meter(*found)
     made.joules()
     return made

@@ -1,16 +1,11 @@
 """The cost of compiling: the first call in a new process, with empty or filled disk caches.
 
-Each figure is a single call by the host's clock. It shows seconds against milliseconds, not small differences. Run as
-``python -m kernelzoo.measure.first_call``, this module is that process.
+Each figure is a single call by the host's clock. It shows seconds against milliseconds, not small differences.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -20,11 +15,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from kernelzoo import children, definitions, tables, user_cache
+from kernelzoo import tables, user_cache
 from kernelzoo.calls import backend as backends
-from kernelzoo.errors import BackendUnavailableError, KernelZooError
+from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.measure.environment import device_name
 from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.worker_process import DiedError, GuardError, WorkerProcess, quiet
 
 Shape = tuple[int, ...]
 
@@ -104,52 +100,34 @@ def first_call(
     """Measure one implementation on one class of problems. ``patience``: seconds that a process may take."""
     shapes = CLASSES[problem_class]
     first, second = ("x".join(map(str, shape)) for shape, _ in shapes)
-    request = {"id": id, "dtype": dtype, "problems": shapes, "device": device, "modules": list(modules)}
+    request = {"do": "first_call", "id": id, "dtype": dtype, "problems": shapes}
     with tempfile.TemporaryDirectory(prefix="kernelzoo-first-") as folder:
-        environment = {**children.environment(), **dict.fromkeys(_CACHES, folder)}
         if (stored := user_cache.folder("tables")).is_dir():  # launch tables are no compilation cache
             shutil.copytree(stored, Path(folder, "kernelzoo", "tables"))
-        found = _asked({**request, "folder": folder}, environment, patience)
+
+        def asked() -> Json:
+            environment = dict.fromkeys(_CACHES, folder)
+            try:
+                with WorkerProcess(device, modules, patience=patience, environment=environment) as process:
+                    return process._ask({**request, "folder": folder}, quiet)
+            except (DiedError, GuardError) as error:
+                return {"outcome": "failed", "reason": str(error)}
+
+        found = asked()
         if found["outcome"] == "measured":
             size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-            again = _asked({**request, "folder": folder}, environment, patience)
+            again = asked()
             measured = again["outcome"] == "measured"
             found |= {"stored_ms": again["empty_ms"], "cache_bytes": size} if measured else again
         return FirstCall(id, problem_class, dtype, first, second, **found)
 
 
-def _asked(request: Json, environment: dict[str, str], patience: float) -> Json:
-    """The reply of a new process."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "kernelzoo.measure.first_call"],
-            input=json.dumps(request),
-            env=environment,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=patience,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"outcome": "failed", "reason": f"hung: no answer in {patience:g} s"}
-    try:
-        found: Json = json.loads(done.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
-        return {"outcome": "failed", "reason": ": ".join([f"the process ended with status {done.returncode}", *last])}
-    return found
-
-
-def _measured(request: Json) -> Json:
-    """Call each shape once, and the first again, in the new process."""
+def measured(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folder: str, device: Any) -> Json:
+    """Call each shape once, and the first again, in the new process; returns fields of :class:`FirstCall`."""
     import torch
 
-    device = torch.device(request["device"])
     found: Json = {"outcome": "measured", "device": device_name(str(device))}
-    for module in request["modules"]:
-        definitions.load_file(module)
-    backend_name, op, variant = request["id"].split("/")
+    backend_name, op, variant = id.split("/")
     torch.ones(1, device=device).add_(1).cpu()  # the device's context is torch's cost
     try:
         backend, found["load_ms"] = _timed(lambda: backends.get(backend_name), device)
@@ -158,19 +136,19 @@ def _measured(request: Json) -> Json:
     if backend.emulator:
         return {**found, "outcome": "refused", "reason": f"{backend.emulator} runs here, and is never timed"}
     found["table"] = tables.label(backend_name, op, device.index or 0) if device.type == "cuda" else None
-    problems = [Problem(op, tuple(shape), request["dtype"], dim) for shape, dim in request["problems"]]
+    made = [Problem(op, tuple(shape), dtype, dim) for shape, dim in problems]
     generator = torch.Generator(device).manual_seed(0)
-    given = [problem.inputs(generator) for problem in problems]
+    given = [problem.inputs(generator) for problem in made]
     results = []
     for key, number in (("empty_ms", 0), ("call_ms", 0), ("second_ms", 1)):
-        problem, inputs = problems[number], given[number]
-        files = _files(request["folder"])
+        problem, inputs = made[number], given[number]
+        files = _files(folder)
         named = {"dim": problem.dim} if problem.operation.by_rows else {}
         call = partial(getattr(backend, op), *inputs, variant=variant, **named)
         result, found[key] = _timed(call, device)
         results.append((result, inputs, problem))
         if key == "second_ms":
-            found["second_files"] = _files(request["folder"]) - files
+            found["second_files"] = _files(folder) - files
     for result, inputs, problem in results:
         try:
             problem.operation.assert_close(result, inputs, problem.dim)
@@ -192,18 +170,3 @@ def _timed(run: Any, device: Any) -> tuple[Any, float]:
 
 def _files(folder: str) -> int:
     return sum(path.is_file() for path in Path(folder).rglob("*"))
-
-
-def main() -> None:
-    try:
-        found = _measured(json.load(sys.stdin))
-    except KernelZooError as error:
-        found = {"outcome": "refused", "reason": str(error)}
-    except Exception as error:  # any error of a kernel costs only this row
-        found = {"outcome": "failed", "reason": f"raised {type(error).__name__}: {error}"}
-    print("\n" + json.dumps(found), flush=True)
-    os._exit(0)  # skips what a language does at exit
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -54,6 +54,9 @@ class Guard(WorkerProcess):
             opening["needs"] = {os.path.abspath(own): list(map(os.path.abspath, of)) for own, of in needs.items()}
         # A runner that hangs is ended by the judge, before the judge counts as hung.
         super().__init__(device, modules, patience=2 * patience, gpu=gpu, opening=opening)
+        if needs is None and self.about.refused:
+            self.close()
+            raise GuardError(next(iter(self.about.refused.values())))
 
     program = JUDGE
 
@@ -62,13 +65,6 @@ class Guard(WorkerProcess):
         super().close()
         if self._checker is not None:
             self._checker.close()
-
-    def ceilings(self) -> list[float] | None:
-        """Copy and read bandwidth and the launch floor, in bytes per second and seconds; None on the host. Measured
-        once."""
-        if self._ceilings is None:
-            self._ceilings = self._answered({"do": "ceilings"})["ceilings"]
-        return self._ceilings
 
     def race(
         self,
@@ -83,68 +79,51 @@ class Guard(WorkerProcess):
         label: str = "",
         tables: Mapping[str, Mapping[str, int]] | None = None,
         waive: Sequence[str] = (),
-        progress: Progress = lambda stage, id: None,
+        progress: Progress = quiet,
     ) -> tuple[list[Json], list[Json]]:
-        """Measure implementations on one problem; returns entries of a results file, and failures.
+        """Measure implementations as :func:`kernelzoo.measure.race`; returns entries of a results file, and failures.
 
-        ``timed``: their launches (``device``), or whole calls (``call``). ``energy``: measure the energy of a launch
-        too. An id ``backend/op/variant@label`` is a lane bound with the knobs in ``tables``. Ids in ``waive`` are timed
-        if they are right on ordinary values; see :func:`kernelzoo.measure.race`.
-
-        An implementation that kills the process, hangs or breaks its device is a failure. The others are measured again
-        in a new process. With ``cross_check``, cold GPU results are timed by the profiler too. With 0 ``rounds`` all
-        is only checked, and what is right is in neither list.
+        An id ``backend/op/variant@label`` is a lane bound with the knobs in ``tables``. An implementation that kills
+        the process, hangs or breaks its device is a failure. The others are measured again in a new process. With
+        ``cross_check``, cold GPU results are timed by the profiler too. With 0 ``rounds``, what is right is in neither
+        list.
         """
-        left, lost = list(ids), list[Json]()
         request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
         request |= {"energy": energy, "label": label, "waive": list(waive)}
         request["tables"] = {id: dict(values) for id, values in (tables or {}).items()}
-        while left:
-            try:
-                done = self._ask(
-                    {**request, "ids": left}, progress, judge=partial(_unlike, problem, left, cache, rounds)
-                )
-                if cross_check and cache == "cold":
-                    twice = {e["extra_info"]["id"]: e for e in done["entries"] if e["extra_info"]["clock"] == "device"}
-                    for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
-                        if id in twice:
-                            record.cross_checked(twice[id], seconds)
-                return self._signed(done["entries"], lost + done["failed"])
-            except DiedError as error:
-                self.restart()
-                # Nobody was running: it died between them. None can be blamed, and none has a result.
-                blamed = [error.id] if error.id in left else left
-                lost += [record.failure(problem, id, "failed", error.reason) for id in blamed]
-                left = [id for id in left if id not in blamed]
-        return self._signed([], lost)
-
-    def _signed(self, entries: list[Json], failed: list[Json]) -> tuple[list[Json], list[Json]]:
-        """The results of a race, each with its GPU."""
+        judge = partial(_unlike, problem, cache, rounds)
+        done, failed = self._outlived(request, ids, partial(record.failure, problem, outcome="failed"), progress, judge)
+        entries, self._ceilings = done.get("entries", []), done.get("ceilings") or self._ceilings
+        failed += done.get("failed", [])
+        if cross_check and cache == "cold":
+            twice = {e["extra_info"]["id"]: e for e in entries if e["extra_info"]["clock"] == "device"}
+            for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
+                if id in twice:
+                    record.cross_checked(twice[id], seconds)
         for facts in (*(entry["extra_info"] for entry in entries), *failed):
             facts["gpu"] = self.about.gpu
         return entries, failed
 
-    def unmetered(self) -> str:
-        """Why the energy of a launch can't be measured on this device, or ""."""
-        return str(self._answered({"do": "unmetered"})["reason"])
-
-    def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
-        """What can be tuned here: ``card`` (None without a GPU), ``declared``, and ``unavailable`` by backend."""
-        return self._answered({"do": "tables", "backends": list(backends), "ops": list(ops)})
-
-    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
-        """The plans that tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
-        request = {"do": "plans", "id": id, "problems": [asdict(p) for p in problems]}
-        found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
-        return found
-
-    def _answered(self, request: Json) -> Json:
-        """The reply to a request that runs no kernel of a user. Raises GuardError if the process dies."""
-        try:
-            return self._ask(request, quiet, at_least=IMPORTING)
-        except DiedError as error:
-            self.restart()
-            raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
+    def _outlived(
+        self,
+        request: Json,
+        ids: Sequence[str],
+        failure: Callable[..., Json],
+        progress: Progress = quiet,
+        judge: Callable[[Sequence[str], Json], str] = lambda ids, done: "",
+    ) -> tuple[Json, list[Json]]:
+        """The answer for ids, without those that kill the process or hang, and a ``failure`` for each of these."""
+        left, lost = list(ids), list[Json]()
+        while left:
+            try:
+                return self._ask({**request, "ids": left}, progress, judge=partial(judge, left)), lost
+            except DiedError as error:
+                self.restart()
+                # Nobody was running: it died between them. None can be blamed, and none has a result.
+                blamed = [error.id] if error.id in left else left
+                lost += [failure(id=id, reason=error.reason) for id in blamed]
+                left = [id for id in left if id not in blamed]
+        return {}, lost
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
         """Seconds per launch by the profiler's clock, by id. Ids without a time are left out.
@@ -166,7 +145,7 @@ class Guard(WorkerProcess):
         self,
         id: str,
         problems: Sequence[Problem],
-        progress: Progress = lambda stage, id: None,
+        progress: Progress = quiet,
         *,
         cases: Sequence[str] = (),
         dtypes: Sequence[str] = (),
@@ -207,8 +186,10 @@ class Guard(WorkerProcess):
         total: Json = {"wrong": [], "unavailable": ""}
         deaths = 0
         spans = [(0, len(cases), "")]  # first, one past the last, and the reason for a suspect, which runs alone
-        while spans:
+        while spans and deaths < _DEATHS and not total["unavailable"]:
             start, stop, suspicion = spans.pop(0)
+            if start == stop:
+                continue
             at = [0, 0]
 
             def told(stage: str, id: str, at: list[int] = at) -> None:
@@ -216,7 +197,7 @@ class Guard(WorkerProcess):
 
             request = {"do": "fuzz", "id": id, "cases": list(cases[start:stop]), "one_by_one": bool(suspicion)}
             try:
-                found = self._ask(request, told) if start < stop else {}
+                found = self._ask(request, told)
             except DiedError as error:
                 self.restart()
                 waiting, number = (start + place for place in at)
@@ -228,8 +209,6 @@ class Guard(WorkerProcess):
                     again = [(start, waiting, ""), (waiting, number + 1, error.reason), (number + 1, stop, "")]
                 spans = again + spans
                 deaths += 1
-                if deaths == _DEATHS:
-                    break
                 continue
             if suspicion and not found["wrong"]:
                 found["wrong"].append([stop - 1 - start, f"{suspicion}; it passed when run alone"])
@@ -240,8 +219,6 @@ class Guard(WorkerProcess):
                     total[name] = total[name] or value
                 else:
                     total[name] = total.get(name, 0) + value
-            if total["unavailable"]:
-                break
         return total
 
     def accuracy(self, op: str, dtype: str, ids: Sequence[str], values: int, seed: int) -> list[Json]:
@@ -250,20 +227,13 @@ class Guard(WorkerProcess):
 
         One that kills the process or hangs gets a row with ``failed``. The others are measured again without it.
         """
-        left, lost = list(ids), list[Json]()
         request = {"do": "accuracy", "op": op, "dtype": dtype, "values": values, "seed": seed}
-        while left:
-            try:
-                return [*self._ask({**request, "ids": left}, quiet)["rows"], *lost]
-            except DiedError as error:
-                self.restart()
-                blamed = [error.id] if error.id in left else left
-                lost += [{"id": id, "op": op, "dtype": dtype, "failed": error.reason} for id in blamed]
-                left = [id for id in left if id not in blamed]
-        return lost
+        row = {"op": op, "dtype": dtype}
+        done, lost = self._outlived(request, ids, lambda id, reason: {"id": id, **row, "failed": reason})
+        return [*done.get("rows", []), *lost]
 
 
-def _unlike(problem: Problem, ids: Sequence[str], cache: str, rounds: int, done: Json) -> str:
+def _unlike(problem: Problem, cache: str, rounds: int, ids: Sequence[str], done: Json) -> str:
     """How the answer to a race differs from the request; or "". Each id must occur once, with possible times."""
     facts = {"op": problem.op, **record.described(problem)}
     asked = json.dumps(facts, sort_keys=True)

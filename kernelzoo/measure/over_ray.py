@@ -15,17 +15,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import record
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_pool import LostError, RaceLostError
-from kernelzoo.measure.worker_process import IMPORTING, About, GuardError, Json
-
-T = TypeVar("T")
+from kernelzoo.measure.worker_process import IMPORTING, About, GuardError, Json, LostError, RaceLostError
 
 TRIES = 4
 """Workers that one race may lose before the sweep goes on without it."""
@@ -83,35 +80,22 @@ class RayWorker:
         self._given = device, list(modules), patience
         self._source, self._over = source, threading.Event()
         self._actor: Any = None
-        self.about = self._retried(self._start, "a worker")
+        self.about: About
+        self._asked("a worker")
 
-    def _start(self) -> About:
+    def _start(self) -> None:
         import ray
 
         # The actor's class is found by name, in the kernelzoo of that host.
         made = ray.remote(num_gpus=1, num_cpus=0, max_restarts=0, max_task_retries=0)(_There)
         self._actor = made.remote(*self._given)
         try:
-            about, source = ray.get(self._actor.opened.remote(), timeout=STARTING)
+            self.about, source = ray.get(self._actor.opened.remote(), timeout=STARTING)
         except ray.exceptions.GetTimeoutError:
-            self._end()
             raise LostError(f"no GPU of the cluster was free for a worker within {STARTING:g} s") from None
-        except ray.exceptions.RayActorError as error:
-            self._end()
-            raise _LostError(f"a worker was lost as it started: {_brief(error)}") from None
-        except ray.exceptions.RayTaskError as error:
-            self._end()
-            raise GuardError(_brief(error.cause)) from None
-        found: About = about
-        where = found.gpu["host"] if found.gpu else "a host"
         if source != self._source:
-            self._end()
+            where = self.about.gpu["host"] if self.about.gpu else "a host"
             raise GuardError(f"{where} has another kernelzoo, or other files of --module; install the same on each")
-        return found
-
-    def ceilings(self) -> list[float] | None:
-        """None: each guard measures its GPU's ceilings before its first race."""
-        return None
 
     def race(self, problem: Problem, ids: Sequence[str], **how: Any) -> tuple[list[Json], list[Json]]:
         """See :meth:`kernelzoo.measure.guard.Guard.race`; progress is not reported.
@@ -122,26 +106,9 @@ class RayWorker:
         found: tuple[list[Json], list[Json]] = self._asked(problem.id, "race", problem, list(ids), **how)
         return found
 
-    def unmetered(self) -> str:
-        """See :meth:`kernelzoo.measure.guard.Guard.unmetered`."""
-        found: str = self._asked("energy", "unmetered")
-        return found
-
     def largest(self, id: str) -> Json:
         """See :meth:`kernelzoo.measure.guard.Guard.largest`."""
-        found: Json = self._asked(id, "largest", id)
-        return found
-
-    def _retried(self, do: Callable[[], T], what: str) -> T:
-        """The result of ``do``, with a new worker if one is lost. Raises RaceLostError after too many losses."""
-        for left in reversed(range(TRIES)):
-            try:
-                return do()
-            except _LostError as error:
-                self._end()
-                if not left:
-                    raise RaceLostError(f"{what} has lost {TRIES} workers, the last one by: {error}") from None
-        raise AssertionError
+        return dict(self._asked(id, "largest", id))
 
     def close(self) -> None:
         """End the worker and its guard."""
@@ -149,23 +116,33 @@ class RayWorker:
         self._end()
 
     def _asked(self, what: str, *call: Any, **how: Any) -> Any:
-        """What the guard there returns for a call; see :meth:`_retried`."""
-        return self._retried(lambda: self._answer(*call, **how), what)
+        """What the guard there returns for a call, if any; a worker that is lost is replaced.
 
-    def _answer(self, *call: Any, **how: Any) -> Any:
-        """Raises GuardError as the guard did, _LostError if the worker is gone."""
+        Raises GuardError as the guard did, RaceLostError after too many losses.
+        """
         import ray
 
-        if self._actor is None:
-            self.about = self._start()
-        try:
-            return ray.get(self._actor.ask.remote(*call, **how))
-        except ray.exceptions.RayTaskError as error:
-            raise GuardError(_brief(error.cause)) from None
-        except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
-            if self._over.is_set():
-                raise GuardError("the worker was ended") from None
-            raise _LostError(_brief(error)) from None
+        for left in reversed(range(TRIES)):
+            fresh = self._actor is None
+            try:
+                if fresh:
+                    self._start()
+                return ray.get(self._actor.ask.remote(*call, **how)) if call else None
+            except ray.exceptions.RayTaskError as error:
+                if fresh:
+                    self._end()
+                raise GuardError(_brief(error.cause)) from None
+            except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
+                self._end()
+                if self._over.is_set():
+                    raise GuardError("the worker was ended") from None
+                if not left:
+                    words = f"{what} has lost {TRIES} workers, the last one by: {_brief(error)}"
+                    raise RaceLostError(words) from None
+            except KernelZooError:
+                self._end()
+                raise
+        raise AssertionError
 
     def _end(self) -> None:
         import ray
@@ -174,10 +151,6 @@ class RayWorker:
         if actor is not None:
             with contextlib.suppress(Exception):  # it or Ray is gone
                 ray.kill(actor)
-
-
-class _LostError(Exception):
-    """The worker is lost, with its work."""
 
 
 class _There:
@@ -202,10 +175,8 @@ class _There:
         return self._guard.about, record.source(list(map(Path, modules)))
 
     def ask(self, name: str, *given: Any, **how: Any) -> Any:
-        """Call a method of the guard, and measure the ceilings before the first race that has any."""
+        """Call a method of the guard."""
         assert self._guard is not None
-        if name == "race" and how["timed"] != "call":
-            self._guard.ceilings()
         return getattr(self._guard, name)(*given, **how)
 
 

@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
 import math
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from kernelzoo import children, inspect, operations, registry, tables
-from kernelzoo.device import ARCHITECTURES
-from kernelzoo.errors import BackendUnavailableError, InspectionError, KernelZooError
+from kernelzoo import operations, registry, tables
+from kernelzoo.errors import InspectionError, KernelZooError
 from kernelzoo.launch import recorded
-from kernelzoo.measure.problems import Problem, problem_of
-from kernelzoo.packages import how_to_install, packages
+from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.worker_process import WorkerProcess
+from kernelzoo.packages import packages
 
 if TYPE_CHECKING:
     import torch
@@ -42,14 +37,9 @@ _LARGEST = 2**26
 
 @dataclass(frozen=True)
 class Lane(registry.Implementation):
-    """An implementation bound with a launch table of its own, which its name mentions."""
+    """An implementation bound with a launch table of its own."""
 
     table: Any = None
-    label: str = ""
-
-    @property
-    def id(self) -> str:
-        return f"{super().id}@{self.label}"
 
     def bind(self, *tensors: torch.Tensor, **scalars: Any) -> Launch:
         with tables.using(self.table):
@@ -62,10 +52,9 @@ class Lane(registry.Implementation):
 
 def lane(name: str, values: Values) -> Lane:
     """The lane named ``backend/op/variant@label`` with these values. Raises TableError for illegal ones."""
-    id, _, label = name.partition("@")
-    i = registry.implementation(id)
+    i = registry.implementation(name.partition("@")[0])
     registry.language(i.backend)  # it declares its tables
-    return Lane(i.backend, i.op, i.variant, i.summary, i.chooses, _made(i, values), label)
+    return Lane(i.backend, i.op, i.variant, i.summary, i.chooses, _made(i, values))
 
 
 def declarations(backend: str, op: str) -> dict[str, Any] | None:
@@ -153,91 +142,23 @@ def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
     return [Problem(op, shape, dtype, dim) for shape, dim in sized for dtype in dtypes]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# On a simulated device
-
-
-class Described:
+class Described(WorkerProcess):
     """A process in which a backend plans for a simulated device. It can't measure.
 
-    Use it as a context manager. Raises InspectionError if the backend can't simulate that device or the process dies,
-    BackendUnavailableError if its language can't be imported.
+    Raises InspectionError if the backend can't simulate that device, GuardError if its language can't be imported.
     """
 
     def __init__(self, backend: str, arch: str) -> None:
-        self._backend, self._arch = backend, arch
         package = packages().get(backend, "")
         if not package or importlib.util.find_spec(f"{package}.inspection") is None:
             raise InspectionError(f"{backend} can't plan for {arch}: it has no module 'inspection'")
         environment = {
-            **children.environment(here=True),
             **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), ""),
             **getattr(importlib.import_module(package), "COMPILES_WITH", {}),
         }
-        self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - lives as long as the process
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kernelzoo.measure.planning", backend, arch],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=environment,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-        self._log.close()
-
-    def declarations(self, op: str) -> dict[str, Any] | None:
-        """See :func:`declarations`."""
-        found: dict[str, Any] | None = self._ask({"op": op})
-        return found
-
-    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Values]) -> list[list[str]]:
-        """See :func:`plans`."""
-        request = {"id": id, "problems": [asdict(problem) for problem in problems], "values": [dict(v) for v in values]}
-        found: list[list[str]] = self._ask(request)
-        return found
+        self._arch = arch
+        super().__init__(patience=math.inf, opening={"simulated": [backend, arch]}, environment=environment)
 
     def race(self, id: str, problem: Problem, values: Mapping[str, Values], rounds: int) -> Any:
         """Raises InspectionError, since nothing is measured."""
         raise InspectionError(f"{id} can't be measured on {self._arch}, a simulated device")
-
-    def _ask(self, request: dict[str, Any]) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        with suppress(OSError):  # a dead process gives no answer
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if line:
-            return json.loads(line)
-        self._process.wait()
-        self._log.seek(0)
-        last = self._log.read().strip().rpartition("\n")[2] or f"exit status {self._process.returncode}"
-        if last.startswith(("ImportError:", "ModuleNotFoundError:")):
-            raise BackendUnavailableError(self._backend, last, how_to_install(self._backend))
-        raise InspectionError(f"{self._backend} can't plan for {self._arch} here: {last}")
-
-
-def main(backend: str, arch: str) -> None:
-    """The process of :class:`Described`: requests and replies are lines of JSON."""
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # keeps a language's output apart from replies
-    with inspect.on_described(backend, ARCHITECTURES[arch]):
-        import torch
-
-        for request in map(json.loads, sys.stdin):
-            if "id" in request:
-                problems = list(map(problem_of, request["problems"]))
-                answer: Any = plans(request["id"], problems, request["values"], torch.device("meta"))
-            else:
-                answer = declarations(backend, request["op"])
-            print(json.dumps(answer), file=replies, flush=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The benchmarks' options as a pytest plugin. A conftest below the root is read too late to add ``--backend``."""
+"""The benchmarks' options and timer. A conftest below the root is read too late to add ``--backend``."""
 
 from collections.abc import Iterator
 
@@ -11,6 +11,20 @@ from kernelzoo.measure.problems import SETS
 
 TABLE = {"columns": ["median", "iqr"], "sort": "median"}
 """Default options of pytest-benchmark for a table of 80 columns."""
+
+
+class Replay:
+    """A timer that gives pytest-benchmark samples measured elsewhere: load them, then time ``step`` once for each."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.samples: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def step(self) -> None:
+        self.now += self.samples.pop(0)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,22 +13,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from kernelzoo import registry
+from kernelzoo.launch import Launch
+from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
-
-if TYPE_CHECKING:
-    import torch
-
-    from kernelzoo import registry
-    from kernelzoo.launch import Launch
-
-APART, ABOVE = 0.03, 10e-6
-"""Two clocks disagree if they differ by more than this share, on times above so many seconds."""
-
-BETWEEN = 1e-6
-"""Seconds between kernels that only the device clock counts. On an H200: 0.3 to 0.8 us for launches of one kernel, 1.4
-for two."""
+from kernelzoo.torch_private import spin
 
 _LAUNCHES = 512  # most launches in a run: a stream queues 1024 kernels, and then blocks the host
 _CYCLES = 2e9  # most clock cycles per second, so that the spinning does not end too soon
@@ -43,15 +36,11 @@ def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats:
 
     Kernels, fills and copies are added up, and overlaps count once. The result is the median over the runs. Gaps
     between kernels are left out, since CUPTI changes them. So the device clock shows this time plus the gap of each
-    kernel. That is little beside the kernels that :func:`disagree` judges.
+    kernel.
 
     None without a GPU, without CUPTI, beside another profiler, or with too few complete runs: CUPTI may lose the first
     kernels of a session. CUPTI may slow later launches, so time nothing in this process afterwards.
     """
-    import torch
-
-    from kernelzoo.torch_private import spin
-
     tools: Any = torch.profiler  # torch has no types for it
     if device.type != "cuda" or tools.ProfilerActivity.CUDA not in tools.supported_activities():
         return None
@@ -79,16 +68,6 @@ def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats:
         finally:
             session.stop()
     return per_launch(_activities(session.events(), index), count, repeats)
-
-
-def disagree(device_seconds: float, cupti_seconds: float) -> bool:
-    """Whether two clocks differ by more than 3 % on a kernel above 10 us.
-
-    The device clock may show a microsecond more, the gap between kernels.
-    """
-    more = device_seconds - cupti_seconds
-    apart = -more if more < 0 else max(0.0, more - BETWEEN)
-    return max(device_seconds, cupti_seconds) > ABOVE and apart > APART * device_seconds
 
 
 @dataclass(frozen=True, order=True)
@@ -156,10 +135,6 @@ def cross_check(
     It uses new cold data, for implementations that have passed a race. Those that the profiler can't time are left out.
     The process must time nothing afterwards: the profiler slows it down.
     """
-    import torch
-
-    from kernelzoo.measure.judge.memory import Sets
-
     found = {}
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         generator = torch.Generator(device).manual_seed(random.getrandbits(48))

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import files, tables
 from kernelzoo.errors import KernelZooError
-from kernelzoo.measure import profiler, schema
+from kernelzoo.measure import schema
 from kernelzoo.measure.energy import Energy
 from kernelzoo.measure.environment import device_name, gpu_uuid, versions
-from kernelzoo.measure.measurement import OF_CALLS, Measurement
+from kernelzoo.measure.measurement import OF_CALLS, Measurement, disagree
 from kernelzoo.measure.problems import Problem
 from kernelzoo.registry import Implementation
 
@@ -143,7 +143,7 @@ def cross_checked(entry: Json, seconds: float) -> None:
     """Add a second clock's time to a result."""
     info = entry["extra_info"]
     info["cupti_us"] = _round(seconds, 1e6)
-    if profiler.disagree(entry["stats"]["median"], seconds):
+    if disagree(entry["stats"]["median"], seconds):
         info["flags"] = [*info["flags"], "clocks disagree"]
 
 

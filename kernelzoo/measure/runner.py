@@ -56,7 +56,6 @@ class Lane:
     """Whether that copy is left out of the turn."""
     count: int = 0
     """Launches of the turn."""
-    chain: list[Launch] = field(default_factory=list)
     replays: Replays | None = None
 
 
@@ -137,13 +136,13 @@ class Runner:
 
     def chain(self, id: str, links: int) -> None:
         """Launch on sets 0, 1 and so on, behind work that still runs. Even ones write into the input of the next."""
-        sets, lane = self._sets, self._lanes[id]
-        for number in range(len(lane.chain), links):
+        sets, launches = self._sets, list[Launch]()
+        for number in range(links):
             inputs, (_, *others) = sets[number]
             outs = (sets.linked(number), *others)
-            lane.chain.append(sets.problem.launch(self._implementation(id), inputs, outs))
+            launches.append(sets.problem.launch(self._implementation(id), inputs, outs))
         self._spin()
-        self._run(lane.chain)
+        self._run(launches)
 
     def overwrite(self, id: str) -> None:
         """Two launches into the outputs of set 1, behind work that still runs: from set 0, then from set 1."""

@@ -13,15 +13,16 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
-from kernelzoo import definitions, measure, registry, tables
+from kernelzoo import definitions, inspect, measure, registry, tables
 from kernelzoo.check import verifying, weak
-from kernelzoo.device import device_lives
-from kernelzoo.errors import ContractError, DeviceLostError, KernelZooError
-from kernelzoo.measure import planning, profiler
+from kernelzoo.device import ARCHITECTURES, device_lives
+from kernelzoo.errors import BackendUnavailableError, ContractError, DeviceLostError, KernelZooError
+from kernelzoo.measure import first_call, planning
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.problems import Problem, problem_of
 from kernelzoo.operations import declared
 from kernelzoo.operations.known import described
+from kernelzoo.packages import how_to_install
 
 if TYPE_CHECKING:
     import torch
@@ -43,9 +44,26 @@ class Worker(Answering):
         self._weak: dict[str, tuple[str, ...]] = {}
         """Wrong results that the bounds of an operation accept."""
 
-    def on_open(self, device: str, modules: list[str], lenient: bool = False, **ignored: Any) -> dict[str, Any]:
-        """Load the user's modules and choose the device; reply with everything that can be measured."""
-        refused = loaded(modules, lenient)
+    def on_open(
+        self, device: str, modules: list[str], simulated: tuple[str, str] | None = None, **_: Any
+    ) -> dict[str, Any]:
+        """Load the user's modules and choose the device; reply with everything that can be measured.
+
+        ``simulated``: a backend that only plans, and the architecture of its simulated device.
+        """
+        if simulated:
+            import torch
+
+            backend, arch = simulated
+            self._simulation = inspect.on_described(backend, ARCHITECTURES[arch])
+            try:
+                self._simulation.__enter__()
+            except ModuleNotFoundError as error:
+                words = f"{type(error).__name__}: {error}"
+                raise BackendUnavailableError(backend, words, how_to_install(backend)) from error
+            self._device = torch.device("meta")
+            return about("cpu")
+        refused = loaded(modules)
         self._device = opened(device)
         from kernelzoo.measure.runner import Runner  # with torch: only now, since a module may say how that starts
 
@@ -80,11 +98,11 @@ class Worker(Answering):
         found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
         for name in backends:
             try:
-                backend = registry.language(name)
+                backend = registry.language(name) if self._device.type != "meta" else None
             except Exception as error:  # a broken installation may raise anything on import
                 found["unavailable"][name] = str(error) if isinstance(error, KernelZooError) else repr(error)
                 continue
-            if backend.emulator or self._device.type not in backend.devices:
+            if backend and (backend.emulator or self._device.type not in backend.devices):
                 found["unavailable"][name] = f"it runs on {backend.emulator or ' and '.join(backend.devices)} here"
                 continue
             found["declared"] += filter(None, (planning.declarations(name, op) for op in ops))
@@ -99,8 +117,19 @@ class Worker(Answering):
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
         """Time by the profiler's clock. This process must not run a race afterwards."""
+        from kernelzoo.measure import profiler
+
         chosen = [registry.implementation(id) for id in ids]
         return profiler.cross_check(problem_of(problem), chosen, self._device, progress=self._tell)
+
+    def on_first_call(self, **request: Any) -> dict[str, Any]:
+        """The times of first calls; see :func:`kernelzoo.measure.first_call.measured`."""
+        try:
+            return first_call.measured(**request, device=self._device)
+        except KernelZooError as error:
+            return {"outcome": "refused", "reason": str(error)}
+        except Exception as error:  # any error of a kernel costs only this row
+            return {"outcome": "failed", "reason": f"raised {type(error).__name__}: {error}"}
 
     def on_verify(
         self, id: str, problems: list[dict[str, Any]], cases: list[str], dtypes: list[str], seed: int
@@ -155,19 +184,15 @@ class Worker(Answering):
         from kernelzoo.check import accuracy
 
         torch.set_num_threads(1)  # several such processes share the processor
-        # All implementations of a request are of one backend, or torch's function: one device for all.
-        places = {id: self._place(id) for id in ids}
-        rows = [
-            accuracy.Tally(id, op, dtype, unavailable=place).row()
-            for id, place in places.items()
-            if isinstance(place, str)
-        ]
-        able = {id: place for id, place in places.items() if not isinstance(place, str)}
-        if able:
-            device = next(iter(able.values()))
-            rows += accuracy.measure(
-                op, dtype, list(able), values, seed, device, progress=lambda id: self._tell("accuracy", id)
-            )
+        rows, able = list[dict[str, Any]](), dict[str, Any]()
+        for id in ids:
+            if isinstance(place := self._place(id), str):
+                rows.append(accuracy.Tally(id, op, dtype, unavailable=place).row())
+            else:
+                able[id] = place
+        if able:  # all are of one backend, or torch's function: one device for all
+            device, progress = next(iter(able.values())), partial(self._tell, "accuracy")
+            rows += accuracy.measure(op, dtype, list(able), values, seed, device, progress=progress)
         return {"rows": rows}
 
     def on_largest(self, id: str) -> dict[str, Any]:
@@ -209,15 +234,13 @@ def opened(device: str) -> torch.device:
     return found
 
 
-def loaded(modules: Sequence[str], lenient: bool) -> dict[str, str]:
-    """Run files of a user. Returns why some can't be loaded, by path; unless ``lenient``, raises that instead."""
+def loaded(modules: Sequence[str]) -> dict[str, str]:
+    """Run files of a user. Returns why some can't be loaded, by path."""
     refused = dict[str, str]()
     for path in modules:
         try:
             definitions.load_reported(path)
         except KernelZooError as error:
-            if not lenient:
-                raise
             refused[path] = str(error)
     return refused
 
@@ -229,7 +252,7 @@ def about(device: str) -> dict[str, Any]:
         "device_name": measure.device_name(device),
         "gpu": measure.gpu_uuid(device),
         "versions": measure.versions(device),
-        "implementations": [{"id": i.id, "summary": i.summary} for i in registry.implementations()],
+        "summaries": {i.id: i.summary for i in registry.implementations()},
         "operations": [described(op) for op in declared.values()],
     }
 

@@ -14,11 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, as_completed, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
-from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import About, GuardError, Json
+from kernelzoo.measure.worker_process import GuardError, LostError, RaceLostError
+
+if TYPE_CHECKING:
+    from kernelzoo.measure.guard import Guard
+    from kernelzoo.measure.over_ray import RayWorker
+
+    Worker: TypeAlias = Guard | RayWorker
 
 AGREE = 1.02
 """A card slower than the fastest of its model by this factor is flagged."""
@@ -28,32 +33,6 @@ SLOWER = "slower card"
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class LostError(KernelZooError, RuntimeError):
-    """A worker is lost by no fault of its problem, which another worker takes."""
-
-
-class RaceLostError(GuardError):
-    """A task that no worker can do. Its worker goes on."""
-
-
-class Worker(Protocol):
-    """Measures one race at a time."""
-
-    @property
-    def about(self) -> About: ...
-
-    def ceilings(self) -> list[float] | None: ...
-
-    @property
-    def race(self) -> Callable[..., tuple[list[Json], list[Json]]]: ...
-
-    def largest(self, id: str) -> Json: ...
-
-    def unmetered(self) -> str: ...
-
-    def close(self) -> None: ...
 
 
 class WorkerPool:
@@ -67,17 +46,13 @@ class WorkerPool:
         begun = [_begun(start) for start in starts]
         errors = [error for one in begun if (error := one.exception())]
         self.workers: list[Worker] = [one.result() for one in begun if not one.exception()]
+        places = [(gpu.get("host"), gpu["uuid"]) for worker in self.workers if (gpu := worker.about.gpu)]
+        if twice := [place for place in places if places.count(place) > 1]:
+            words = f"two workers were given one GPU, {twice[0][1]}, and would disturb each other"
+            errors.append(GuardError(words))
         for error in errors:
             self.close()
             raise error
-        seen = set[tuple[str, str]]()
-        for worker in self.workers:
-            gpu = worker.about.gpu or {}
-            place = str(gpu.get("host", "")), str(gpu.get("uuid", id(worker)))
-            if place in seen:
-                self.close()
-                raise GuardError(f"two workers were given one GPU, {place[1]}, and would disturb each other")
-            seen.add(place)
 
     def __enter__(self) -> Self:
         return self
@@ -114,10 +89,11 @@ class WorkerPool:
         LostError: then another worker takes it. LostError and GuardError are raised at the end, once all other tasks
         are done; any other error at once.
         """
-        said = queue.SimpleQueue[tuple[Worker, T, Future[R]] | None]()
+        said: queue.SimpleQueue[tuple[Worker, T, Future[R]] | None] = queue.SimpleQueue()
 
         def schedule() -> None:
-            left, free, busy = deque(tasks), deque(self.workers), dict[Future[R], tuple[Worker, T]]()
+            left, free = deque(tasks), deque(self.workers)
+            busy: dict[Future[R], tuple[Worker, T]] = {}
             while busy or (left and free and not self._over):
                 while left and free and not self._over:
                     worker, task = free.popleft(), left.popleft()
@@ -150,52 +126,35 @@ class Checked:
 
     problem: str
     id: str
-    seconds: float | None
+    median_us: float | None
     """None if the measurement failed."""
     ratio: float | None
     """Time over that of the fastest card of the same model."""
+    slower: bool
     why: str = ""
     """Why the measurement failed."""
-
-    @property
-    def slower(self) -> bool:
-        return self.ratio is not None and self.ratio > AGREE
-
-    def document(self) -> Json:
-        median = None if self.seconds is None else self.seconds * 1e6
-        return {
-            "problem": self.problem,
-            "id": self.id,
-            "median_us": median,
-            "ratio": self.ratio,
-            "slower": self.slower,
-            "why": self.why,
-        }
 
 
 def compared(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Checked]:
     """Measure one implementation on one problem on every worker at once. Cards of one model should agree."""
 
-    def median(worker: Worker) -> tuple[float | None, str]:
+    def median(worker: Worker) -> tuple[str, float | None, str]:
+        name = worker.about.device_name
         try:
             entries, failed = worker.race(problem, [id], **how)
         except (GuardError, LostError) as error:
-            return None, str(error)
+            return name, None, str(error)
         if not entries:
-            return None, failed[0]["reason"]
-        return statistics.median(entries[0]["stats"]["data"]), ""
+            return name, None, failed[0]["reason"]
+        return name, statistics.median(entries[0]["stats"]["data"]), ""
 
-    found = crew.each(median)
-    names = [worker.about.device_name for worker in crew.workers]
-    fastest = dict[str, float]()
-    for name, (seconds, _) in zip(names, found, strict=True):
-        if seconds is not None:
-            fastest[name] = min(seconds, fastest.get(name, seconds))
-    alone = {name for name in names if names.count(name) == 1}
-    return [
-        Checked(problem.id, id, seconds, None if seconds is None or name in alone else seconds / fastest[name], why)
-        for name, (seconds, why) in zip(names, found, strict=True)
-    ]
+    found, checked = crew.each(median), []
+    for name, took, why in found:
+        same = [other for model, other, _ in found if model == name]
+        ratio = took / min(filter(None, same)) if took and len(same) > 1 else None
+        slower = ratio is not None and ratio > AGREE
+        checked.append(Checked(problem.id, id, took and took * 1e6, ratio, slower, why))
+    return checked
 
 
 def _begun(do: Callable[[], R]) -> Future[R]:

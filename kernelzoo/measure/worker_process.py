@@ -10,21 +10,22 @@ import contextlib
 import json
 import os
 import secrets
-import selectors
 import signal
 import subprocess
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from multiprocessing import connection
 from typing import IO, Any, Self
 
 from kernelzoo import children, operations
 from kernelzoo.errors import CacheWarning, KernelZooError, Pickled
 from kernelzoo.files import printable
 from kernelzoo.measure.gpus import Gpu
+from kernelzoo.measure.problems import Problem
 
 IMPORTING = 180.0
 """Least seconds that a start may take, since torch may load from a cold disk."""
@@ -54,6 +55,14 @@ def command(program: str) -> list[str]:
 
 class GuardError(KernelZooError, RuntimeError):
     """The measuring process can't start, or refuses a request."""
+
+
+class LostError(KernelZooError, RuntimeError):
+    """A worker is lost by no fault of its problem, which another worker takes."""
+
+
+class RaceLostError(GuardError):
+    """A task that no worker can do. Its worker goes on."""
 
 
 class DiedError(Pickled, Exception):
@@ -86,8 +95,8 @@ class About:
 class WorkerProcess:
     """A process of the module ``program`` that answers one request at a time.
 
-    Use it as a context manager. With a ``gpu``, it and its replacements see no other GPU. Raises GuardError if it can't
-    start.
+    Use it as a context manager. With a ``gpu``, it and its replacements see no other GPU. ``environment``: variables
+    beside those of this process. Raises GuardError if it can't ``start``.
     """
 
     program = _WORKER
@@ -100,10 +109,13 @@ class WorkerProcess:
         patience: float = 180.0,
         gpu: Gpu | None = None,
         opening: Json | None = None,
+        environment: Mapping[str, str] | None = None,
+        start: bool = True,
     ) -> None:
         self._device = device or ("cuda" if gpu else "")  # never fall back to the host for a GPU that can't be used
         self._modules, self._patience = [os.path.abspath(module) for module in modules], patience
         self._gpu, self._closed = gpu, False
+        self._environment = {**(environment or {}), **({"CUDA_VISIBLE_DEVICES": gpu.visible} if gpu else {})}
         self._opening: Json = dict(opening or {})
         self._ceilings: list[float] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -114,7 +126,10 @@ class WorkerProcess:
         self._number, self._in_hand = 0, ""
         self.told: Json = {}
         """The data of the last progress message."""
-        self.about = self._start()
+        self.about: About
+        if start:
+            self._spawn()
+            self._open()
 
     def __enter__(self) -> Self:
         return self
@@ -127,14 +142,15 @@ class WorkerProcess:
         self._closed = True
         self._stop()
 
-    def _start(self) -> About:
+    def _spawn(self) -> None:
+        """Start a process, which runs no code of a user yet."""
         if self._closed:
             raise GuardError("the measuring process was ended")
         read, write = os.pipe()
         alive, self._lifeline = os.pipe()
         self._process = subprocess.Popen(
             [*command(self.program), str(write), str(alive)],
-            env=children.environment() | ({"CUDA_VISIBLE_DEVICES": self._gpu.visible} if self._gpu else {}),
+            env=children.environment() | self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -147,38 +163,33 @@ class WorkerProcess:
         self._replies, self._pending = os.fdopen(read, "rb", buffering=0), bytearray()
         assert self._process.stdout is not None
         self._said = _Tail(self._process.stdout)
-        opening = {"do": "open", "device": self._device, "modules": self._modules, "ceilings": self._ceilings}
-        opening |= self._opening
+        self._begun({"do": "confirm"})
+
+    def _begun(self, request: Json) -> Json:
+        """The answer to a request of the start. Raises GuardError."""
         try:
-            self._answer({"do": "confirm"}, quiet, IMPORTING)
-            self._born()
-            done = self._ask(opening, quiet, at_least=IMPORTING)
+            return self._answer(request, quiet, max(self._patience, IMPORTING))
         except DiedError as error:
             self._stop()
             raise GuardError(f"the measuring process did not start: {error.reason}") from None
         except GuardError:
             self._stop()
             raise
+
+    def _open(self) -> None:
+        """Have the process load a user's files, and learn what it can measure. Raises GuardError."""
+        opening = {"do": "open", "device": self._device, "modules": self._modules, "ceilings": self._ceilings}
+        done = self._begun(opening | self._opening)
+        self._begun({"do": "confirm"})
         self._learn(done.get("operations", ()))
-        summaries = {i["id"]: i["summary"] for i in done["implementations"]}
-        files = {i["id"]: i["file"] for i in done["implementations"] if "file" in i}
-        return About(
-            done["device"],
-            done["device_name"],
-            done["versions"],
-            summaries,
-            self._which(done),
-            files=files,
-            refused=dict(done.get("refused", {})),
-        )
+        given = {name: done[name] for name in ("device", "device_name", "versions", "summaries")}
+        more = {name: done.get(name, {}) for name in ("files", "refused")}
+        self.about = About(**given, **more, gpu=self._which(done))
 
     def _learn(self, said: Sequence[Json]) -> None:
         """Know what the process says of its operations."""
         for one in said:
             operations.known.learn(one)
-
-    def _born(self) -> None:
-        """The process answers, and has run no code of a user yet."""
 
     def _which(self, done: Json) -> Json | None:
         uuid = done.get("gpu")
@@ -189,7 +200,8 @@ class WorkerProcess:
     def restart(self) -> None:
         """Replace the process."""
         self._stop()
-        self._start()
+        self._spawn()
+        self._open()
 
     def _stop(self) -> None:
         process, self._process = self._process, None
@@ -205,6 +217,24 @@ class WorkerProcess:
             if self._lifeline is not None:
                 os.close(self._lifeline)
                 self._lifeline = None
+
+    def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
+        """What can be tuned here: ``card`` (None without a GPU), ``declared``, and ``unavailable`` by backend."""
+        return self._answered({"do": "tables", "backends": list(backends), "ops": list(ops)})
+
+    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
+        """The plans that tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        request = {"do": "plans", "id": id, "problems": [asdict(p) for p in problems]}
+        found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
+        return found
+
+    def _answered(self, request: Json) -> Json:
+        """The reply to a request that runs no kernel of a user. Raises GuardError if the process dies."""
+        try:
+            return self._ask(request, quiet, at_least=IMPORTING)
+        except DiedError as error:
+            self.restart()
+            raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
 
     def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0, judge: Judge = lambda done: "") -> Json:
         """Send a request and wait for its answer. Each step may take the patience, or ``at_least`` if longer.
@@ -255,23 +285,21 @@ class WorkerProcess:
         assert self._replies is not None
         assert self._process is not None
         deadline = time.monotonic() + patience
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._replies, selectors.EVENT_READ)
-            while b"\n" not in self._pending[-65536:]:
-                left = deadline - time.monotonic()
-                gone = self._process.poll() is not None  # asked before the last read, which then has everything
-                if not selector.select(0.0 if gone else max(0.0, min(left, _LIVENESS))):
-                    if gone:  # a process that it started may hold the pipe open
-                        return b""
-                    if left <= 0:
-                        return None
-                    continue
-                read = self._replies.read(65536)
-                if not read:
+        while b"\n" not in self._pending[-65536:]:
+            left = deadline - time.monotonic()
+            gone = self._process.poll() is not None  # asked before the last read, which then has everything
+            if not connection.wait([self._replies.fileno()], 0.0 if gone else max(0.0, min(left, _LIVENESS))):
+                if gone:  # a process that it started may hold the pipe open
                     return b""
-                self._pending += read
-                if len(self._pending) > _LONGEST:
-                    break
+                if left <= 0:
+                    return None
+                continue
+            read = self._replies.read(65536)
+            if not read:
+                return b""
+            self._pending += read
+            if len(self._pending) > _LONGEST:
+                break
         line, _, rest = self._pending.partition(b"\n")
         self._pending = rest
         return bytes(line)

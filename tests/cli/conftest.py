@@ -137,10 +137,8 @@ for line in sys.stdin:
     request = json.loads(line)
     if request["do"] == "open":
         ids = [f"torch/min/{v}" for v in ("auto", "eager")]
-        known = [{"id": id, "summary": ""} for id in ids]
-        say(done={"device": "cpu", "device_name": "a stub", "gpu": GPU, "versions": VERSIONS, "implementations": known})
-    elif request["do"] == "ceilings":
-        say(done={"ceilings": None})
+        known = dict.fromkeys(ids, "")
+        say(done={"device": "cpu", "device_name": "a stub", "gpu": GPU, "versions": VERSIONS, "summaries": known})
     elif request["do"] == "confirm":
         say(done={})
     elif request["do"] == "largest":

@@ -1,11 +1,16 @@
-"""Races of the tests run on one thread each, since tests run beside each other."""
+"""Races of the tests run on one thread each, since tests run beside each other; an implementation to race."""
 
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from registered import forget
+
+import kernelzoo
+from kernelzoo.registry import Bind, Implementation
 
 # Test modules are imported by path, each by itself: this is how they find the helpers beside them.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -19,3 +24,15 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def entrant() -> Iterator[Callable[[Bind], Implementation]]:
+    """Registers a bind under a throw-away name."""
+
+    def enter(bind: Bind) -> Implementation:
+        kernelzoo.register("entrant", "softmax", "only")(bind)
+        return kernelzoo.implementation("entrant/softmax/only")
+
+    yield enter
+    forget("entrant")

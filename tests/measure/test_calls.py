@@ -1,12 +1,11 @@
 """The clock of whole calls: what is called, that it is checked as it was called, and how many calls a sample has."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from registered import forget
 
 import kernelzoo
 from kernelzoo import measure, registry
@@ -17,16 +16,6 @@ from kernelzoo.registry import Bind, Launch
 
 CPU = torch.device("cpu")
 PROBLEM = measure.Problem("softmax", (64, 33), "float32")
-
-
-@pytest.fixture
-def entrant() -> Iterator[Callable[[Bind], registry.Implementation]]:
-    def enter(bind: Bind) -> registry.Implementation:
-        kernelzoo.register("entrant", "softmax", "only")(bind)
-        return kernelzoo.implementation("entrant/softmax/only")
-
-    yield enter
-    forget("entrant")
 
 
 def race(*implementations: registry.Implementation, **options: Any) -> list[measure.Measurement]:

@@ -84,9 +84,14 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
     return fake
 
 
-def test_reads_what_nvml_tells(nvml: Nvml) -> None:
-    watcher = watch(CUDA)
+def watched(device: torch.device) -> condition.Watch:
+    watcher = watch(device)
     assert watcher is not None
+    return watcher
+
+
+def test_reads_what_nvml_tells(nvml: Nvml) -> None:
+    watcher = watched(CUDA)
     assert watcher._handle == "by uuid"
     first = watcher.read()
     assert replace(first, at_s=0.0) == Condition(1980, 3201, 41, 118.25, (), processes=1)
@@ -104,8 +109,7 @@ def test_reads_what_nvml_tells(nvml: Nvml) -> None:
     ],
 )
 def test_what_slows_a_gpu_disturbs_at_either_end(nvml: Nvml, bit: int, name: str) -> None:
-    watcher = watch(CUDA)
-    assert watcher is not None
+    watcher = watched(CUDA)
     calm = watcher.read()
     nvml.reasons |= bit
     slowed = watcher.read()
@@ -119,8 +123,7 @@ def test_what_slows_a_gpu_disturbs_at_either_end(nvml: Nvml, bit: int, name: str
 def test_rest_and_set_clocks_are_no_disturbance(nvml: Nvml, bit: int) -> None:
     """Idle, application clocks, sync boost, display clocks: what holds for every sample alike."""
     nvml.reasons = bit
-    watcher = watch(CUDA)
-    assert watcher is not None
+    watcher = watched(CUDA)
     assert watcher.read().throttled == ()
 
 
@@ -148,8 +151,7 @@ def test_real_nvml_numbers_the_reasons_and_clocks_the_same() -> None:
     ],
 )
 def test_a_clock_that_moved_disturbs(nvml: Nvml, clock: int, mhz: int, words: str) -> None:
-    watcher = watch(CUDA)
-    assert watcher is not None
+    watcher = watched(CUDA)
     before = watcher.read()
     nvml.clocks[clock] = mhz
     assert watcher.disturbed(before, watcher.read()) == words
@@ -157,16 +159,14 @@ def test_a_clock_that_moved_disturbs(nvml: Nvml, clock: int, mhz: int, words: st
 
 def test_a_gpu_that_comes_up_from_rest_disturbs(nvml: Nvml) -> None:
     nvml.clocks[1] = 345
-    watcher = watch(CUDA)
-    assert watcher is not None
+    watcher = watched(CUDA)
     before = watcher.read()
     nvml.clocks[1] = 1980
     assert "from 345 to 1980" in watcher.disturbed(before, watcher.read())
 
 
 def test_a_process_that_comes_disturbs_and_one_that_stays_does_not(nvml: Nvml) -> None:
-    watcher = watch(CUDA)
-    assert watcher is not None
+    watcher = watched(CUDA)
     alone = watcher.read()
     nvml.processes.append(object())
     shared = watcher.read()
@@ -185,8 +185,7 @@ READS = {
 
 @pytest.mark.parametrize("refused", [*([name] for name in READS), list(READS)], ids=lambda names: "+".join(names)[:40])
 def test_what_a_device_does_not_tell_is_none(nvml: Nvml, refused: list[str]) -> None:
-    watcher = watch(CUDA)
-    assert watcher is not None
+    watcher = watched(CUDA)
     whole = watcher.read()
     nvml.refused.update(refused)
     expected = whole
@@ -200,8 +199,7 @@ def test_what_a_device_does_not_tell_is_none(nvml: Nvml, refused: list[str]) -> 
 def test_an_older_driver_tells_its_reasons_by_the_old_name(nvml: Nvml) -> None:
     nvml.refused.add("nvmlDeviceGetCurrentClocksEventReasons")
     nvml.reasons = 0x40
-    watcher = watch(CUDA)
-    assert watcher is not None
+    watcher = watched(CUDA)
     assert watcher.read().throttled == ("hardware thermal slowdown",)
     nvml.refused.add("nvmlDeviceGetCurrentClocksThrottleReasons")
     assert watcher.read().throttled == ()
@@ -209,8 +207,7 @@ def test_an_older_driver_tells_its_reasons_by_the_old_name(nvml: Nvml) -> None:
 
 def test_a_device_is_found_by_its_place_where_its_uuid_is_not_known(nvml: Nvml) -> None:
     nvml.refused.add("nvmlDeviceGetHandleByUUID")
-    watcher = watch(CUDA)
-    assert watcher is not None
+    watcher = watched(CUDA)
     assert watcher._handle == "by place"
 
 
@@ -301,8 +298,7 @@ def test_a_host_that_shares_its_processor_is_disturbed() -> None:
 def test_a_host_counts_the_longest_wait_of_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = {"1": 0, "2": 5_000_000}
     monkeypatch.setattr(condition, "_waits", lambda processes: dict(waits))
-    watcher = watch(CPU)
-    assert watcher is not None
+    watcher = watched(CPU)
     before = watcher.read()
     assert before.waited_s == 0.0
     waits.update({"1": 1_000_000, "2": 8_000_000, "3": 2_000_000})

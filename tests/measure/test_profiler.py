@@ -11,7 +11,8 @@ import torch
 from torch.autograd.profiler_util import FunctionEvent
 
 from kernelzoo.measure import profiler
-from kernelzoo.measure.profiler import Activity, disagree, kernel_seconds, per_launch
+from kernelzoo.measure.measurement import disagree
+from kernelzoo.measure.profiler import Activity, kernel_seconds, per_launch
 
 DeviceType = torch.autograd.DeviceType
 SPIN = "at::cuda::(anonymous namespace)::spin_kernel(long)"
@@ -155,7 +156,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     made = Session()
     monkeypatch.setattr(torch.profiler, "profile", made)
     monkeypatch.setattr(torch.profiler, "supported_activities", lambda: {torch.profiler.ProfilerActivity.CUDA})
-    monkeypatch.setattr("kernelzoo.torch_private.spin", lambda cycles: made.work(SPIN, cycles / 2e3))
+    monkeypatch.setattr(profiler, "spin", lambda cycles: made.work(SPIN, cycles / 2e3))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())

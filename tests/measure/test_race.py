@@ -2,12 +2,11 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from registered import forget
 
 import kernelzoo
 from kernelzoo import measure, registry
@@ -27,18 +26,6 @@ RACE: Any = sys.modules[measure.race.__module__]
 CPU = torch.device("cpu")
 PROBLEM = Problem("softmax", (64, 33), "float32")
 DTYPES = (torch.float32, torch.bfloat16)
-
-
-@pytest.fixture
-def entrant() -> Iterator[Callable[[Bind], registry.Implementation]]:
-    """Registers a bind under a throw-away name."""
-
-    def enter(bind: Bind) -> registry.Implementation:
-        kernelzoo.register("entrant", "softmax", "only")(bind)
-        return kernelzoo.implementation("entrant/softmax/only")
-
-    yield enter
-    forget("entrant")
 
 
 def right(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -303,11 +290,11 @@ def test_a_device_whose_cache_keeps_nothing_is_asked_once() -> None:
     answers = [0, 801]
     data._reset = lambda: answers.pop(0)
     for _ in range(4):
-        data.settle(False)
+        data.settle()
     assert not answers
     data._reset = lambda: 719
     with pytest.raises(RuntimeError, match="CUDA error 719"):
-        data.settle(False)
+        data.settle()
 
 
 def test_launches_that_are_in_no_graph_have_no_time() -> None:

@@ -10,22 +10,24 @@ import contextlib
 import ctypes
 import os
 import signal
-import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import About, DiedError, GuardError, Json, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import DiedError, GuardError, Json, WorkerProcess, quiet
 
 if TYPE_CHECKING:
     from kernelzoo.measure.judge.memory import Sets
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
+
+_ENDING = 1.0
+"""Most seconds to wait for processes that were killed."""
 
 _LEGAL = ("/torch/_inductor/compile_worker/", "from multiprocessing.resource_tracker import main")
 """In the command line of torch's compiler, and of the process that counts what Python's multiprocessing shares."""
@@ -42,18 +44,9 @@ class RaisedError(Pickled, Exception):
 class Apart(WorkerProcess):
     """A :class:`kernelzoo.measure.runner.Runner` in another process."""
 
-    def __init__(
-        self,
-        device: str,
-        modules: Sequence[str],
-        patience: float,
-        together: threading.Barrier | None = None,
-        *,
-        lenient: bool = False,
-    ) -> None:
-        self._together = together
-        self._known = False
-        """Whether it is known which processes are the runner's own."""
+    def __init__(self, device: str, modules: Sequence[str], patience: float) -> None:
+        self._apart = False
+        """Whether it is stopped between requests, since it is known which processes are the runners' own."""
         self.declared: list[str] = []
         """The names of the operations that its files declare."""
         self.took = 0.0
@@ -61,63 +54,50 @@ class Apart(WorkerProcess):
         self._stopped: list[int] = []
         self.broken = False
         """Whether its process has ended or can't be trusted any more."""
-        super().__init__(device, modules, patience=patience, opening={"lenient": lenient})
+        super().__init__(device, modules, patience=patience, start=False)
 
     @classmethod
     def together(
-        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str] | None = None
+        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str]
     ) -> list[Apart]:
-        """Runners with these modules, started at once. Raises what one of them raises.
-
-        ``lost`` gets why some can't start, by number, instead; they are left out. The first must start.
-        """
-        barrier = threading.Barrier(len(given))
-
-        def start(modules: Sequence[str]) -> Apart:
-            try:
-                return cls(device, modules, patience, barrier, lenient=lost is not None)
-            except BaseException:
-                barrier.abort()
-                raise
-
-        with ThreadPoolExecutor(len(given)) as threads:
-            started = [threads.submit(start, modules) for modules in given]
-        failed = {number: error for number, one in enumerate(started) if (error := one.exception())}
-        if lost is not None and 0 not in failed:
-            lost |= {number: str(error) for number, error in failed.items() if isinstance(error, GuardError)}
-        errors = [error for number, error in failed.items() if number not in (lost or ())]
-        for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
-            raise error
-        runners = [one.result() for number, one in enumerate(started) if number not in failed]
-        for runner in runners:
-            runner._together = None
+        """Runners with these modules, started at once. ``lost`` gets why some can't start, by number; they are left
+        out. Raises what the first one raises."""
+        runners = [cls(device, modules, patience) for modules in given]
+        with ThreadPoolExecutor(len(runners)) as threads:
+            list(threads.map(cls._spawn, runners))
+            _know(runners)  # before any code of a user runs
+            opened = [threads.submit(runner._open) for runner in runners]
+        left = []
+        for number, (runner, one) in enumerate(zip(runners, opened, strict=True)):
+            if (error := one.exception()) is None:
+                left.append(runner)
+            elif number and isinstance(error, GuardError):
+                lost[number] = str(error)
+            else:
+                raise error
+        for runner in left:
+            runner._apart = True
             runner._halt()
-        return runners
+        return left
 
     def _learn(self, said: Sequence[Json]) -> None:
         """Note the names only: the judge loads an operation itself, or knows it."""
         self.declared = [str(one.get("name", "")) for one in said]
 
-    def _start(self) -> About:
-        self._known = self.broken = False
-        return super()._start()
-
-    def _born(self) -> None:
-        """Learn which processes belong to runners themselves, before any code of a user runs."""
-        assert self._process is not None
-        if self._together is not None:
-            self._together.wait()
-        _own.update({self._process.pid}, _children_of(self._process.pid), _children_of(os.getpid()))
-        if self._together is not None:
-            self._together.wait()
-        self._known = True
+    def restart(self) -> None:
+        self._stop()
+        self._apart = self.broken = False
+        self._spawn()
+        _know([self])
+        self._apart = True
+        self._open()
 
     @property
-    def processes(self) -> Sequence[int | str]:
+    def processes(self) -> Sequence[int]:
         return [self._process.pid] if self._process is not None else []
 
     def _answer(self, request: Json, progress: Any, patience: float) -> Json:
-        if self._together is not None or not self._known:  # which processes are whose is not known yet
+        if not self._apart:
             return super()._answer(request, progress, patience)
         _send(self._stopped, signal.SIGCONT)
         try:
@@ -158,8 +138,12 @@ class Apart(WorkerProcess):
 
     def _check_alone(self) -> None:
         """Raise ContractError if anything that it started still runs, except compilers; all is ended then."""
-        if left := [name for process in sorted(self._strays()) if (name := _name(process))]:
-            _send(self._strays(), signal.SIGKILL)
+        strays = self._strays()
+        if left := [name for process in sorted(strays) if (name := _name(process))]:
+            _send(strays, signal.SIGKILL)
+            until = perf_counter() + _ENDING
+            while any(map(_name, strays)) and perf_counter() < until:  # else the next lane is blamed for it too
+                sleep(1e-3)
             raise ContractError(f"left child processes behind: {', '.join(left)}", "changes the process")
 
     def ask(self, call: str, **arguments: Any) -> Any:
@@ -187,6 +171,12 @@ class Apart(WorkerProcess):
 
 _own: set[int] = set()
 """The processes of all runners, with those that end them when the judge ends."""
+
+
+def _know(runners: Sequence[Apart]) -> None:
+    """Learn which processes belong to runners themselves."""
+    for process in (pid for runner in runners for pid in runner.processes):
+        _own.update({process}, _children_of(process), _children_of(os.getpid()))
 
 
 def adopt_orphans() -> None:

@@ -8,7 +8,7 @@ import secrets
 import torch
 
 from kernelzoo.device import free_memory, no_room
-from kernelzoo.measure.ceilings import HOST_BYTES
+from kernelzoo.measure.ceilings import HOST_BYTES, has_copy
 from kernelzoo.measure.judge.gate import Gate
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.measurement import Cache
@@ -53,8 +53,8 @@ class Data:
         self.sets = Sets(self.problem, count, self.device, shared=self.shared)
         self.gate = Gate(self.sets, secrets.randbits(48))
 
-    def settle(self, writes: bool) -> None:
-        """Fill the cache with other data for a cold turn, half of it written if the operation ``writes``.
+    def settle(self) -> None:
+        """Fill the cache with other data for a cold turn, half of it written if the operation writes as much.
 
         What a kernel asked the cache to keep is dropped first. Else a turn finds part of its input there.
         """
@@ -68,7 +68,7 @@ class Data:
             if self._scratch is None:
                 self._scratch = torch.zeros(self.cached // 2, dtype=torch.float32, device=self.device)
             half = self._scratch.numel() // 2
-            if writes:
+            if has_copy(self.sets):
                 torch.add(self._scratch[:half], 0, out=self._scratch[half : 2 * half])
             else:
                 self._scratch.sum()

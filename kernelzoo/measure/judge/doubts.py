@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal
 
 from kernelzoo.measure.calls import clock_for
-from kernelzoo.measure.ceilings import Ceilings, beyond_memory, has_copy
+from kernelzoo.measure.ceilings import Ceilings, beyond_memory
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.entrant import Entrant
 from kernelzoo.measure.measurement import Measurement
@@ -90,14 +90,14 @@ class Doubts:
         copied = clock.arrange([partial(self._copy_outs, (number + 1) % count, number) for number in order])
         copies, least = [], math.inf
         for _ in range(3):
-            self._settle()
+            self.data.settle()
             copies.append(copied(1) / len(order))
         copy = min(copies)
         for tries in range(_TRIES):
             time.sleep(_PAUSE[self.data.device.type] * tries)  # other work on a host may last
             entrant.ask("arrange", order=order, delivered=True)
             self.data.gate.mutation.write(order)
-            self._settle()
+            self.data.settle()
             least = min(least, entrant.turn()[0] / len(order))
             self.data.gate.mutation.check(order)
             if least - median <= 1.5 * copy + _DELIVERED[self.data.device.type]:
@@ -106,9 +106,6 @@ class Doubts:
             f"{least * 1e6:.1f} us with its results copied, {median * 1e6:.1f} without; a copy takes {copy * 1e6:.1f}:"
             " a false time, or work outside the clock"
         )
-
-    def _settle(self) -> None:
-        self.data.settle(has_copy(self.data.sets))
 
     def _copy_outs(self, source: int, to: int) -> None:
         for a, b in zip(self.data.sets[source][1], self.data.sets[to][1], strict=True):

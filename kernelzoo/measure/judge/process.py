@@ -10,14 +10,14 @@ import ast
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from functools import partialmethod
 from pathlib import Path
 from typing import IO, Any
 
 from kernelzoo import definitions, measure, operations, registry
 from kernelzoo.errors import DeviceLostError
-from kernelzoo.measure import energy as energies
-from kernelzoo.measure import planning, record
+from kernelzoo.measure import record
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.judge.apart import Apart, adopt_orphans
 from kernelzoo.measure.problems import problem_of
@@ -54,7 +54,7 @@ class Judge(Answering):
     ) -> dict[str, Any]:
         """Start a runner for kernelzoo's kernels, and one for each file of kernels.
 
-        With ``needs``, the operations' files that each of these needs, a file that can't be loaded costs only itself.
+        ``needs``: the files of operations that each file of kernels needs; by default all.
         """
         meanings = [path for path in modules if declares_operations(path)]
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
@@ -63,12 +63,12 @@ class Judge(Answering):
         for file in files:
             needed = meanings if needs is None else needs.get(file, [])
             given.append([path for path in modules if path in needed or path == file])
-        lost = None if needs is None else dict[int, str]()
+        lost = dict[int, str]()
         starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience, lost)
         self._device = opened(device)
-        refused = loaded(meanings, needs is not None)
+        refused = loaded(meanings)
         self._runners = starting.result()
-        refused |= {files[number - 1]: words for number, words in (lost or {}).items()}
+        refused |= {files[number - 1]: words for number, words in lost.items()}
         files = [path for path in files if path not in refused]
         self._beside = {1 + files.index(path) for path in meanings if path in files}
         for runner in self._runners:
@@ -80,43 +80,26 @@ class Judge(Answering):
         if ceilings is not None:
             self._ceilings = measure.Ceilings(*ceilings)
         found = about(str(self._device))
-        said = {one["id"]: one for one in found["implementations"]}
-        own = set(self._runners[0].about.summaries)
         for number, runner in enumerate(self._runners):
             for id, summary in runner.about.summaries.items():
-                said.setdefault(id, {"id": id, "summary": summary})
-                if id not in own and self._owner.setdefault(id, number) == number:
-                    said[id]["file"] = files[number - 1]
-        return {**found, "implementations": list(said.values()), "refused": refused}
+                found["summaries"].setdefault(id, summary)
+                if id not in self._runners[0].about.summaries:
+                    self._owner.setdefault(id, number)
+        named = {id: files[number - 1] for id, number in self._owner.items()}
+        return {**found, "files": named, "refused": refused}
 
     def _seat(self, id: str) -> Apart:
         return self._runners[self._owner.get(id.partition("@")[0], 0)]
 
-    def on_unmetered(self) -> dict[str, Any]:
-        """Why the energy of a launch can't be measured on this device, or ""."""
-        try:
-            energies.meter(self._device)
-        except energies.EnergyError as error:
-            return {"reason": str(error)}
-        return {"reason": ""}
-
-    def on_ceilings(self) -> dict[str, Any]:
-        """Measure the device's ceilings, if it is a GPU."""
-        if self._device.type != "cuda":
-            return {"ceilings": None}
-        from kernelzoo.measure.ceilings import ceilings
-
-        self._ceilings = ceilings(self._device)
-        return {"ceilings": [self._ceilings.copy, self._ceilings.read, self._ceilings.floor]}
-
     def on_race(
         self, problem: dict[str, Any], ids: list[str], label: str, tables: dict[str, dict[str, int]], **how: Any
     ) -> dict[str, Any]:
-        """Measure one problem; reply with entries of a results file. An id in ``tables`` is bound with that table.
-
-        An implementation that kills its runner, hangs or breaks its device is a failure. The others are measured again.
-        """
+        """Measure one problem; see :meth:`kernelzoo.measure.guard.Guard.race`. A lost runner costs its own rows."""
         asked, left, lost, tries = problem_of(problem), list(ids), [], 0
+        if self._device.type == "cuda" and how["rounds"] and how["timed"] != "call" and not tables:
+            from kernelzoo.measure.ceilings import ceilings
+
+            self._ceilings = self._ceilings or ceilings(self._device)
         while left:
             try:
                 measured = measure.race(
@@ -141,22 +124,20 @@ class Judge(Answering):
             for id, one in measured.items():
                 if self._owner.get(id.partition("@")[0], 0) in self._beside:
                     one.beside = BESIDE
-            device, ceilings = str(self._device), None if how["timed"] == "call" else self._ceilings
+            device, limits = str(self._device), None if how["timed"] == "call" else self._ceilings
             return {
-                "entries": [record.entry(m, device, ceilings, label) for m in measured.values() if m.samples],
+                "entries": [record.entry(m, device, limits, label) for m in measured.values() if m.samples],
                 "failed": [*lost, *(failure for m in measured.values() if (failure := record.failure_of(m)))],
                 "right": [id for id, m in measured.items() if not m.samples and not record.failure_of(m)],
+                "ceilings": astuple(self._ceilings) if self._ceilings else None,
             }
         return {"entries": [], "failed": lost, "right": []}
 
     def _entrant(self, id: str, tables: Mapping[str, Mapping[str, int]]) -> measure.Entrant:
-        plain, _, label = id.partition("@")
         seat = self._seat(id)
-        backend, op, variant = plain.split("/")
-        made = registry.Implementation(backend, op, variant, seat.about.summaries.get(plain, ""))
-        if label:
-            made = planning.Lane(backend, op, variant, made.summary, label=label)
-        return measure.Entrant(made, seat, tables.get(id), id)
+        backend, op, variant = id.split("/")
+        made = registry.Implementation(backend, op, variant, seat.about.summaries.get(id.partition("@")[0], ""))
+        return measure.Entrant(made, seat, tables.get(id))
 
     # --- Requests that need no judge --------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.doubts import Doubts, Timed
 from kernelzoo.measure.judge.entrant import Entrant, Here, Seat
 from kernelzoo.measure.judge.memory import Tensors
-from kernelzoo.measure.measurement import Cache, Measurement
+from kernelzoo.measure.measurement import BUSY, UNDECIDABLE, Cache, Measurement
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.runner import COPY
 from kernelzoo.measure.statistics import LONGEST, settled
@@ -204,7 +204,7 @@ class _Race:
             place, source, elements = link
             linked = order[place]
             mutation.link(linked, source, elements)
-        self.data.settle(has_copy(self.data.sets))
+        self.data.settle()
         seconds, took = entrant.turn()
         if not 0 < seconds <= took:
             raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
@@ -220,7 +220,7 @@ class _Race:
 
     def unused(self, seat: Seat) -> float:
         """Seconds of a turn without launches, as the judge sees it."""
-        self.data.settle(False)
+        self.data.settle()
         seat.ask("empty")
         return seat.took
 
@@ -309,7 +309,7 @@ class _Race:
         except (DeviceLostError, DiedError):
             raise
         except BusyError as busy:
-            measurement.refused, measurement.busy = str(busy), True
+            measurement.refused, measurement.details = str(busy), {"kind": BUSY}
         except RaisedError as raised:
             outcome = "failed" if when else raised.outcome
             setattr(measurement, outcome, raised.words)
@@ -318,10 +318,15 @@ class _Race:
                 measurement.failed = f"raised {type(refusal).__name__}: {refusal}"
             else:
                 measurement.refused = str(refusal)
-                measurement.undecidable = isinstance(refusal, UndecidableError)
+                if isinstance(refusal, UndecidableError):
+                    measurement.details = {"kind": UNDECIDABLE}
         except AssertionError as error:
             measurement.wrong = f"{when}{error}"
-            measurement.finding = error if isinstance(error, ContractError) else None
+            if isinstance(error, ContractError):
+                measurement.details = {"kind": error.kind}
+                if error.place is not None:
+                    found = {"place": list(error.place), "got": repr(error.got), "expected": error.expected}
+                    measurement.details |= found
         except torch.OutOfMemoryError as error:
             measurement.refused = f"out of memory: {error}"
         except Exception as error:
