@@ -50,8 +50,9 @@ class Bound:
         self.storages = [x.untyped_storage() for x in tensors]
         self.offsets = [int(x.storage_offset()) * x.element_size() for x in tensors]
         """Where each tensor begins in its storage, in bytes."""
-        self.ends = [offset + span(x) for x, offset in zip(tensors, self.offsets, strict=True)]
-        """Where each tensor ends in its storage, in bytes."""
+        spans = map(span, tensors)
+        self.ends = [offset + size if size else 0 for offset, size in zip(self.offsets, spans, strict=True)]
+        """Where each tensor ends in its storage, in bytes; 0 if it is empty, wherever it begins."""
 
     def check(self, outputs: int) -> None:
         """Raise InputTypeError or OutputError where memory is gone. ``outputs``: how many of the last tensors are

@@ -182,3 +182,10 @@ def test_a_bound_launch_names_what_it_lost(count: int) -> None:
     assert ran == []
     launch()
     assert ran == [tuple(x.data_ptr() for x in tensors)]
+
+
+def test_an_empty_tensor_begins_anywhere() -> None:
+    ran: list[tuple[int, ...]] = []
+    out = torch.ones(4)
+    RebindableLaunch(lambda *addresses: ran.append(addresses), torch.ones(0).as_strided((0,), (2,), 3), out)()
+    assert len(ran) == 1

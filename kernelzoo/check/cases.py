@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kernelzoo import operations
 from kernelzoo.check.case import Case, Inputs, NoRoomError, Scalars, beside, by, on, plain, sample
 from kernelzoo.check.cases_others import by_axes, others
-from kernelzoo.check.special import special_rows
+from kernelzoo.check.special import FLOATS, special_rows
 from kernelzoo.operations.memory import overlaps_itself
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ _COLUMNS = (
     *(((9001, 64), 0), ((3, 2049, 37), 1), ((20011, 33), 0), ((1100, 600), 0), ((100, 4099), 0), ((1030, 517), 0)),
     *(((5, 1025, 96), 1), ((2, 4099, 40), 1)),
 )
-RULED = 36
-"""Rows with the special values of a float, plus two plain ones. A constant, so that torch is not imported to count."""
+RULED = len(FLOATS) + 2
+"""Rows with the special values of a float, plus two plain ones."""
 _SPECIAL_COLUMNS = ((130, RULED), (2049, 37), (2049, 64), (20011, 37))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kernelzoo import operations
 from kernelzoo.check.case import Case, Inputs, Scalars, on, plain, sample
-from kernelzoo.check.special import rules, special_rows
+from kernelzoo.check.special import special_rows
 from kernelzoo.operations.arguments import NARROW
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def others(operation: operations.Operation) -> Iterator[Case]:
             if not number:
                 continue
             own = operation.dtype_of(name, dtype)
-            for rule in rules(own) if declared.low is None and declared.high is None else ():
+            for rule in special_rows(own) if declared.low is None and declared.high is None else ():
                 make = partial(_special_other, op, number, rule, shape, dtype)
                 yield Case(op, f"{dtype}-{name}-{rule.replace(' ', '-')}", make, elements=math.prod(shape))
             if declared.names:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import secrets
 import shlex
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,9 +66,10 @@ def fuzz(
 ) -> int:
     """Try implementations on random cases: dtypes, shapes, axes, strides, offsets, values, wrong calls.
 
-    Each case is checked against the whole contract. A few failures are reduced to simpler cases and shown, each with
-    the command that repeats it. Kernels run in separate processes: one that crashes or hangs is a failure. Without an
-    ID, all are tried; with a --module, those that it adds.
+    Each case is checked against the whole contract. With Hypothesis installed, a few failures are reduced to simpler
+    cases, and kept for the next run in this folder. The command that repeats each is shown. Kernels run in separate
+    processes: one that crashes or hangs is a failure. Without an ID, all are tried; with a --module, those that it
+    adds.
 
     Exit status: 0; 1 for any failure; 2 for an unknown name, or if what was asked for can't run here.
     """
@@ -97,6 +100,8 @@ def fuzz(
     for work in works:
         # Drop failures whose reduction was interrupted.
         work.failures = [failure for failure in work.failures if failure]
+    with suppress(ImportError):
+        _keep(works)
     rows = [work.row() for work in works]
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
@@ -128,7 +133,9 @@ class _Work:
     emulator: str = ""
     unavailable: str = ""
     asked: int = 0
-    """The number asked for, if it gets fewer."""
+    """The number asked for, if it gets others."""
+    kept: int = 0
+    """How many of the first cases earlier runs kept."""
     failures: list[dict[str, Any]] = field(default_factory=list)
     next: int = 0
     found: Counter[str] = field(default_factory=Counter)
@@ -190,7 +197,24 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
         if key not in drawn:
             drawn[key] = engine.draw(op, count, seed, about["elements"], alike)
         few = max(engine.GROUP, count // _SLOW_TO_BIND) if slow_to_bind(id) else count
-        yield _Work(id, seed, drawn[key][:few], emulator=about["emulator"], asked=count)
+        kept = []
+        with suppress(ImportError):
+            kept = engine.kept(id)
+        yield _Work(id, seed, [*kept, *drawn[key][:few]], emulator=about["emulator"], asked=count, kept=len(kept))
+
+
+def _keep(works: Sequence[_Work]) -> None:
+    """Keep the failures that are printed for later runs, and forget those of earlier ones that pass. Raises ImportError
+    without Hypothesis."""
+    from kernelzoo.check import fuzz as engine
+
+    for work in works:
+        for failure in work.failures[:_REDUCED]:
+            engine.keep(work.id, engine.parse(failure["case"], work.op), failed=True)
+        failed = {failure["found"] for failure in work.failures}
+        for case in work.cases[: min(work.kept, work.next)] if not work.unavailable else ():
+            if str(case) not in failed:
+                engine.keep(work.id, case, failed=False)
 
 
 class _Share:
@@ -253,7 +277,9 @@ class _Share:
                 return bool(again)
 
             reducible = place < (1 if costly else _REDUCED)
-            simple = engine.reduce(work.op, case, fails, _TRIES) if reducible else case
+            simple = case
+            with suppress(ImportError):
+                simple = engine.reduce(work.op, case, fails, _TRIES) if reducible else case
             work.failures[place] = {
                 "id": work.id,
                 "reason": words_of[str(simple)],
@@ -270,6 +296,8 @@ def _costly(words: str) -> bool:
 
 
 def _print(works: Sequence[_Work], seed: int) -> None:
+    from kernelzoo.check import fuzz as engine
+
     console = output.console()
     table = output.table("implementation", ">cases", ">right", ">refused", ">errors", ">failed", ">layouts", ">s", "")
     for work in works:
@@ -287,7 +315,8 @@ def _print(works: Sequence[_Work], seed: int) -> None:
     for work in works:
         shown = list({failure["case"]: failure for failure in work.failures[:_REDUCED]}.values())
         if shown:
-            console.print(f"\n{work.id}: {len(work.failures)} failures, the first reduced", style="red")
+            how = "the first reduced" if importlib.util.find_spec("hypothesis") else engine.NEEDED
+            console.print(f"\n{work.id}: {len(work.failures)} failures, {how}", style="red")
         for failure in shown:
             console.print(f"  case   {_words(failure['case'], work.op)}")
             console.print(f"  found  {output.brief(failure['reason'])}")

@@ -21,6 +21,12 @@ WIDE = "wide"
 SUMMED = "summed"
 """A dtype that means int64 where the first input has integers or bool, else its dtype: that of torch's sums."""
 
+
+def widest(dtype: torch.finfo) -> float:
+    """The largest number of the dtype that kernels compute in: of float32, or of float64 for float64."""
+    return max(dtype.max, 3.4028234663852886e38)
+
+
 Size: TypeAlias = "int | str"
 """A number, or the name of an axis or scalar with that value."""
 

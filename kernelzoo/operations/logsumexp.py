@@ -46,16 +46,20 @@ class logsumexp:
         """
         if not n:
             return ref.new_zeros(ref.shape)
-        top = x.amax(1, keepdim=True)
-        depth = (top - x).clamp_(0, 1100).nan_to_num_(0)
-        weights = (-depth).exp_()
-        total = weights.sum(1)
-        mean_depth = (weights * depth).sum(1) / total
-        return (16 + 4 * mean_depth + math.sqrt(n) / 2 + 2 * total.log() + 2 * ref.abs()) * unit
+        return (roundings(x, n) + 2 * ref.abs()) * unit
 
     @staticmethod
     def samples() -> tuple[Sample, ...]:
         return tuple(Sample(f"{dtype}-cancels", (8, 300), partial(cancelling, dtype)) for dtype in FLOATS)
+
+
+def roundings(x: torch.Tensor, n: int) -> torch.Tensor:
+    """The error of the logarithm of a sum of exponentials of depths below the maximum, in units."""
+    depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
+    weights = (-depth).exp_()
+    total = weights.sum(1)
+    mean_depth = (weights * depth).sum(1) / total
+    return 16 + 4 * mean_depth + math.sqrt(n) / 2 + 2 * total.log()
 
 
 def finite(top: torch.Tensor) -> torch.Tensor:

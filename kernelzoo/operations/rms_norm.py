@@ -7,24 +7,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS
-from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declared import Input, Output, Scalar, widest
 from kernelzoo.operations.declaring import operation
 
 if TYPE_CHECKING:
     import torch
 
-LARGEST = 3.4028234663852886e38
-"""Largest float32."""
-
 
 def largest(dtype: torch.finfo, n: int) -> float:
     """Largest input: a sum of n squares must not overflow float32, or float64 for float64."""
-    return math.sqrt(max(dtype.max, LARGEST) / max(n, 1))
+    return math.sqrt(widest(dtype) / max(n, 1))
 
 
 def largest_weight(dtype: torch.finfo, n: int) -> float:
     """Largest weight: its product with what is too small for the arithmetic must be small."""
-    return math.sqrt(max(dtype.max, LARGEST))
+    return math.sqrt(widest(dtype))
 
 
 @operation(dtypes=FLOATS)

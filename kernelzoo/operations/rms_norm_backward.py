@@ -7,9 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS
-from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declared import Input, Output, Scalar, widest
 from kernelzoo.operations.declaring import operation
-from kernelzoo.operations.rms_norm import LARGEST
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 def largest(dtype: torch.finfo, n: int) -> float:
     """Largest input: a sum of n products of three must not overflow float32, or float64 for float64."""
-    return math.cbrt(max(dtype.max, LARGEST) / max(n, 1)) / 16
+    return math.cbrt(widest(dtype) / max(n, 1)) / 16
 
 
 @operation(dtypes=FLOATS)

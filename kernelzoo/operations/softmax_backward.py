@@ -7,19 +7,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS
-from kernelzoo.operations.declared import Input, Output
+from kernelzoo.operations.declared import Input, Output, widest
 from kernelzoo.operations.declaring import operation
 
 if TYPE_CHECKING:
     import torch
 
-LARGEST = 3.4028234663852886e38
-"""Largest float32."""
-
 
 def _largest(dtype: torch.finfo, n: int) -> float:
     """Largest input: n products summed, times another, must not overflow float32, or float64 for float64."""
-    return math.cbrt(max(dtype.max, LARGEST) / max(n, 1)) / 2
+    return math.cbrt(widest(dtype) / max(n, 1)) / 2
 
 
 @operation(dtypes=FLOATS)

@@ -9,20 +9,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
-from kernelzoo.operations.declared import SUMMED, Input, Output, Sample
+from kernelzoo.operations.declared import SUMMED, Input, Output, Sample, widest
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.exact import Exact, summed
 
 if TYPE_CHECKING:
     import torch
 
-LARGEST = 3.4028234663852886e38
-"""Largest float32."""
-
 
 def largest(dtype: torch.finfo, n: int) -> float:
     """Largest input: n of them, added in any order, must not overflow float32, or float64 for float64."""
-    return max(dtype.max, LARGEST) / max(n, 1)
+    return widest(dtype) / max(n, 1)
 
 
 @operation(dtypes=FLOATS + INTEGERS, in_torch="sum", several_axes=True)

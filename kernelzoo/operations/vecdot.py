@@ -7,19 +7,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS
-from kernelzoo.operations.declared import WIDE, Input, Output
+from kernelzoo.operations.declared import WIDE, Input, Output, widest
 from kernelzoo.operations.declaring import operation
 
 if TYPE_CHECKING:
     import torch
 
-LARGEST = 3.4028234663852886e38
-"""Largest float32."""
-
 
 def _largest(dtype: torch.finfo, n: int) -> float:
     """Largest input: a sum of n products must not overflow float32, or float64 for float64."""
-    return math.sqrt(max(dtype.max, LARGEST) / max(n, 1)) / 2
+    return math.sqrt(widest(dtype) / max(n, 1)) / 2
 
 
 @operation(dtypes=FLOATS)

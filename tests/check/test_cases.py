@@ -122,10 +122,3 @@ def test_no_room_is_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(caught.value, MemoryError)
         with pytest.raises(pytest.skip.Exception, match="no room"):
             Conformance().test_conforms(implementation, case)
-
-
-def test_rules_have_their_names() -> None:
-    from kernelzoo.check.special import rules, special_rows
-
-    for dtype in ("float16", "bfloat16", "float32", "float64", "int8", "bool"):
-        assert rules(dtype) == tuple(special_rows(dtype))

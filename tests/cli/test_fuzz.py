@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,28 @@ def test_failures_can_be_pasted_and_cost_no_other(kernelzoo: Callable[..., Any],
     assert len(re.findall("^  case   .*, dim=-?[0-9]", done.stdout, re.MULTILINE)) == len(lines)
     again = kernelzoo(*shlex.split(lines[0]))
     assert again.returncode == 1 and "elements wrong; first at" in again.stdout
+
+
+def test_failures_are_kept_until_they_pass(kernelzoo: Callable[..., Any], module: Path) -> None:
+    def run(cases: int, seed: int) -> dict[str, Any]:
+        given = ("mine/min/first", "--module", module, "--device", "cpu", "--cases", cases, "--seed", seed, "--json")
+        return json.loads(kernelzoo("fuzz", *given).stdout)["rows"][0]
+
+    assert run(96, 3)["failed"]
+    assert (again := run(8, 4))["cases"] > again["asked"] == 8 and again["failed"]
+    module.write_text(KERNELS.replace("x[:, :16]", "x"))
+    assert (mended := run(8, 4))["cases"] > 8 and not mended["failed"]
+    assert run(8, 4)["cases"] == 8
+
+
+def test_without_hypothesis_failures_are_as_drawn(
+    kernelzoo: Callable[..., Any], module: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    given = ("mine/min/first", "--module", module, "--device", "cpu", "--cases", "96", "--seed", "3")
+    done = kernelzoo("fuzz", *given)
+    assert done.returncode == 1 and "pip install 'hypothesis" in done.stdout
+    assert re.findall(r"^  repeat kernelzoo (fuzz .*--case .*)$", done.stdout, re.MULTILINE)
 
 
 def test_a_crash_costs_a_case(module: Path) -> None:

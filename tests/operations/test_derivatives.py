@@ -1,11 +1,10 @@
-"""Gradients, of every backend and variant that runs here: torch's own checks of them, and its own samples."""
+"""Gradients, of every backend and variant that runs here: torch's own checks of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import pytest
 import torch
@@ -21,7 +20,6 @@ SLOW = tuple(name for name in DEVICES if kernelzoo.get(name).emulator)
 """Emulated: their kernels are checked by the contract's suite, and here on ``auto`` alone."""
 IDS = [id for id in variants("softmax", "min") if id.split("/")[0] not in SLOW or id.endswith("/auto")]
 BACKWARD = [id for id in variants("softmax_backward", "min_backward") if id.split("/")[0] not in SLOW]
-INFOS = {"softmax": "softmax", "min": "amin", "cumsum": "cumsum"}
 
 
 @pytest.fixture(autouse=True)
@@ -85,55 +83,6 @@ def test_gradients_of_a_minimum_over_axes(backend: str, dim: Any, keepdim: bool)
     method(ties, (0, 1)).backward()
     torch.amin(right, (0, 1)).backward()
     assert torch.equal(ties.grad, right.grad)
-
-
-def _samples(op: str) -> tuple[Any, ...]:
-    """Torch's descriptions of an operation. The import takes seconds, and so is not for all processes that collect."""
-    with mock.patch("torch.backends.disable_global_flags"):  # which the import calls: other tests set such flags
-        from torch.testing._internal.common_methods_invocations import op_db
-    return tuple(info for info in op_db if info.name == INFOS[op])
-
-
-@pytest.mark.xdist_group("torch's own samples")  # one process imports them
-@pytest.mark.parametrize(
-    "id",
-    [
-        pytest.param(id, marks=() if id.endswith("/auto") else pytest.mark.sampled(4))
-        for id in (*IDS, *variants("cumsum"))
-        if not slow_to_bind(id)
-    ],
-)
-def test_torch_s_own_samples(id: str) -> None:
-    """Of PyTorch's suite, results and gradients beside torch's own."""
-    op = id.split("/")[1]
-    call, device = call_of(id)
-    seen = refused = 0
-    for info in _samples(op):
-        for dtype in (torch.float64, torch.float32, torch.bfloat16):
-            for sample in info.sample_inputs(device, dtype, requires_grad=True):
-                named = dict(sample.kwargs)
-                if op == "min":
-                    named["dim"] = named.get("dim") if named.get("dim") is not None else ()
-                x = sample.input.detach().clone().requires_grad_()
-                right = info(sample.input, *sample.args, **sample.kwargs)
-                if named.pop("dtype", right.dtype) != x.dtype:
-                    continue  # tests/operations/test_arguments.py
-                try:
-                    found = call(x, *sample.args, **named)
-                except (UnsupportedProblemError, BackendUnavailableError):
-                    refused += 1
-                    continue
-                seen += 1
-                grad = torch.linspace(-1, 1, max(1, right.numel()), device=device, dtype=dtype)[: right.numel()]
-                torch.testing.assert_close(found, right, equal_nan=True)
-                (one,) = torch.autograd.grad(found, x, grad.view_as(right))
-                (other,) = torch.autograd.grad(right, sample.input, grad.view_as(right))
-                # Where terms cancel, both are off by roundings of what they are a difference of.
-                near = {"rtol": 4 * torch.finfo(dtype).eps, "atol": 4 * torch.finfo(dtype).eps}
-                torch.testing.assert_close(one, other, equal_nan=True, **near)
-    assert seen or refused, "torch has no samples"
-    if not seen:
-        pytest.skip("refuses all of them")
 
 
 @pytest.mark.parametrize("backend", DEVICES)

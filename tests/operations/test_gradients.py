@@ -1,10 +1,8 @@
-"""Gradients beside torch's own, along any axis, and torch's own samples of a layer norm."""
+"""Gradients beside torch's own, along any axis."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-from unittest import mock
 
 import pytest
 import torch
@@ -92,30 +90,3 @@ def test_gradients_of_views(backend: str, op: str, view: str) -> None:
     found = pulled(lambda x, *given: method(seen(x), *given, dim=1, **SCALARS.get(op, {})), inputs)
     right = pulled(lambda x, *given: RIGHT[op](seen(x), *given, dim=1), inputs)
     torch.testing.assert_close(found, right)
-
-
-@pytest.mark.xdist_group("torch's own samples")  # one process imports them
-@pytest.mark.parametrize("backend", sorted(backend for backend, op in WITH if op == "layer_norm"))
-def test_torch_s_own_samples_of_a_layer_norm(backend: str) -> None:
-    """The axes that it is over become one."""
-    with mock.patch("torch.backends.disable_global_flags"):  # which the import calls: other tests set such flags
-        from torch.testing._internal.common_methods_invocations import op_db
-    (info,) = (info for info in op_db if info.name == "nn.functional.layer_norm")
-    method, seen = kernelzoo.get(backend).layer_norm, 0
-    for sample in info.sample_inputs(DEVICES[backend], torch.float64, requires_grad=False):
-        (shape, *rest), eps = sample.args, sample.kwargs.get("eps", 1e-5)
-        weight, bias = (*rest, *(sample.kwargs.get(name) for name in ("weight", "bias")))[:2]
-        weight = torch.ones(shape, dtype=torch.float64, device=sample.input.device) if weight is None else weight
-        bias = torch.zeros_like(weight) if bias is None else bias
-        n = weight.numel()
-
-        def ours(x: Tensor, weight: Tensor, bias: Tensor, n: int = n, eps: float = eps) -> Tensor:
-            return method(x.reshape(-1, n), weight.reshape(n), bias.reshape(n), eps=eps).view(x.shape)
-
-        def torchs(x: Tensor, weight: Tensor, bias: Tensor, shape: Any = shape, eps: float = eps) -> Tensor:
-            return functional.layer_norm(x, shape, weight, bias, eps)
-
-        inputs = [sample.input, weight, bias]
-        torch.testing.assert_close(pulled(ours, inputs), pulled(torchs, inputs))
-        seen += 1
-    assert seen

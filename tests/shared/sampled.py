@@ -37,7 +37,7 @@ def is_left_out(implementation: kernelzoo.Implementation, case: Case) -> bool:
     if auto and case.core and special:
         return False
     number = number_of(f"{implementation.id}-{kind}")
-    step = not _has_auto(implementation.backend, implementation.op)
+    step = not has_auto(implementation.backend, implementation.op)
     if case.core:
         few = 1 if auto or step or special or kind == "dim0" or kind == _least(implementation.id, case) else 2
     elif kind == "special-values-dim0" or ((auto or step) and needed(case)):
@@ -56,7 +56,7 @@ def is_left_out(implementation: kernelzoo.Implementation, case: Case) -> bool:
 
 def is_drawn_for(implementation: kernelzoo.Implementation) -> bool:
     """Whether a usual run draws tensors and fuzzes for it."""
-    beside = _has_auto(implementation.backend, implementation.op)
+    beside = has_auto(implementation.backend, implementation.op)
     return implementation.variant == "auto" or not beside or number_of(implementation.id) % 3 == 0
 
 
@@ -76,7 +76,7 @@ def _least(id: str, case: Case) -> str:
 
 
 @cache
-def _has_auto(backend: str, op: str) -> bool:
+def has_auto(backend: str, op: str) -> bool:
     return any(i.variant == "auto" for i in kernelzoo.implementations(backend) if i.op == op)
 
 

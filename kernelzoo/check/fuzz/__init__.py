@@ -8,12 +8,13 @@ module ``running`` runs it.
 from kernelzoo.check.fuzz.case import FAR, FAULTS, Case, CaseError, Companion, Layout, contiguous, faults, span
 from kernelzoo.check.fuzz.drawing import GROUP, draw, largest, strategy
 from kernelzoo.check.fuzz.parsing import parse
-from kernelzoo.check.fuzz.reducing import reduce, simpler
+from kernelzoo.check.fuzz.reducing import NEEDED, keep, kept, reduce
 
 __all__ = [
     "FAR",
     "FAULTS",
     "GROUP",
+    "NEEDED",
     "Case",
     "CaseError",
     "Companion",
@@ -21,10 +22,11 @@ __all__ = [
     "contiguous",
     "draw",
     "faults",
+    "keep",
+    "kept",
     "largest",
     "parse",
     "reduce",
-    "simpler",
     "span",
     "strategy",
 ]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernelzoo import operations
 from kernelzoo.check.fuzz import values
 from kernelzoo.errors import KernelZooError
-from kernelzoo.operations.declared import ROW
 
 FAR = 2**30
 """Fewest elements between rows of a case that is ``far``. Multiples of it exceed 32 bits."""
@@ -99,6 +98,8 @@ class Case:
     """Scalars that are not at their default, by name."""
     sizes: tuple[tuple[str, int], ...] = ()
     """Sizes of the axes that the first input does not have, by name."""
+    drawn: tuple[int, tuple[int, ...]] = field(default=(0, ()), repr=False, compare=False)
+    """If it was drawn: of at most so many elements, by these choices."""
 
     def __str__(self) -> str:
         """Compact JSON, without default values."""
@@ -248,12 +249,3 @@ def faults(op: str, dtype: str) -> tuple[str, ...]:
     not_for |= {"outs upon each other"} if len(operation.outputs) < 2 else set()
     not_for |= {"a gradient and an out"} if dtype not in operations.FLOATS else set()
     return tuple(name for name in FAULTS if name not in not_for)
-
-
-def place_of(names: tuple[str, ...], axis: int, axes: Sequence[int], keepdim: bool) -> int | None:
-    """The position of an axis of x in a tensor with those axes; None if it lacks the axis."""
-    if names == ROW or (keepdim and names == ("outer", "inner")):
-        return axis
-    if names == ("outer", "inner") and axis not in axes:
-        return axis - sum(d < axis for d in axes)
-    return None

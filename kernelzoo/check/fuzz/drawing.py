@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -45,25 +45,46 @@ def largest(implementation: Implementation) -> int:
 
 
 class Choose(Protocol):
-    """Chooses uniformly, from a seeded generator or Hypothesis."""
+    """Chooses, from a seeded generator or Hypothesis. ``plain``: the simplest, if it is not the first. ``often``: the
+    numbers of what a generator chooses among."""
 
-    def __call__(self, among: Sequence[T], /) -> T: ...
+    def __call__(self, among: Sequence[T], /, plain: T | None = None, often: Sequence[int] = ()) -> T: ...
+
+
+def _recorded(number_of: Callable[[int, Sequence[int]], int]) -> tuple[Choose, list[int]]:
+    """What chooses by the number that ``number_of`` makes of a count and ``often``, and the numbers so far. 0 is the
+    simplest."""
+    choices = list[int]()
+
+    def choose(among: Sequence[T], /, plain: T | None = None, often: Sequence[int] = ()) -> T:
+        simplest = 0 if plain is None or plain not in among else among.index(plain)
+        choices.append(number_of(len(among), often))
+        return among[(choices[-1] + simplest) % len(among)]
+
+    return choose, choices
 
 
 def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> list[Case]:
     """Draw ``count`` different cases of at most ``elements`` elements, the same for the same arguments.
 
-    ``alike`` in a row share a layout; see GROUP. A plain generator draws them. Hypothesis would repeat most layouts,
-    and takes longer.
+    ``alike`` in a row share a layout; see GROUP. A plain generator draws them. Hypothesis repeats half of its own, and
+    takes twenty times longer.
     """
     cases = dict[str, Case]()
     layouts = set[Case]()
-    choose = random.Random(f"{op} {seed}").choice
+    generator = random.Random(f"{op} {seed}")
     while len(cases) < count:
+        choose, choices = _recorded(lambda count, often: generator.choice(often or range(count)))
         case = _drawn(choose, op, elements)
         if case not in layouts:
             layouts.add(case)
-            cases |= {str(like): like for like in _group(choose, op, case, elements, alike)}
+            of_layout = tuple(choices)
+            for number in range(alike):
+                # One far case is enough, since it takes gigabytes.
+                how = "near" if number and case.far else "resized" if number >= alike // 2 else "same"
+                choices[:] = (*of_layout, _LIKE.index(how))
+                like = _filled(choose, op, _like(choose, op, case, elements, how))
+                cases[str(like)] = replace(like, drawn=(elements, tuple(choices)))
     return list(cases.values())[:count]
 
 
@@ -73,16 +94,15 @@ def strategy(op: str, elements: int) -> SearchStrategy[Case]:
 
     @st.composite
     def drawn(draw: DrawFn) -> Case:
-        def choose(among: Sequence[T]) -> T:
-            return draw(st.sampled_from(among))
-
+        # Among one thing, Hypothesis makes no choice, and those after it would take the places of others.
+        choose, _ = _recorded(lambda count, often: min(draw(st.sampled_from(range(max(count, 2)))), count - 1))
         case = _drawn(choose, op, elements)
-        return _filled(choose, op, case, choose(_families(op, case)))
+        return _filled(choose, op, _like(choose, op, case, elements, choose(_LIKE)))
 
     return drawn()
 
 
-# Lengths that no tile divides. Others are powers of two, one more or less, small, or all that is left.
+# Lengths that no tile divides.
 _ODD = (3, 5, 6, 7, 10, 11, 13, 24, 37, 61, 100, 127, 251, 509, 781, 1000, 1021, 2053, 5003, 9973, 50257, 99991, 524309)
 
 
@@ -111,9 +131,9 @@ def _drawn(choose: Choose, op: str, elements: int) -> Case:
 def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
     """Dtype, shape, axis and layout of x for an operation by rows."""
     operation = operations.OPERATIONS[op]
-    dtype = choose(operation.dtypes)
+    dtype = _dtype(choose, operation)
     rank = choose((2,) * 8 + (3,) * 6 + (1,) * 2 + (4, 4, 5, 5, 6, 0))
-    dim: Any = choose(range(-max(rank, 1), max(rank, 1)))
+    dim: Any = choose(range(-max(rank, 1), max(rank, 1)), plain=-1)
     keepdim = operation.reduces and choose((False, True))
     if operation.several_axes and rank and _chance(choose, 30):
         dim = tuple(choose((d, d - rank)) for d in _order(choose, rank)[: choose(range(rank + 1))])
@@ -129,10 +149,14 @@ def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
     return Case(dtype, shape, _layout(choose, shape, 4 * elements + 64, read_alone=True), dim, keepdim)
 
 
+def _dtype(choose: Choose, operation: operations.Operation) -> str:
+    return choose(operation.dtypes, plain="float32" if "float32" in operation.dtypes else "int32")
+
+
 def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
     """Dtype and sizes for an operation with named axes. Now and then a size is 0 if that makes all outputs empty."""
     operation = operations.OPERATIONS[op]
-    dtype, axes = choose(operation.dtypes), operation.free_axes
+    dtype, axes = _dtype(choose, operation), operation.free_axes
     sizes = _allowed(operation, _shape(choose, len(axes), (), elements), elements)
     outs = operation.axes[len(operation.inputs) :]
     spare = [place for place, axis in enumerate(axes) if all(axis in names for names in outs)]
@@ -170,17 +194,16 @@ def _shape(choose: Choose, rank: int, reduced: Sequence[int], elements: int) -> 
     sizes = [1] * rank
     kept = [d for d in range(rank) if d not in reduced]
     for d in (*kept, *reduced) if _chance(choose, 30) else (*reduced, *kept):
-        size = 2 ** choose(range(max(1, left).bit_length()))
-        kind = choose(("power", "one more", "one less", "odd", "few", "all", "all"))
-        if kind == "odd":
-            size = choose(_ODD)
-        elif kind == "few":
-            size = choose(range(2, 9))
-        elif kind == "all":
-            size = left
-        sizes[d] = max(1, min(size + {"one more": 1, "one less": -1}.get(kind, 0), left))
+        sizes[d] = choose(range(1, left + 1), often=[length - 1 for length in _lengths(left)])
         left //= sizes[d]
     return tuple(sizes)
+
+
+def _lengths(most: int) -> list[int]:
+    """Lengths of any magnitude: powers of two above all, one more or less, small, odd, and the most."""
+    near = (2**power + more for power in range(most.bit_length()) for more in (-1, 0, 0, 0, 1))
+    lengths = [length for length in (*near, *range(2, 9), *_ODD) if 1 <= length <= most]
+    return lengths + [most] * (1 + len(lengths) // 3)
 
 
 def _layout(choose: Choose, shape: Sequence[int], room: int, *, read_alone: bool) -> Layout:
@@ -203,26 +226,23 @@ def _layout(choose: Choose, shape: Sequence[int], room: int, *, read_alone: bool
     return Layout(tuple(strides), offset) if span(shape, strides) <= room else Layout(contiguous(shape), offset)
 
 
-def _group(choose: Choose, op: str, case: Case, elements: int, alike: int) -> Iterator[Case]:
-    """A case and similar ones for the same compiled kernels; see GROUP."""
-    for number in range(alike):
-        like = case
-        if number and case.far:  # one is enough, since it takes gigabytes
-            like = replace(case, x=Layout(contiguous(case.shape)))
-        if number >= alike // 2 and like.elements and not like.far:
-            like = _resized(choose, op, like, elements)
-        yield _filled(choose, op, like, choose(_families(op, case)))
+_LIKE = ("same", "near", "resized")
+"""How a case of a group may differ from its first."""
 
 
-def _families(op: str, case: Case) -> tuple[str, ...]:
-    return families(op, next(iter(operations.OPERATIONS[op].inputs)), case.dtype)
+def _like(choose: Choose, op: str, case: Case, elements: int, how: str) -> Case:
+    """A similar case for the same compiled kernels; see GROUP."""
+    if how == "near":
+        return replace(case, x=Layout(contiguous(case.shape)))
+    return _resized(choose, op, case, elements) if how == "resized" and case.elements and not case.far else case
 
 
-def _filled(choose: Choose, op: str, case: Case, family: str) -> Case:
+def _filled(choose: Choose, op: str, case: Case) -> Case:
     """The case with values, and now and then a fault."""
     operation = operations.OPERATIONS[op]
-    case = replace(case, values=family, seed=choose(range(2**31)))
-    names = specials(op, next(iter(operation.inputs)), case.dtype)
+    first = next(iter(operation.inputs))
+    case = replace(case, values=choose(families(op, first, case.dtype)), seed=choose(range(2**31)))
+    names = specials(op, first, case.dtype)
     if choose((False, True)) and names:
         case = replace(case, specials=_specials(choose, names, case.elements))
     for companion, shape in list(case.each_companion(op)):
@@ -251,10 +271,9 @@ def _resized(choose: Choose, op: str, case: Case, elements: int) -> Case:
     """The case with sizes enlarged by multiples of 16 within one power of two, and strides to match."""
     sizes = list(case.free_sizes(op))
     for d, size in enumerate(sizes):
-        if size > 1:
-            room = ((1 << size.bit_length()) - 1 - size) // 16
-            allowed = (elements // max(1, math.prod(sizes) // size) - size) // 16
-            sizes[d] += 16 * choose(range(1 + max(0, min(room, allowed))))
+        room = ((1 << size.bit_length()) - 1 - size) // 16
+        allowed = (elements // max(1, math.prod(sizes) // max(1, size)) - size) // 16
+        sizes[d] += 16 * choose(range(1 + max(0, min(room, allowed))))
     if not operations.OPERATIONS[op].by_rows:
         sizes = _allowed(operations.OPERATIONS[op], sizes, elements)
     resized = case.with_sizes(op, sizes)

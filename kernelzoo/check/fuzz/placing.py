@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kernelzoo.check.bits import bits
 from kernelzoo.check.case import NoRoomError
 from kernelzoo.check.fuzz import values
 from kernelzoo.check.fuzz.case import Case, Companion, Layout, contiguous, families, span
@@ -27,15 +28,6 @@ Placed: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 """A stretch of memory, and the tensor in it."""
 
 Draw: TypeAlias = "Callable[[tuple[int, ...]], torch.Tensor]"
-
-
-def bits(x: torch.Tensor) -> torch.Tensor:
-    """A contiguous tensor's elements as integers, sharing its memory."""
-    import torch
-
-    if x.dtype == torch.bool:
-        return x.view(torch.uint8)
-    return x.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
 
 def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed]:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import errors
 from kernelzoo.calls.backend import get
+from kernelzoo.check.bits import bits
 from kernelzoo.check.case import NoRoomError
 from kernelzoo.check.fuzz import placing
 from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous
 from kernelzoo.check.fuzz.faulty import FAULTY, Call
-from kernelzoo.check.fuzz.placing import Placed, bits
+from kernelzoo.check.fuzz.placing import Placed
 from kernelzoo.device import device_lives
 from kernelzoo.errors import (
     BackendUnavailableError,
@@ -303,7 +304,7 @@ class _Runner:
         """Make a faulty call, which must raise that error. Raises AssertionError."""
         import torch
 
-        before = [bits(x.resolve_neg().contiguous()).clone() for x in inputs]
+        before = [bits(x).clone() for x in inputs]
         try:
             self._call(case, inputs, arguments)
         except (UnsupportedProblemError, _RaisedError) as error:
@@ -313,7 +314,7 @@ class _Runner:
         else:
             raise AssertionError(f"must raise {name}, and raised nothing")
         for input_name, x, were in zip(self._operation.inputs, inputs, before, strict=True):
-            if not torch.equal(bits(x.resolve_neg().contiguous()), were):
+            if not torch.equal(bits(x), were):
                 raise AssertionError(f"raised {name}, and changed {input_name}")
 
     def _check_results(self, result: object, args: Arguments, outs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -366,7 +367,7 @@ def _identity(x: torch.Tensor) -> tuple[object, ...]:
 
 def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Whether two tensors differ in any bit, as a tensor."""
-    return (bits(a.contiguous()) != bits(b.contiguous())).any()
+    return (bits(a) != bits(b)).any()
 
 
 def _wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list[Check]:
