@@ -11,7 +11,7 @@ import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -44,6 +44,8 @@ BASELINE = "torch"
 """The backend to compare with. It runs wherever torch does."""
 
 BASELINE_VARIANT = "eager"
+BATCH_INVARIANT = "@batch_invariant"
+"""After a variant or an id: a row's bits do not depend on the number of rows."""
 # The backends that kernelzoo.softmax tries, the best first, by device type, as measured in bench/results.
 PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torch")}
 
@@ -59,10 +61,12 @@ class Implementation:
     """The first paragraph of its docstring."""
     chooses: bool = False
     """Whether it stands for several forms, and chooses one for a problem."""
+    batch_invariant: bool = field(default=False, kw_only=True)
+    """Whether a row must have the same bits among any number of rows, for ``launch`` alone."""
 
     @property
     def id(self) -> str:
-        return f"{self.backend}/{self.op}/{self.variant}"
+        return f"{self.backend}/{self.op}/{self.variant}" + BATCH_INVARIANT * self.batch_invariant
 
     @property
     def operation(self) -> operations.Operation:
@@ -114,8 +118,8 @@ class Implementation:
         """Bind arguments and outputs that are checked already."""
         language(self.backend).check(*args.inputs)
         with on_device_of(args.x):
-            launch = guarded(self.operation.launch(self.bind, args, outs), (*args.inputs, *outs), len(outs), anew=True)
-            return on_its_device(launch, args.x)
+            launch = self.operation.launch(self.bind, args, outs, self.id if self.batch_invariant else "")
+            return on_its_device(guarded(launch, (*args.inputs, *outs), len(outs), anew=True), args.x)
 
 
 @dataclass
@@ -200,7 +204,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
                 return launch_of(f"{backend}/{op}/{form}", _registered[backend, op, form], *tensors, **scalars)
             except GridTooLargeError:
                 x, operation = tensors[0], operations.OPERATIONS[op]
-                if not operation.by_rows or x.size(0) * x.size(2) < _FEWEST_HALVED:
+                if not operation.by_rows or x.size(0) * x.size(2) < 2**20:  # it is not for the number of rows
                     raise
                 return split_in_two(partial(bind, **scalars), tensors, operation.axes)
 
@@ -209,10 +213,6 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
         return choose
 
     return decorate
-
-
-_FEWEST_HALVED = 2**20
-"""With fewer rows, a grid is too large for another reason."""
 
 
 def chosen(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:
@@ -289,7 +289,7 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
 
 
 def implementation(id: str) -> Implementation:
-    """The implementation of one id, ``backend/op/variant``. Raises UnknownNameError.
+    """The implementation of one id, ``backend/op/variant``, maybe ``@batch_invariant``. Raises UnknownNameError.
 
     >>> import kernelzoo
     >>> kernelzoo.implementation("torch/min/eager").id
@@ -297,8 +297,9 @@ def implementation(id: str) -> Implementation:
     """
     backend, op, *_ = (*id.split("/"), "")
     among = implementations(backend, op) if backend in backends() and op in operations.OPERATIONS else ()
-    if found := [one for one in among if one.id == id]:
-        return found[0]
+    for one in among:
+        if id.removesuffix(BATCH_INVARIANT) == one.id:
+            return replace(one, batch_invariant=id != one.id)
     raise UnknownNameError("implementation", id, [i.id for i in implementations()])
 
 

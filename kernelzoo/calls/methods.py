@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernelzoo.errors import AxisError, InputTypeError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation
+from kernelzoo.registry import BATCH_INVARIANT
 
 if TYPE_CHECKING:
     pass
@@ -45,7 +46,7 @@ def is_plain(op: Operation) -> bool:
 
 def signature_of(op: Operation) -> inspect.Signature:
     """The function's signature: inputs, ``dim``, ``keepdim``; by keyword ``axis``, ``keepdims``, scalars, ``dtype``,
-    ``variant``, ``out``."""
+    ``batch_invariant``, ``variant``, ``out``."""
 
     def named(name: str, default: Any) -> inspect.Parameter:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
@@ -58,7 +59,8 @@ def signature_of(op: Operation) -> inspect.Signature:
     parameters += [named("axis", _DIM)] * op.by_rows + [named("keepdims", None)] * op.reduces
     parameters += [named(name, scalar.default) for name, scalar in op.scalars.items()]
     parameters += [named("dtype", None)] * op.converts
-    return inspect.Signature([*parameters, named("variant", "auto"), named("out", None)])
+    how = named("batch_invariant", False), named("variant", "auto"), named("out", None)
+    return inspect.Signature([*parameters, *how])
 
 
 def constant(function: FunctionT) -> FunctionT:
@@ -95,6 +97,10 @@ def _keeps(keepdim: Any, keepdims: Any) -> Any:
     return keepdims
 
 
+def _invariant(variant: str) -> str:
+    return f"{variant}{BATCH_INVARIANT}"
+
+
 def _converted(x: Any, dtype: Any) -> Any:
     from kernelzoo.calls import arrays  # it imports torch
 
@@ -113,10 +119,12 @@ def method_of(op: Operation) -> Callable[..., Any]:
             *,
             axis: Any = _DIM,
             dtype: Any = None,
+            batch_invariant: bool = False,
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
             x = x if dtype is None else _converted(x, dtype)
+            variant = _invariant(variant) if batch_invariant else variant
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
     elif is_plain(op) and op.reduces:
@@ -129,9 +137,11 @@ def method_of(op: Operation) -> Callable[..., Any]:
             *,
             axis: Any = _DIM,
             keepdims: bool | None = None,
+            batch_invariant: bool = False,
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
+            variant = _invariant(variant) if batch_invariant else variant
             if keepdims is not None:
                 keepdim = _keeps(keepdim, keepdims)
             elif keepdim is _UNSAID:
@@ -140,7 +150,17 @@ def method_of(op: Operation) -> Callable[..., Any]:
 
     elif is_plain(op):
 
-        def made(self: Any, x: Any, dim: Dims = -1, *, axis: Any = _DIM, variant: str = "auto", out: Any = None) -> Any:
+        def made(
+            self: Any,
+            x: Any,
+            dim: Dims = -1,
+            *,
+            axis: Any = _DIM,
+            batch_invariant: bool = False,
+            variant: str = "auto",
+            out: Any = None,
+        ) -> Any:
+            variant = _invariant(variant) if batch_invariant else variant
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
     else:
@@ -166,7 +186,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
                 dim if axis is _DIM else _axis(dim, axis),
                 _keeps(said.get("keepdim", False), said.get("keepdims")),
                 {name: said[name] for name in scalars},
-                said["variant"],
+                _invariant(said["variant"]) if said["batch_invariant"] else said["variant"],
                 said["out"],
             )
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.errors import ContractError, OperationError
+from kernelzoo.errors import ContractError, OperationError, UnsupportedProblemError
 from kernelzoo.launch import Bind, Launch, sequence
+from kernelzoo.layout import batch_invariant
 from kernelzoo.operations.arguments import NARROW, Arguments, Dims, describe, dtype_name
-from kernelzoo.operations.canonical import launch_reduced, launch_rows, readable
+from kernelzoo.operations.canonical import launch_invariant, launch_reduced, launch_rows, readable
 from kernelzoo.operations.declared import ROW, Sample
 from kernelzoo.operations.exact import Exact
 from kernelzoo.operations.expected import Bounds, Expected, bounds_of, compared_in
@@ -31,12 +32,20 @@ class Operation(Signature):
     :mod:`kernelzoo.operations.canonical`.
     """
 
-    def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """Bind checked arguments and outputs in canonical form; returns the launch, copies included."""
+    def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor], invariant: str = "") -> Launch:
+        """Bind checked arguments and outputs in canonical form; returns the launch, copies included.
+
+        invariant: the id of what must be batch-invariant. Raises UnsupportedProblemError if it may not be.
+        """
         if any(x.is_neg() for x in args.inputs):
-            return self._launch_negated(bind, args, outs)
+            return self._launch_negated(bind, args, outs, invariant)
         if args.scalars:
             bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
+        if invariant and self.rounds:  # else no order of additions is in the bits
+            if not self.separable:
+                raise UnsupportedProblemError(invariant, "it adds up rows, so that bits depend on their number")
+            with batch_invariant(invariant):
+                return launch_invariant(bind, args.inputs, outs, self.axes, args.dims)
         if not self.by_rows:
             return bind(*args.inputs, *outs)
         x, tensors = args.x, (*args.inputs, *outs)
@@ -46,11 +55,11 @@ class Operation(Signature):
             return bind(*(tensor.view(shapes[names]) if names in shapes else tensor for tensor, names in named))
         return self._launch_axes(bind, args, outs)
 
-    def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+    def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor], invariant: str) -> Launch:
         """The launch where an input is a lazily negated view (the imaginary part of a conjugate), which is copied
         first."""
         plain = [readable(x) for x in args.inputs]
-        launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
+        launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs, invariant)
         return sequence(*(copy for _, copy in plain), launch)
 
     def _launch_axes(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:

@@ -21,7 +21,7 @@ from kernelzoo.kernels.cutile.compiler import Array, Program
 from kernelzoo.kernels.shared import programs
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.launch import Launch, Step, recording
-from kernelzoo.layout import VECTOR_BYTES
+from kernelzoo.layout import VECTOR_BYTES, is_batch_invariant
 
 WARP = 32
 """Threads of a warp."""
@@ -63,7 +63,8 @@ class View:
     def known(self, index: str) -> Array:
         """What a kernel is compiled to know of it."""
         itemsize = self.tensor.element_size()
-        ones = tuple(size == 1 for size in self.sizes)
+        # Of one row a batch-invariant kernel is made as of several.
+        ones = tuple(size == 1 and (axis > 0 or not is_batch_invariant()) for axis, size in enumerate(self.sizes))
         apart = [stride for stride, one in zip(self.strides[:-1], ones[:-1], strict=True) if not one]
         return Array(
             str(self.tensor.dtype).removeprefix("torch."),

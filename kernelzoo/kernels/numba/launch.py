@@ -27,7 +27,7 @@ from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.kernels.shared.host_memory import flat
 from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
-from kernelzoo.layout import cdiv
+from kernelzoo.layout import cdiv, is_batch_invariant
 
 SIMULATED: bool = config.ENABLE_CUDASIM
 SIMULATOR = Device("", "Numba's simulator", 2, 4096, 0.0, 1024, 1, 2048, 2048)
@@ -83,7 +83,8 @@ def settled(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.T
     if recording.get() is not None or (index < 0 and not SIMULATED):
         return decide(view(x, out, *others), device, numbers, **scalars)
     layout = x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16
-    key: tuple[object, ...] = (decide, numbers, index, x.dtype, out.dtype, *layout, *scalars.items())
+    key: tuple[object, ...] = (decide, numbers, index, x.dtype, out.dtype, is_batch_invariant(), *layout)
+    key = *key, *scalars.items()
     for other in others:
         key = *key, other.stride(), other.data_ptr() % 16
     found: T | None = _settled.get(key)
@@ -255,7 +256,7 @@ def over_rows(
     if tiling is None:
         raise UnsupportedProblemError(id, f"a row of {v.n} elements is more than registers hold")
     if spread:
-        tiling = tiling.spread_over(v.total, SPREAD_BLOCKS * device.multiprocessors)
+        tiling = tiling.spread_over(v.planned, SPREAD_BLOCKS * device.multiprocessors)
     grid = within_grid(id, cdiv(v.total, tiling.rows * tiling.stack))
     threads = tiling.lanes_for(v.n) * tiling.rows
     return prepare(kernel(v.dtype, tiling), device).call(grid, *v.offsets, threads=threads)
