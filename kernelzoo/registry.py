@@ -297,9 +297,8 @@ def implementation(id: str) -> Implementation:
     """
     backend, op, *_ = (*id.split("/"), "")
     among = implementations(backend, op) if backend in backends() and op in operations.OPERATIONS else ()
-    for one in among:
-        if id.removesuffix(BATCH_INVARIANT) == one.id:
-            return replace(one, batch_invariant=id != one.id)
+    if found := [one for one in among if one.id == id.removesuffix(BATCH_INVARIANT)]:
+        return replace(found[0], batch_invariant=id != found[0].id)
     raise UnknownNameError("implementation", id, [i.id for i in implementations()])
 
 
