@@ -21,19 +21,6 @@ def span(x: torch.Tensor) -> int:
     return (1 + sum(map(mul, shape, strides)) - sum(strides)) * x.element_size() if 0 not in shape else 0
 
 
-def placed(tensors: Sequence[torch.Tensor], offsets: Sequence[int], spans: Sequence[int]) -> list[int]:
-    """The addresses of tensors, if they match these offsets modulo 16 and their spans lie in the storages; else
-    none."""
-    found = []
-    for i, x in enumerate(tensors):  # zip() would double the time of this loop
-        address, storage = x.data_ptr(), x.untyped_storage()
-        # A view into a freed storage still has a small address. len() of the storage needs no attribute lookup.
-        if not address or address % 16 != offsets[i] or address + spans[i] > storage.data_ptr() + len(storage):
-            return []
-        found.append(address)
-    return found
-
-
 def held(x: torch.Tensor, size: int) -> bool:
     """Whether a tensor's storage has the bytes that it spans."""
     address, storage = x.data_ptr(), x.untyped_storage()

@@ -6,14 +6,11 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kernelzoo.errors import AxisError, InputTypeError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation
 from kernelzoo.registry import BATCH_INVARIANT
-
-if TYPE_CHECKING:
-    pass
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 

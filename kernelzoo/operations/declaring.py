@@ -40,7 +40,6 @@ _FUNCTIONS = {
     "written": "the result as its author computes it",
     "scalars": "scalars that belong to drawn inputs",
     "expects": "what its author accepts",
-    "flops": "arithmetic operations",
 }
 _VALUES = {
     "domain": Mapping,
@@ -70,7 +69,6 @@ _GIVEN = {
     "written": ("n",),
     "scalars": ("sizes",),
     "expects": ("args",),
-    "flops": ("n", "rows"),
 }
 """Parameters that a function may have besides inputs and scalars."""
 
@@ -109,7 +107,6 @@ def operation(
       reported apart. ``workloads``: larger ones.
     - ``expects(args)``: an object with ``check(outs)``, in place of the reference's bounds. ``tolerance``: its author's
       own, as text to show.
-    - ``flops(n, rows, ...)``: arithmetic operations of a call, for reports.
     - ``decisive``: a number that decides the result of a row of plain values (20.0).
     - ``takes_empty``: whether a reduction has a result for an axis without elements.
     - ``gradient``: the operation that computes the first input's gradient. Its input ``grad`` is the output's gradient,
@@ -191,10 +188,7 @@ def _faults(
         for key, hook in hooks.items()
         if key in _GIVEN
         for argument in parameters(hook)
-        if argument not in inputs
-        and argument not in scalars
-        and argument not in _GIVEN[key]
-        and not (key == "flops" and not by_rows)
+        if argument not in inputs and argument not in scalars and argument not in _GIVEN[key]
     ]
     unknown = [out.inplace for out in outputs.values() if out.inplace and out.inplace not in inputs]
     return (

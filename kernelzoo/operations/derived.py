@@ -53,10 +53,9 @@ def contradicted(derived: Mapping[str, str], sizes: Mapping[str, int]) -> str:
     return "; ".join(f"{axis} is {sizes[axis]}, must be {derived[axis]} = {right[axis]}" for axis in wrong)
 
 
-def shape_of(names: tuple[str, ...], sizes: Mapping[str, int], unknown: int | None = None) -> tuple[int, ...]:
+def shape_of(names: tuple[str, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape of a tensor, from the names of its axes; some are numbers. Raises KeyError."""
-    found = ((int(a) if a.isdigit() else sizes.get(a, unknown)) for a in names)
-    return tuple(sizes[a] if size is None else size for a, size in zip(names, found, strict=True))
+    return tuple(int(a) if a.isdigit() else sizes[a] for a in names)
 
 
 @cache

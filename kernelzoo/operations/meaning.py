@@ -280,20 +280,6 @@ class Operation(Signature):
         """Dtypes for which :meth:`exact` suffices to count errors in ulp."""
         return self.dtypes if "exact" in self.hooks else tuple(d for d in self.dtypes if d != "float64")
 
-    def flops(self, args: Arguments) -> int | None:
-        """Arithmetic operations of a call; None if the operation does not define them."""
-        if "flops" not in self.hooks:
-            return None
-        sizes = {
-            axis: size
-            for names, x in zip(self.axes, args.inputs, strict=False)
-            for axis, size in zip(names, x.shape, strict=False)
-        }
-        if self.by_rows:
-            n = math.prod(args.x.size(d) for d in args.dims) if args.x.ndim else 1
-            sizes = {"n": n, "rows": args.x.numel() // max(1, n)}
-        return int(self.call("flops", {**sizes, **zip_dict(self.scalars, args.scalars)}))
-
     # --- What it is tried on --------------------------------------------------------------------------------------
 
     def sample(

@@ -48,7 +48,6 @@ SEEDS = {
 NAMED = [(op, variant) for op, variants in SEEDS.items() for variant in variants]
 FORMS = [(operations.OPERATIONS[i.op], i.variant) for i in kernelzoo.implementations("triton")]
 F32, BF16, F64 = torch.float32, torch.bfloat16, torch.float64
-FLOATS = (F32, BF16, torch.float16, F64)
 SMALL = tuple((shape, axis) for shape in ((16, 4096), (64, 256), (4, 65536)) for axis in (1, 0))
 # Of softmax, strips at odd widths do spill: six registers in float32, where two programs then share an SM.
 COLUMNS_OF_MIN = (((16384, 1000), 0), ((1000003, 33), 0), ((16, 4099, 333), 1))
