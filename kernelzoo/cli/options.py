@@ -357,16 +357,18 @@ def choose_early(modules: Sequence[object], patterns: Sequence[str], ops: Sequen
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
     """The ids that match the patterns, without duplicates, in the patterns' order.
 
-    A pattern is an id or a glob of ids, such as ``triton/softmax/*``. With ``ops`` it may be ``backend/variant``, or
-    ``backend`` for its ``auto`` (or for all variants, without an ``auto``). Raises OptionError for one without a match.
+    A pattern is an id or a glob of ids, such as ``triton/softmax/*``, or one and ``@batch_invariant``. With ``ops`` it
+    may be ``backend/variant``, or ``backend`` for its ``auto``, else all. Raises OptionError for one without a match.
     """
     ids, chosen = sorted(known), list[str]()
     for pattern in patterns:
-        found = [id for wanted in _full(pattern, ids, ops) for id in ids if fnmatchcase(id, wanted)]
+        plain = pattern.removesuffix(registry.BATCH_INVARIANT)
+        found = [id for wanted in _full(plain, ids, ops) for id in ids if fnmatchcase(id, wanted)]
         if ops:
             found = [id for id in found if id.split("/")[1] in ops]
         if not found:
             raise OptionError(suggest.unknown(pattern, ids, ops))
+        found = [id + pattern[len(plain) :] for id in found]
         chosen += [id for id in found if id not in chosen]
     return tuple(chosen)
 
