@@ -268,7 +268,7 @@ def launched(request: Request, place: str, context: AbstractContextManager[None]
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         nonlocal ran
-        form = registry.chosen(request.backend, request.op, implementation.variant, *tensors, **scalars)
+        form = registry.chosen(request.backend, request.op, implementation.registered, *tensors, **scalars)
         ran = f"{request.backend}/{request.op}/{form}"
         registered = partial(registry._registered[request.backend, request.op, form], **scalars)
         try:

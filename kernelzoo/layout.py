@@ -244,7 +244,8 @@ def batch_invariant(id: str) -> Iterator[None]:
 
     Raises UnsupportedProblemError for a form that never asked for it, by :func:`rows_of` or otherwise.
     """
-    token = _invariant.set(asked := [])
+    asked: list[bool] = []
+    token = _invariant.set(asked)
     try:
         yield
     finally:

@@ -168,7 +168,7 @@ def test_a_gradient_is_batch_invariant_too() -> None:
         some = x.detach()[rows].clone().requires_grad_()
         for _ in range(2):  # of a repeated call too
             some.grad = None
-            (kernelzoo.get("cpu").softmax(some, batch_invariant=True) * weights[rows]).sum().backward()
+            (kernelzoo.get("cpu").softmax(some, batch_invariant=True) * weights[rows]).sum().backward()  # type: ignore[no-untyped-call]
         assert some.grad is not None
         return some.grad
 

@@ -134,8 +134,7 @@ def calling(implementation: Implementation, case: Case, inputs: Inputs, out: obj
     method = getattr(get(implementation.backend), case.op)
     named: dict[str, Any] = {"dim": case.dim} if operation.by_rows else {}
     named |= {"keepdim": case.keepdim} if operation.reduces else {}
-    given: dict[str, Any] = {} if out is None else {"out": out}
-    given |= {"batch_invariant": True} if implementation.batch_invariant else {}
+    given = {} if out is None else {"out": out}
     found = method(*inputs, **named, **dict(case.scalars), variant=implementation.variant, **given)
     return found if isinstance(found, tuple) else (found,)
 

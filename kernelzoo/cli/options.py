@@ -311,18 +311,19 @@ def select(
     backends: Sequence[str] = (),
     variants: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The ids that match the patterns, operations, backends and variants. Empty ones match all. ``auto`` matches a
-    backend's only form of an operation too.
+    """The ids that match the patterns, operations, backends and variants. Empty ones match all.
 
-    Raises UnknownNameError for an unknown name, OptionError for a pattern without a match or an empty result.
+    ``auto`` matches an only form too. Raises UnknownNameError, or OptionError where nothing matches.
     """
     ids = sorted(known)
+    count = Counter(id.rpartition("/")[0] for id in ids)
+    if any(variant.endswith(registry.BATCH_INVARIANT) for variant in variants):
+        ids += [id + registry.BATCH_INVARIANT for id in ids]
     for place, kind, names in ((0, "backend", backends), (1, "operation", ops), (2, "variant", variants)):
         there = {id.split("/")[place] for id in ids}
         for name in names:
             if name not in there:
                 raise UnknownNameError(kind, name, there)
-    count = Counter(id.rpartition("/")[0] for id in ids)
 
     def named(id: str) -> bool:
         backend, op, variant = id.split("/")
@@ -342,10 +343,7 @@ def select_early(
     backends: Sequence[str] = (),
     variants: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """As :func:`select` from the names known here, to refuse an unknown name before any process starts.
-
-    With modules, which may add names, nothing is selected or refused.
-    """
+    """As :func:`select` from the names known here, before any process starts. Modules may add names: nothing then."""
     return () if modules else select(complete.ids(), patterns, ops, backends, variants)
 
 
@@ -368,8 +366,7 @@ def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = (
             found = [id for id in found if id.split("/")[1] in ops]
         if not found:
             raise OptionError(suggest.unknown(pattern, ids, ops))
-        found = [id + pattern[len(plain) :] for id in found]
-        chosen += [id for id in found if id not in chosen]
+        chosen += [named for id in found if (named := id + pattern[len(plain) :]) not in chosen]
     return tuple(chosen)
 
 
