@@ -254,7 +254,8 @@ def batch_invariant(id: str) -> Iterator[None]:
     finally:
         _invariant.reset(token)
     if not asked:
-        raise UnsupportedProblemError(id, "it can't promise that a row's bits don't depend on the number of rows")
+        reason = "it doesn't promise that a row's bits are the same among any number of rows"
+        raise UnsupportedProblemError(id, reason, "call it without batch_invariant, or another backend")
 
 
 def is_batch_invariant() -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from kernelzoo.errors import (
 )
 from kernelzoo.launch import Bind, Launch, guarded, split_in_two
 from kernelzoo.operations.arguments import check_untraced
+from kernelzoo.packages import import_kernels as import_kernels
 from kernelzoo.packages import importing, packages, scan, summary_of
 from kernelzoo.packages import require as require
 
@@ -44,8 +44,7 @@ BASELINE = "torch"
 """The backend to compare with. It runs wherever torch does."""
 
 BASELINE_VARIANT = "eager"
-BATCH_INVARIANT = "@batch_invariant"
-"""After a variant or an id: a row's bits do not depend on the number of rows."""
+BATCH_INVARIANT = "@batch_invariant"  # after a variant or an id: a row's bits don't depend on the number of rows
 # The backends that kernelzoo.softmax tries, the best first, by device type, as measured in bench/results.
 PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torch")}
 
@@ -61,12 +60,20 @@ class Implementation:
     """The first paragraph of its docstring."""
     chooses: bool = False
     """Whether it stands for several forms, and chooses one for a problem."""
-    batch_invariant: bool = field(default=False, kw_only=True)
-    """Whether a row must have the same bits among any number of rows, for ``launch`` alone."""
 
     @property
     def id(self) -> str:
-        return f"{self.backend}/{self.op}/{self.variant}" + BATCH_INVARIANT * self.batch_invariant
+        return f"{self.backend}/{self.op}/{self.variant}"
+
+    @property
+    def batch_invariant(self) -> bool:
+        """Whether a row must have the same bits among any number of rows, in a call and a ``launch``."""
+        return self.variant.endswith(BATCH_INVARIANT)
+
+    @property
+    def registered(self) -> str:
+        """The variant without that."""
+        return self.variant.removesuffix(BATCH_INVARIANT)
 
     @property
     def operation(self) -> operations.Operation:
@@ -78,13 +85,13 @@ class Implementation:
         Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't take
         the problem, LaunchError if it returns no launch.
         """
-        launch = launch_of(self.id, language(self.backend).binds[self.op, self.variant], *tensors, **scalars)
+        launch = launch_of(self.id, language(self.backend).binds[self.op, self.registered], *tensors, **scalars)
         return guarded(launch, tensors, len(self.operation.outputs))
 
     def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
         """The id of the form for canonical tensors: its own, or the one it chooses. Raises as ``bind``."""
         language(self.backend)
-        return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.variant, *tensors, **scalars)}"
+        return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.registered, *tensors, **scalars)}"
 
     def launch(
         self,
@@ -297,8 +304,9 @@ def implementation(id: str) -> Implementation:
     """
     backend, op, *_ = (*id.split("/"), "")
     among = implementations(backend, op) if backend in backends() and op in operations.OPERATIONS else ()
-    if found := [one for one in among if one.id == id.removesuffix(BATCH_INVARIANT)]:
-        return replace(found[0], batch_invariant=id != found[0].id)
+    for one in among:
+        if id.removesuffix(BATCH_INVARIANT) == one.id:
+            return one if id == one.id else replace(one, variant=one.variant + BATCH_INVARIANT)
     raise UnknownNameError("implementation", id, [i.id for i in implementations()])
 
 
@@ -369,16 +377,6 @@ def _load(name: str) -> Language:
             binds = {(op, variant): bind for (backend, op, variant), bind in _registered.items() if backend == name}
             _loaded[name] = Language(name, devices, binds, emulator)
         return _loaded[name]
-
-
-def import_kernels(name: str, package: str) -> None:
-    """Import all modules of a backend's operations, which registers their implementations. Nothing is probed."""
-    for op in operations.OPERATIONS:
-        if (spec := importlib.util.find_spec(f"{package}.{op}")) is None:
-            continue
-        require(name, f"{package}.{op}", "reinstall the backend's package")
-        for module in pkgutil.iter_modules(spec.submodule_search_locations or ()):
-            require(name, f"{package}.{op}.{module.name}", "reinstall the backend's package")
 
 
 def _before_fork() -> None:

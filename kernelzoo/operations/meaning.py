@@ -43,7 +43,8 @@ class Operation(Signature):
             bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
         if invariant and self.rounds:  # else no order of additions is in the bits
             if not self.separable:
-                raise UnsupportedProblemError(invariant, "it adds up rows, so that bits depend on their number")
+                reason = "a result is a sum over rows, so that its bits depend on their number"
+                raise UnsupportedProblemError(invariant, reason, "call it without batch_invariant")
             with batch_invariant(invariant):
                 return launch_invariant(bind, args.inputs, outs, self.axes, args.dims)
         if not self.by_rows:

@@ -65,6 +65,10 @@ class Problem:
     def planned(self) -> int:
         return self.rows.planned
 
+    def full_tiles(self, rows: int) -> bool:
+        """Whether tiles of so many rows cover them all, whatever their number."""
+        return self.total % rows == 0 and (rows == 1 or self.planned == self.total)
+
     @property
     def inner(self) -> int:
         """Rows of a group."""
@@ -240,7 +244,7 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
     )
     single = given.room <= made.block
     whole = not given.shifted and given.n > 0 and given.n % made.block == 0
-    return replace(made, single=single, whole=whole, full=given.total % made.rows == 0)
+    return replace(made, single=single, whole=whole, full=given.full_tiles(made.rows))
 
 
 def most_each(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
