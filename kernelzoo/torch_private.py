@@ -86,7 +86,7 @@ _unusual: dict[int, frozenset[str]] = {}
 
 
 def unusual_keys(x: Tensor) -> frozenset[str]:
-    """Dispatch keys of a tensor beyond those of dense memory on the host or a GPU: of a wrapper, or a lazy view."""
+    """Dispatch keys of a wrapper or a lazy view: those beyond dense memory on the host or a GPU."""
     keys = _keys(x)
     number = keys.raw_repr()
     found = _unusual.get(number)

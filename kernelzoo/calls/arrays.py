@@ -10,18 +10,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.dlpack import from_dlpack
 
+from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.errors import DeviceError, InputTypeError, OutputError
 from kernelzoo.operations import Operation, dtype_name
 from kernelzoo.operations.arguments import check_storage, normalize_dim, plain_dim
 from kernelzoo.torch_private import current_device, current_stream
-
-if TYPE_CHECKING:
-    from kernelzoo.calls.backend import Call, Tensors
 
 
 class Library:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernelzoo.calls.backend import Call
+from kernelzoo.calls.call import Call
 from kernelzoo.errors import GradientError, UnknownNameError
 from kernelzoo.operations import OPERATIONS, Arguments, Dims, Operation, axes_of
 from kernelzoo.operations.arguments import check_storage

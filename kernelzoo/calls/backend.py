@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations, registry, tables
+from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.calls.methods import Undeclared, constant, function_of, lookup, method_of, pickled, unscripted
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
@@ -22,30 +23,6 @@ if TYPE_CHECKING:
     from kernelzoo.signatures import Operations
 else:
     Operations = object  # :class:`Undeclared` and ``_declared`` add the methods of operations
-
-
-Tensors: TypeAlias = "tuple[Any, ...]"
-"""Tensors, or what a caller passes in their place."""
-
-
-class Call(NamedTuple):
-    """A call's backend, operation and arguments, without its tensors."""
-
-    backend: Backend
-    op: Operation
-    dim: Dims
-    keepdim: bool
-    scalars: Mapping[str, Any]
-    variant: str
-
-    def __call__(self, *inputs: Any, out: Any = None, seen: bool = False) -> Any:
-        """Make the call as a user does; returns a tensor or a tuple. ``seen``: torch has seen it already."""
-        return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
-
-    def chooser(self, rule: Operation | None) -> str:
-        """The variant of its gradient: batch-invariant as the call is, unless the gradient adds up rows."""
-        invariant = rule is not None and rule.separable and self.variant.endswith(registry.BATCH_INVARIANT)
-        return "auto" + registry.BATCH_INVARIANT * invariant
 
 
 class Backend(Operations):

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor
 
+from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.launch import ContiguousFallback, Launch, PerStreamLaunches, RebindableLaunch, WorkspaceLaunch
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import plain_dim
 from kernelzoo.storages import span
 from kernelzoo.torch_private import current_device, is_jit_traced, make_tensor_guard
-
-if TYPE_CHECKING:
-    from kernelzoo.calls.backend import Call, Tensors
 
 Key: TypeAlias = "tuple[object, ...]"
 Result: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], torch.dtype]"

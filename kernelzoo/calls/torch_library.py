@@ -28,7 +28,7 @@ from kernelzoo.calls.autograd import (
     several,
     title,
 )
-from kernelzoo.calls.backend import Call
+from kernelzoo.calls.call import Call
 from kernelzoo.calls.methods import constant, lookup
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of, dtype_name
