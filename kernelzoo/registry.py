@@ -44,7 +44,7 @@ BASELINE = "torch"
 """The backend to compare with. It runs wherever torch does."""
 
 BASELINE_VARIANT = "eager"
-BATCH_INVARIANT = "@batch_invariant"  # after a variant or an id: a row's bits don't depend on the number of rows
+BATCH_INVARIANT = "+batch_invariant"  # after a variant or an id: a row's bits don't depend on the number of rows
 # The backends that kernelzoo.softmax tries, the best first, by device type, as measured in bench/results.
 PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torch")}
 
@@ -297,7 +297,7 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
 
 
 def implementation(id: str) -> Implementation:
-    """The implementation of one id, ``backend/op/variant``, maybe ``@batch_invariant``. Raises UnknownNameError.
+    """The implementation of one id, ``backend/op/variant``, maybe ``+batch_invariant``. Raises UnknownNameError.
 
     >>> import kernelzoo
     >>> kernelzoo.implementation("torch/min/eager").id

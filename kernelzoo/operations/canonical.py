@@ -155,7 +155,7 @@ def launch_invariant(
         if "outer" not in names:
             views.append(tensor)
             continue
-        lies = tensor.permute(*kept, *dims) if tensor.ndim == x.ndim else tensor
+        lies = tensor.permute((*kept, *dims)) if tensor.ndim == x.ndim else tensor
         each, vector = (n, VECTOR_BYTES // tensor.element_size()) if "n" in names else (1, 1)
         step = cdiv(each, vector) * vector
         if not lies.is_contiguous() or each < step or tensor.data_ptr() % VECTOR_BYTES:

@@ -46,7 +46,7 @@ class Operation(Signature):
                 reason = "a result is a sum over rows, so that its bits depend on their number"
                 raise UnsupportedProblemError(invariant, reason, "call it without batch_invariant")
             with batch_invariant(invariant):
-                return launch_invariant(bind, args.inputs, outs, self.axes, args.dims)
+                return launch_invariant(bind, args.inputs, outs, self.axes, args.dims if args.x.ndim else ())
         return self._launch_rows(bind, args, outs) if self.by_rows else bind(*args.inputs, *outs)
 
     def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor], invariant: str) -> Launch:
