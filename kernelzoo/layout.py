@@ -240,7 +240,7 @@ _invariant: ContextVar[list[bool] | None] = ContextVar("batch_invariant", defaul
 
 @contextmanager
 def batch_invariant(id: str) -> Iterator[None]:
-    """Within the context, what a form does with a row depends on its elements alone, and not on the other rows.
+    """Within the context, a form treats a row as it would among any number of rows.
 
     Raises UnsupportedProblemError for a form that never asked for it, by :func:`rows_of` or otherwise.
     """
@@ -256,7 +256,7 @@ def batch_invariant(id: str) -> Iterator[None]:
 
 
 def is_batch_invariant() -> bool:
-    """Whether a form must treat a row as it would among any number of rows."""
+    """Whether :func:`batch_invariant` is in force. Who asks promises it."""
     asked = _invariant.get()
     if asked is not None:
         asked.append(True)

@@ -71,6 +71,7 @@ def alike(backend: str, op: str, n: int, dtype: str = "float32", **named: Any) -
     )
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, about lanes of rows past the last
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("backend", RUNNING)
 def test_a_row_gives_the_same_bits_among_any_number_of_rows(backend: str, op: str) -> None:
