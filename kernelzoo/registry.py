@@ -125,7 +125,8 @@ class Implementation:
         """Bind arguments and outputs that are checked already."""
         language(self.backend).check(*args.inputs)
         with on_device_of(args.x):
-            launch = self.operation.launch(self.bind, args, outs, self.id if self.batch_invariant else "")
+            made = partial(self.operation.launch_invariant, self.id) if self.batch_invariant else self.operation.launch
+            launch = made(self.bind, args, outs)
             return on_its_device(guarded(launch, (*args.inputs, *outs), len(outs), anew=True), args.x)
 
 
@@ -218,8 +219,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
     return decorate
 
 
-_FEWEST_HALVED = 2**20
-"""With fewer rows, a grid is too large for another reason."""
+_FEWEST_HALVED = 2**20  # rows: with fewer, a grid is too large for another reason
 
 
 def chosen(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:

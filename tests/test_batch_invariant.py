@@ -103,7 +103,8 @@ def plan(i: registry.Implementation, rows: int, n: int, dtype: str, invariant: b
     with recorded() as steps:
         args = Request(i.backend, i.op, i.variant, (rows, n), dtype, -1, "sm_90").arguments("meta")
         bind = partial(registry.launch_of, i.id, registry._registered[i.backend, i.op, i.variant])
-        i.operation.launch(bind, args, i.operation.allocate(args), i.id if invariant else "")
+        launch = partial(i.operation.launch_invariant, i.id) if invariant else i.operation.launch
+        launch(bind, args, i.operation.allocate(args))
     assert all(isinstance(step, Step) for step in steps)
     return [
         (s.kernel, s.threads, s.shared_bytes, s.cluster, s.cooperative, s.arguments, s.constants, s.block)
