@@ -1,6 +1,6 @@
 """What batch invariance costs: ``python bench/invariance.py FILE...``, of results that have both kinds of calls.
 
-Such a file comes from ``kernelzoo bench --variant auto,auto@batch_invariant``. A line for each language, operation and
+Such a file comes from ``kernelzoo bench --variant auto,auto+batch_invariant``. A line for each language, operation and
 dtype: the geometric mean of the times' ratios, the least and the most, and on how many problems.
 """
 

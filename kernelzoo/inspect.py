@@ -285,7 +285,8 @@ def launched(request: Request, place: str, context: AbstractContextManager[None]
             raise InspectionError(
                 f"{request.id} launches nothing for the empty shape {request.shape}; give one without 0"
             )
-        launch = operation.launch(bind, args, outs, request.id if implementation.batch_invariant else "")
+        made = partial(operation.launch_invariant, request.id) if implementation.batch_invariant else operation.launch
+        launch = made(bind, args, outs)
         steps.clear()  # a bind is not timed
         with _torch_steps(lambda name: steps.append(name)):
             launch()

@@ -10,14 +10,11 @@ Offsets need 64 bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.device import is_batch_invariant
 
 if TYPE_CHECKING:
     import torch
@@ -236,34 +233,6 @@ def _strides(tensor: torch.Tensor) -> Sizes:
 def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
     """Whether rows are neighbours along the outer axis."""
     return (outer == 1 and not is_batch_invariant()) or (inner > 1 and x_outer < x_inner)
-
-
-_invariant: ContextVar[list[bool] | None] = ContextVar("batch_invariant", default=None)
-
-
-@contextmanager
-def batch_invariant(id: str) -> Iterator[None]:
-    """Within the context, what a form does with a row depends on its elements alone, and not on the other rows.
-
-    Raises UnsupportedProblemError for a form that never asked for it, by :func:`rows_of` or otherwise.
-    """
-    asked: list[bool] = []
-    token = _invariant.set(asked)
-    try:
-        yield
-    finally:
-        _invariant.reset(token)
-    if not asked:
-        reason = "it doesn't promise that a row's bits are the same among any number of rows"
-        raise UnsupportedProblemError(id, reason, "call it without batch_invariant, or another backend")
-
-
-def is_batch_invariant() -> bool:
-    """Whether a form must treat a row as it would among any number of rows."""
-    asked = _invariant.get()
-    if asked is not None:
-        asked.append(True)
-    return asked is not None
 
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:

@@ -44,7 +44,7 @@ BASELINE = "torch"
 """The backend to compare with. It runs wherever torch does."""
 
 BASELINE_VARIANT = "eager"
-BATCH_INVARIANT = "@batch_invariant"  # after a variant or an id: a row's bits don't depend on the number of rows
+BATCH_INVARIANT = "+batch_invariant"  # after a variant or an id: a row's bits don't depend on the number of rows
 # The backends that kernelzoo.softmax tries, the best first, by device type, as measured in bench/results.
 PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torch")}
 
@@ -125,7 +125,8 @@ class Implementation:
         """Bind arguments and outputs that are checked already."""
         language(self.backend).check(*args.inputs)
         with on_device_of(args.x):
-            launch = self.operation.launch(self.bind, args, outs, self.id if self.batch_invariant else "")
+            made = partial(self.operation.launch_invariant, self.id) if self.batch_invariant else self.operation.launch
+            launch = made(self.bind, args, outs)
             return on_its_device(guarded(launch, (*args.inputs, *outs), len(outs), anew=True), args.x)
 
 
@@ -296,7 +297,7 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
 
 
 def implementation(id: str) -> Implementation:
-    """The implementation of one id, ``backend/op/variant``, maybe ``@batch_invariant``. Raises UnknownNameError.
+    """The implementation of one id, ``backend/op/variant``, maybe ``+batch_invariant``. Raises UnknownNameError.
 
     >>> import kernelzoo
     >>> kernelzoo.implementation("torch/min/eager").id

@@ -4,8 +4,8 @@ Kernels run where they can: the host's, and those that are interpreted, simulate
 described, the launches of one row and of many must be the same but for the grid.
 """
 
+import os
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -22,28 +22,21 @@ from kernelzoo.launch import Step, recorded
 from kernelzoo.testing import cases
 
 OPS = ("softmax", "sum", "logsumexp", "cross_entropy", "cumsum", "softmax_backward", "rms_norm")
-PACKAGES = {
-    "triton": "triton",
-    "gluon": "triton",
-    "helion": "helion",
-    "numba": "numba.cuda",
-    "cupy": "cupy",
-    "cute": "cutlass",
-    "cutile": "cuda.tile",
-}
-"""What a language is imported from."""
 LENGTHS = (1, 5, 33, 128, 777, 1000, 4096, 16384, 50257, 131072)
 COUNTS = (1, 2, 7, 64, 256, 512)
 
 
 def installed(backend: str) -> bool:
     try:
-        return find_spec(PACKAGES[backend]) is not None
-    except ModuleNotFoundError:
+        registry.import_kernels(backend, f"kernelzoo.kernels.{backend}")
+    except (ImportError, kernelzoo.BackendUnavailableError):
         return False
+    return True
 
 
-LANGUAGES = [backend for backend in PACKAGES if installed(backend)]
+LANGUAGES = [
+    backend for backend in ("triton", "gluon", "helion", "numba", "cupy", "cute", "cutile") if installed(backend)
+]
 
 
 def runs(backend: str) -> bool:
@@ -78,6 +71,7 @@ def alike(backend: str, op: str, n: int, dtype: str = "float32", **named: Any) -
     )
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, about lanes of rows past the last
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("backend", RUNNING)
 def test_a_row_gives_the_same_bits_among_any_number_of_rows(backend: str, op: str) -> None:
@@ -109,7 +103,8 @@ def plan(i: registry.Implementation, rows: int, n: int, dtype: str, invariant: b
     with recorded() as steps:
         args = Request(i.backend, i.op, i.variant, (rows, n), dtype, -1, "sm_90").arguments("meta")
         bind = partial(registry.launch_of, i.id, registry._registered[i.backend, i.op, i.variant])
-        i.operation.launch(bind, args, i.operation.allocate(args), i.id if invariant else "")
+        launch = partial(i.operation.launch_invariant, i.id) if invariant else i.operation.launch
+        launch(bind, args, i.operation.allocate(args))
     assert all(isinstance(step, Step) for step in steps)
     return [
         (s.kernel, s.threads, s.shared_bytes, s.cluster, s.cooperative, s.arguments, s.constants, s.block)
@@ -119,6 +114,8 @@ def plan(i: registry.Implementation, rows: int, n: int, dtype: str, invariant: b
 
 @pytest.mark.parametrize("backend", LANGUAGES)
 def test_launches_of_one_row_and_of_many_are_the_same_but_for_the_grid(backend: str) -> None:
+    if {"TRITON_INTERPRET", "NUMBA_ENABLE_CUDASIM", "KERNELZOO_EMULATE_PTX"} & {*os.environ}:
+        pytest.skip("kernels are made to run on the host here, and not for a device that is described")
     seen, differ = 0, 0
     with on_described(backend, ARCHITECTURES["sm_90"]):
         for i in kernelzoo.implementations(backend):
@@ -143,9 +140,10 @@ def test_launches_of_one_row_and_of_many_are_the_same_but_for_the_grid(backend: 
 
 def test_the_contract_holds() -> None:
     """The layouts and special values too: other layouts are copied."""
-    for op in ("softmax", "sum"):
-        for case in [case for case in cases(op) if case.core or ("float32" in case.name and case.elements < 2000)]:
-            check(kernelzoo.implementation(f"cpu/{op}/auto@batch_invariant"), case, "cpu")
+    for op, variant in (("softmax", "auto"), ("sum", "rows")):
+        small = [case for case in cases(op) if case.core or ("float32" in case.name and case.elements < 2000)]
+        for case in small[::3]:
+            check(kernelzoo.implementation(f"cpu/{op}/{variant}+batch_invariant"), case, "cpu")
 
 
 def test_several_axes_and_others_than_the_last() -> None:
@@ -195,10 +193,10 @@ def test_it_travels_through_torch_and_as_an_id() -> None:
     want = kernelzoo.get("cpu").softmax(x, batch_invariant=True)
     assert torch.equal(kernelzoo.softmax(x, batch_invariant=True), want)
     assert torch.equal(nn.Softmax(backend="cpu", batch_invariant=True)(x), want)
-    assert torch.equal(torch.ops.kernelzoo.softmax(x, -1, "cpu", "auto@batch_invariant"), want)
+    assert torch.equal(torch.ops.kernelzoo.softmax(x, -1, "cpu", "auto+batch_invariant"), want)
     assert torch.equal(torch.func.vmap(partial(kernelzoo.get("cpu").softmax, batch_invariant=True))(x), want)
-    named = kernelzoo.implementation("cpu/softmax/auto@batch_invariant")
-    assert named.batch_invariant and named.id == "cpu/softmax/auto@batch_invariant"
+    named = kernelzoo.implementation("cpu/softmax/auto+batch_invariant")
+    assert named.batch_invariant and named.id == "cpu/softmax/auto+batch_invariant"
     out = torch.empty_like(x)
     named.launch(x, out=out)()
     assert torch.equal(out, want)

@@ -172,8 +172,8 @@ class Backend(Operations):
         launch = None
         if any(tensor.numel() for tensor in outs):
             with on_device_of(args.x):
-                bind = partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind)
-                launch = op.launch(bind, args, outs, invariant)
+                made = partial(op.launch_invariant, invariant) if invariant else op.launch
+                launch = made(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), args, outs)
                 launch()
         if out is not None:
             self._wrote(outs)

@@ -139,10 +139,8 @@ def method_of(op: Operation) -> Callable[..., Any]:
             out: Any = None,
         ) -> Any:
             variant = _invariant(variant) if batch_invariant else variant
-            if keepdims is not None:
-                keepdim = _keeps(keepdim, keepdims)
-            elif keepdim is _UNSAID:
-                keepdim = False
+            if keepdims is not None or keepdim is _UNSAID:
+                keepdim = keepdims is not None and _keeps(keepdim, keepdims)
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), keepdim, _NO_SCALARS, variant, out)
 
     elif is_plain(op):

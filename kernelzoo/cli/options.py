@@ -355,7 +355,7 @@ def choose_early(modules: Sequence[object], patterns: Sequence[str], ops: Sequen
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
     """The ids that match the patterns, without duplicates, in the patterns' order.
 
-    A pattern is an id or a glob of ids, such as ``triton/softmax/*``, or one and ``@batch_invariant``. With ``ops`` it
+    A pattern is an id or a glob of ids, such as ``triton/softmax/*``, or one and ``+batch_invariant``. With ``ops`` it
     may be ``backend/variant``, or ``backend`` for its ``auto``, else all. Raises OptionError for one without a match.
     """
     ids, chosen = sorted(known), list[str]()

@@ -38,7 +38,7 @@ def wrong(document: Any) -> str:
 
 
 def is_name(value: object) -> bool:
-    """Whether it is a name as in the registry, maybe ``@batch_invariant``. It is safe in a file name too."""
+    """Whether it is a name as in the registry, maybe ``+batch_invariant``. It is safe in a file name too."""
     return isinstance(value, str) and value.removesuffix(BATCH_INVARIANT).isidentifier()
 
 

@@ -153,12 +153,14 @@ def launch_invariant(
     own: list[torch.Tensor] = []
     for i, (tensor, names) in enumerate(zip([*inputs, *outs], axes, strict=True)):
         if "outer" not in names:
-            views.append(tensor)
+            plain, copy = readable(tensor)
+            views.append(plain)
+            before += [] if copy is None else [copy]
             continue
-        lies = tensor.permute(*kept, *dims) if tensor.ndim == x.ndim else tensor
+        lies = tensor.permute((*kept, *dims)) if tensor.ndim == x.ndim else tensor
         each, vector = (n, VECTOR_BYTES // tensor.element_size()) if "n" in names else (1, 1)
         step = cdiv(each, vector) * vector
-        if not lies.is_contiguous() or each < step or tensor.data_ptr() % VECTOR_BYTES:
+        if not lies.is_contiguous() or each < step or tensor.data_ptr() % VECTOR_BYTES or tensor.is_neg():
             own.append(tensor.new_empty(rows, step))
             place = own[-1][:, :each].view(lies.shape)
             if i < len(inputs):

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.device import batch_invariant
 from kernelzoo.errors import ContractError, OperationError, UnsupportedProblemError
 from kernelzoo.launch import Bind, Launch, sequence
-from kernelzoo.layout import batch_invariant
 from kernelzoo.operations.arguments import NARROW, Arguments, Dims, describe, dtype_name
 from kernelzoo.operations.canonical import launch_invariant, launch_reduced, launch_rows, readable
 from kernelzoo.operations.declared import ROW, Sample
@@ -32,21 +32,12 @@ class Operation(Signature):
     :mod:`kernelzoo.operations.canonical`.
     """
 
-    def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor], invariant: str = "") -> Launch:
-        """Bind checked arguments and outputs in canonical form; returns the launch, copies included.
-
-        invariant: the id of what must be batch-invariant. Raises UnsupportedProblemError if it may not be.
-        """
+    def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """Bind checked arguments and outputs in canonical form; returns the launch, copies included."""
         if any(x.is_neg() for x in args.inputs):
-            return self._launch_negated(bind, args, outs, invariant)
+            return self._launch_negated(bind, args, outs)
         if args.scalars:
             bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
-        if invariant and self.rounds:  # else no order of additions is in the bits
-            if not self.separable:
-                reason = "a result is a sum over rows, so that its bits depend on their number"
-                raise UnsupportedProblemError(invariant, reason, "call it without batch_invariant")
-            with batch_invariant(invariant):
-                return launch_invariant(bind, args.inputs, outs, self.axes, args.dims)
         if not self.by_rows:
             return bind(*args.inputs, *outs)
         x, tensors = args.x, (*args.inputs, *outs)
@@ -56,11 +47,22 @@ class Operation(Signature):
             return bind(*(tensor.view(shapes[names]) if names in shapes else tensor for tensor, names in named))
         return self._launch_axes(bind, args, outs)
 
-    def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor], invariant: str) -> Launch:
+    def launch_invariant(self, id: str, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """The same, batch-invariant. Raises UnsupportedProblemError if the implementation of that id may not be."""
+        if not self.rounds:  # no order of additions is in the bits
+            return self.launch(bind, args, outs)
+        if not self.separable:
+            reason = "a result is a sum over rows, so that its bits depend on their number"
+            raise UnsupportedProblemError(id, reason, "call it without batch_invariant")
+        bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
+        with batch_invariant(id):
+            return launch_invariant(bind, args.inputs, outs, self.axes, args.dims if args.x.ndim else ())
+
+    def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """The launch where an input is a lazily negated view (the imaginary part of a conjugate), which is copied
         first."""
         plain = [readable(x) for x in args.inputs]
-        launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs, invariant)
+        launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
         return sequence(*(copy for _, copy in plain), launch)
 
     def _launch_axes(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:

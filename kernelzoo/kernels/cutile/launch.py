@@ -14,14 +14,14 @@ import torch
 
 import kernelzoo.kernels.cutile as package
 from kernelzoo import device as devices
-from kernelzoo.device import Device
+from kernelzoo.device import Device, is_batch_invariant
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.cutile import compiler
 from kernelzoo.kernels.cutile.compiler import Array, Program
 from kernelzoo.kernels.shared import programs
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.launch import Launch, Step, recording
-from kernelzoo.layout import VECTOR_BYTES, is_batch_invariant
+from kernelzoo.layout import VECTOR_BYTES
 
 WARP = 32
 """Threads of a warp."""

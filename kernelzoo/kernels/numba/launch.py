@@ -19,15 +19,23 @@ from numba.cuda import config
 
 from kernelzoo import device as devices
 from kernelzoo import tables
-from kernelzoo.device import Device, attached, occupancy
+from kernelzoo.device import Device, attached, is_batch_invariant, occupancy
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
 from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, inspected
 from kernelzoo.kernels.numba.tiling import Tiling, View, view
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.kernels.shared.host_memory import flat
-from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
-from kernelzoo.layout import cdiv, is_batch_invariant
+from kernelzoo.launch import (
+    Bind,
+    Launch,
+    RebindableLaunch,
+    Recording,
+    Step,
+    WorkspaceLaunch,
+    recording,
+)
+from kernelzoo.layout import cdiv
 
 SIMULATED: bool = config.ENABLE_CUDASIM
 SIMULATOR = Device("", "Numba's simulator", 2, 4096, 0.0, 1024, 1, 2048, 2048)
