@@ -12,10 +12,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.errors import DeviceLostError, NoRoomError
+from kernelzoo.errors import DeviceLostError, NoRoomError, UnsupportedProblemError
 
 if TYPE_CHECKING:
     import torch
@@ -302,3 +303,30 @@ def device_lives(device: torch.device, id: str, reason: str) -> None:
         torch.zeros(1, device=device).add_(1).item()
     except RuntimeError as error:
         raise DeviceLostError(id, f"{reason}; then {error}") from error
+
+
+# --- Batch invariance -----------------------------------------------------------------------------------------------
+
+_invariant: ContextVar[count[int] | None] = ContextVar("invariant", default=None)
+
+
+@contextmanager
+def batch_invariant(id: str) -> Iterator[None]:
+    """Within the context, a form treats a row as it would among any number of rows.
+
+    Raises UnsupportedProblemError for a form that never asked for it, by ``layout.rows_of`` or otherwise.
+    """
+    asked = count()
+    token = _invariant.set(asked)
+    try:
+        yield
+    finally:
+        _invariant.reset(token)
+    if next(asked) == 0:
+        reason = "it doesn't promise that a row's bits are the same among any number of rows"
+        raise UnsupportedProblemError(id, reason, "call it without batch_invariant, or another backend")
+
+
+def is_batch_invariant() -> bool:
+    """Whether :func:`batch_invariant` is in force. Who asks promises it."""
+    return (asked := _invariant.get()) is not None and next(asked) >= 0

@@ -133,10 +133,12 @@ class GradientError(KernelZooError, RuntimeError):
 
 
 class UnsupportedProblemError(KernelZooError, ValueError):
-    """One variant cannot take this shape, dtype or layout; ``auto`` of the same backend can."""
+    """One variant cannot take this shape, dtype or layout; ``auto`` of the same backend can, unless batch-invariant."""
 
-    def __init__(self, implementation: str, reason: str) -> None:
-        super().__init__(f"{implementation} can't take this problem: {reason}; variant='auto' takes every legal input")
+    def __init__(
+        self, implementation: str, reason: str, remedy: str = "variant='auto' takes every legal input"
+    ) -> None:
+        super().__init__(f"{implementation} can't take this problem: {reason}; {remedy}")
         self.implementation, self.reason = implementation, reason
 
 

@@ -149,7 +149,7 @@ def inspect(
     request = Request(backend, op, variant, tuple(shape), operations.full_dtype(dtype), dim, arch, axes)
     if not modules:  # modules may register other ids
         check(request)
-        if not files(id, tuple(operations.OPERATIONS)):
+        if not files(id.removesuffix(registry.BATCH_INVARIANT), tuple(operations.OPERATIONS)):
             raise InspectionError(
                 f"{id} is registered in this process alone, and another one compiles it: name the file that registers "
                 "it with --module, or modules=[...]"
@@ -263,12 +263,12 @@ def check(request: Request) -> None:
 
 def launched(request: Request, place: str, context: AbstractContextManager[None]) -> tuple[Kernel, ...]:
     """The kernels of a launch that is bound and run within the context."""
-    operation = operations.OPERATIONS[request.op]
+    operation, implementation = operations.OPERATIONS[request.op], registry.implementation(request.id)
     ran = request.id
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         nonlocal ran
-        form = registry.chosen(request.backend, request.op, request.variant, *tensors, **scalars)
+        form = registry.chosen(request.backend, request.op, implementation.registered, *tensors, **scalars)
         ran = f"{request.backend}/{request.op}/{form}"
         registered = partial(registry._registered[request.backend, request.op, form], **scalars)
         try:
@@ -285,7 +285,8 @@ def launched(request: Request, place: str, context: AbstractContextManager[None]
             raise InspectionError(
                 f"{request.id} launches nothing for the empty shape {request.shape}; give one without 0"
             )
-        launch = operation.launch(bind, args, outs)
+        made = partial(operation.launch_invariant, request.id) if implementation.batch_invariant else operation.launch
+        launch = made(bind, args, outs)
         steps.clear()  # a bind is not timed
         with _torch_steps(lambda name: steps.append(name)):
             launch()

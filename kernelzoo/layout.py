@@ -10,9 +10,11 @@ Offsets need 64 bits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from kernelzoo.device import is_batch_invariant
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +24,9 @@ Sizes: TypeAlias = "tuple[int, ...]"
 
 VECTOR_BYTES = 16
 """The widest load or store of one instruction."""
+
+PLANNED_ELEMENTS = 2**22
+"""A batch-invariant launch is chosen as if there were so many elements, whatever the number of rows."""
 
 _ITEMSIZE = {"float16": 2, "bfloat16": 2, "int16": 2, "float32": 4, "int32": 4, "float64": 8, "int64": 8}
 
@@ -57,6 +62,9 @@ class Layout:
     x_phase: int
     """Elements from a 16-byte boundary to the start of x."""
     out_phase: int
+    planned: int
+    """Rows for which forms and launch numbers are chosen: all, or in a batch-invariant call a number that n alone
+    sets."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -119,6 +127,11 @@ class Rows(Layout):
         return self.outer * self.inner
 
     @property
+    def as_planned(self) -> Rows:
+        """So many rows as forms and launch numbers are chosen for."""
+        return self if self.planned == self.total else replace(self, outer=self.planned, inner=1)
+
+    @property
     def neighbours(self) -> int:
         """Rows at one stride from each other."""
         return self.inner if self.inner > 1 else self.outer
@@ -153,7 +166,7 @@ class Rows(Layout):
     def ragged(self) -> bool:
         """Whether rows of a few vectors, or a single row, have no gaps and unaligned starts. The first row starts
         aligned."""
-        vector, alone = self.whole_vector, self.total == 1 and self.contiguous
+        vector, alone = self.whole_vector, self.planned == 1 and self.contiguous
         return (self.one_piece or alone) and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
 
     @cached_property
@@ -178,7 +191,8 @@ class Rows(Layout):
         if self.inner > 1:
             return Columns(**self.fields)
         strides = 0, self.x_n, self.x_outer, 0, self.out_n, self.out_outer
-        return Columns(self.dtype, self.out_dtype, 1, self.n, self.outer, *strides, self.x_phase, self.out_phase)
+        phases = self.x_phase, self.out_phase
+        return Columns(self.dtype, self.out_dtype, 1, self.n, self.outer, *strides, *phases, self.planned)
 
 
 class Strides(NamedTuple):
@@ -204,7 +218,7 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
         (groups, first), (rows, last) = reversed(pairs) if turned else pairs
         along = 1 if n == 1 and tensor.ndim != 2 else along
         phase = tensor.data_ptr() % VECTOR_BYTES // tensor.element_size()
-        found.append(Strides(first if groups > 1 else 0, along, last if rows > 1 else 0, phase))
+        found.append(Strides(first if groups > 1 or is_batch_invariant() else 0, along, last if rows > 1 else 0, phase))
     return rows_of(x, out), tuple(found)
 
 
@@ -218,18 +232,24 @@ def _strides(tensor: torch.Tensor) -> Sizes:
 
 def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
     """Whether rows are neighbours along the outer axis."""
-    return outer == 1 or (inner > 1 and x_outer < x_inner)
+    return (outer == 1 and not is_batch_invariant()) or (inner > 1 and x_outer < x_inner)
 
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     """The rows of x (outer, n, inner) and of out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
     phases = x.data_ptr() % VECTOR_BYTES, out.data_ptr() % VECTOR_BYTES
-    return _rows((x.dtype, out.dtype), x.shape, x.stride(), _strides(out), *phases)
+    return _rows((x.dtype, out.dtype), x.shape, x.stride(), _strides(out), *phases, is_batch_invariant())
 
 
 @lru_cache(maxsize=4096)
 def _rows(
-    kinds: tuple[torch.dtype, ...], shape: Sizes, x_strides: Sizes, out_strides: Sizes, x_at: int, out_at: int
+    kinds: tuple[torch.dtype, ...],
+    shape: Sizes,
+    x_strides: Sizes,
+    out_strides: Sizes,
+    x_at: int,
+    out_at: int,
+    invariant: bool,
 ) -> Rows:
     dtype, out_dtype = (str(kind).removeprefix("torch.") for kind in kinds)
     outer, n, inner = shape
@@ -238,9 +258,15 @@ def _rows(
     axes = (outer, x_outer, out_outer), (inner, x_inner, out_inner)
     if _turned(outer, inner, x_outer, x_inner):
         axes = axes[::-1]
-    (outer, x_outer, out_outer), (inner, x_inner, out_inner) = (one if one[0] != 1 else (1, 0, 0) for one in axes)
+    (outer, x_outer, out_outer), (inner, x_inner, out_inner) = axes
+    if inner == 1:
+        x_inner = out_inner = 0
+    if outer == 1 and not invariant:
+        x_outer = out_outer = 0
     if n == 1:
         x_n, out_n = 1, out_n and 1
     size = _ITEMSIZE.get(dtype, 1)
     strides = x_outer, x_n, x_inner, out_outer, out_n, out_inner
-    return Rows(dtype, out_dtype, outer, n, inner, *strides, x_at // size, out_at // _ITEMSIZE.get(out_dtype, 1))
+    phases = x_at // size, out_at // _ITEMSIZE.get(out_dtype, 1)
+    planned = max(2, PLANNED_ELEMENTS // max(1, n)) if invariant else outer * inner
+    return Rows(dtype, out_dtype, outer, n, inner, *strides, *phases, planned)

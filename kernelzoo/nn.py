@@ -14,6 +14,7 @@ class Softmax(torch.nn.Module):
     """Softmax along one axis, as ``torch.nn.Softmax``.
 
     dim: the axis. backend: its name; None takes the best one for the input's device. variant: a form of the backend.
+    batch_invariant: as of a call.
     Input and output: float16, bfloat16, float32 or float64, any common shape. Gradients run on the same backend.
 
     Errors: those of :meth:`kernelzoo.Backend.softmax`, at the first call.
@@ -23,13 +24,15 @@ class Softmax(torch.nn.Module):
     tensor([[0.5000, 0.5000]])
     """
 
-    def __init__(self, dim: int = -1, backend: str | None = None, variant: str = "auto") -> None:
+    def __init__(
+        self, dim: int = -1, backend: str | None = None, variant: str = "auto", batch_invariant: bool = False
+    ) -> None:
         super().__init__()
-        self.dim, self.backend, self.variant = dim, backend, variant
+        self.dim, self.backend, self.variant, self.batch_invariant = dim, backend, variant, batch_invariant
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         chosen = backends.best("softmax", x) if self.backend is None else backends.get(self.backend)
-        result: torch.Tensor = chosen.softmax(x, self.dim, variant=self.variant)
+        result: torch.Tensor = chosen.softmax(x, self.dim, variant=self.variant, batch_invariant=self.batch_invariant)
         return result
 
     def extra_repr(self) -> str:

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnknownNameError
+from kernelzoo.operations import OPERATIONS
 
 ENTRY_POINTS = "kernelzoo.backends"
 """Entry-point group of backends in other packages. The name is the backend, the value a package with this layout."""
@@ -317,3 +319,14 @@ def require(backend: str, module: str, remedy: str) -> Any:
         ) from error
     except (ImportError, OSError, RuntimeError) as error:
         raise BackendUnavailableError(backend, f"importing {module} failed: {error}", remedy) from error
+
+
+def import_kernels(name: str, package: str) -> None:
+    """Import all modules of a backend's operations, which registers their implementations. Nothing is probed."""
+    for op in OPERATIONS:
+        spec = importlib.util.find_spec(f"{package}.{op}")
+        if spec is None:
+            continue
+        require(name, f"{package}.{op}", "reinstall the backend's package")
+        for module in pkgutil.iter_modules(spec.submodule_search_locations or ()):
+            require(name, f"{package}.{op}.{module.name}", "reinstall the backend's package")

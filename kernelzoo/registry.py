@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -28,6 +27,7 @@ from kernelzoo.errors import (
 )
 from kernelzoo.launch import Bind, Launch, guarded, split_in_two
 from kernelzoo.operations.arguments import check_untraced
+from kernelzoo.packages import import_kernels as import_kernels
 from kernelzoo.packages import importing, packages, scan, summary_of
 from kernelzoo.packages import require as require
 
@@ -44,6 +44,7 @@ BASELINE = "torch"
 """The backend to compare with. It runs wherever torch does."""
 
 BASELINE_VARIANT = "eager"
+BATCH_INVARIANT = "+batch_invariant"  # after a variant or an id: a row's bits don't depend on the number of rows
 # The backends that kernelzoo.softmax tries, the best first, by device type, as measured in bench/results.
 PREFERENCE = {"cuda": ("triton", "cupy", "numba", "torch"), "cpu": ("cpu", "torch")}
 
@@ -65,6 +66,16 @@ class Implementation:
         return f"{self.backend}/{self.op}/{self.variant}"
 
     @property
+    def batch_invariant(self) -> bool:
+        """Whether a row must have the same bits among any number of rows, in a call and a ``launch``."""
+        return self.variant.endswith(BATCH_INVARIANT)
+
+    @property
+    def registered(self) -> str:
+        """The variant without that."""
+        return self.variant.removesuffix(BATCH_INVARIANT)
+
+    @property
     def operation(self) -> operations.Operation:
         return operations.OPERATIONS[self.op]
 
@@ -74,13 +85,13 @@ class Implementation:
         Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't take
         the problem, LaunchError if it returns no launch.
         """
-        launch = launch_of(self.id, language(self.backend).binds[self.op, self.variant], *tensors, **scalars)
+        launch = launch_of(self.id, language(self.backend).binds[self.op, self.registered], *tensors, **scalars)
         return guarded(launch, tensors, len(self.operation.outputs))
 
     def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
         """The id of the form for canonical tensors: its own, or the one it chooses. Raises as ``bind``."""
         language(self.backend)
-        return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.variant, *tensors, **scalars)}"
+        return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.registered, *tensors, **scalars)}"
 
     def launch(
         self,
@@ -114,8 +125,9 @@ class Implementation:
         """Bind arguments and outputs that are checked already."""
         language(self.backend).check(*args.inputs)
         with on_device_of(args.x):
-            launch = guarded(self.operation.launch(self.bind, args, outs), (*args.inputs, *outs), len(outs), anew=True)
-            return on_its_device(launch, args.x)
+            made = partial(self.operation.launch_invariant, self.id) if self.batch_invariant else self.operation.launch
+            launch = made(self.bind, args, outs)
+            return on_its_device(guarded(launch, (*args.inputs, *outs), len(outs), anew=True), args.x)
 
 
 @dataclass
@@ -285,7 +297,7 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
 
 
 def implementation(id: str) -> Implementation:
-    """The implementation of one id, ``backend/op/variant``. Raises UnknownNameError.
+    """The implementation of one id, ``backend/op/variant``, maybe ``+batch_invariant``. Raises UnknownNameError.
 
     >>> import kernelzoo
     >>> kernelzoo.implementation("torch/min/eager").id
@@ -293,8 +305,9 @@ def implementation(id: str) -> Implementation:
     """
     backend, op, *_ = (*id.split("/"), "")
     among = implementations(backend, op) if backend in backends() and op in operations.OPERATIONS else ()
-    if found := [one for one in among if one.id == id]:
-        return found[0]
+    for one in among:
+        if id.removesuffix(BATCH_INVARIANT) == one.id:
+            return one if id == one.id else replace(one, variant=one.variant + BATCH_INVARIANT)
     raise UnknownNameError("implementation", id, [i.id for i in implementations()])
 
 
@@ -365,16 +378,6 @@ def _load(name: str) -> Language:
             binds = {(op, variant): bind for (backend, op, variant), bind in _registered.items() if backend == name}
             _loaded[name] = Language(name, devices, binds, emulator)
         return _loaded[name]
-
-
-def import_kernels(name: str, package: str) -> None:
-    """Import all modules of a backend's operations, which registers their implementations. Nothing is probed."""
-    for op in operations.OPERATIONS:
-        if (spec := importlib.util.find_spec(f"{package}.{op}")) is None:
-            continue
-        require(name, f"{package}.{op}", "reinstall the backend's package")
-        for module in pkgutil.iter_modules(spec.submodule_search_locations or ()):
-            require(name, f"{package}.{op}.{module.name}", "reinstall the backend's package")
 
 
 def _before_fork() -> None:

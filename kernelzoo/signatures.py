@@ -7,7 +7,7 @@ tensors, and NumPy arrays give NumPy arrays. Results for other libraries' arrays
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,11 @@ class CudaArray(Protocol):
     def __cuda_array_interface__(self) -> Any: ...
 
 
+class How(TypedDict, total=False):
+    batch_invariant: bool
+    variant: str
+
+
 Other: TypeAlias = DLPack | CudaArray
 T = TypeVar("T", torch.Tensor, "npt.NDArray[Any]")
 U = TypeVar("U", torch.Tensor, "npt.NDArray[Any]", Other)
@@ -46,13 +51,13 @@ class Softmax(Protocol):
         *,
         axis: Axis = ...,
         dtype: torch.dtype | npt.DTypeLike | None = None,
-        variant: str = "auto",
         out: T | None = None,
+        **how: Unpack[How],
     ) -> T: ...
 
     @overload
     def __call__(
-        self, x: Other, dim: Axis = -1, *, axis: Axis = ..., dtype: Any = None, variant: str = "auto", out: Any = None
+        self, x: Other, dim: Axis = -1, *, axis: Axis = ..., dtype: Any = None, out: Any = None, **how: Unpack[How]
     ) -> Any: ...
 
 
@@ -66,8 +71,8 @@ class Min(Protocol):
         *,
         axis: Axes = ...,
         keepdims: bool | None = None,
-        variant: str = "auto",
         out: T | None = None,
+        **how: Unpack[How],
     ) -> T: ...
 
     @overload
@@ -79,40 +84,32 @@ class Min(Protocol):
         *,
         axis: Axes = ...,
         keepdims: bool | None = None,
-        variant: str = "auto",
         out: Any = None,
+        **how: Unpack[How],
     ) -> Any: ...
 
 
 class SoftmaxBackward(Protocol):
     @overload
     def __call__(
-        self, grad: T, y: T, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: T | None = None
+        self, grad: T, y: T, dim: Axis = -1, *, axis: Axis = ..., out: T | None = None, **how: Unpack[How]
     ) -> T: ...
 
     @overload
     def __call__(
-        self, grad: Other, y: Other, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: Any = None
+        self, grad: Other, y: Other, dim: Axis = -1, *, axis: Axis = ..., out: Any = None, **how: Unpack[How]
     ) -> Any: ...
 
 
 class MinBackward(Protocol):
     @overload
     def __call__(
-        self, x: T, y: T, grad: T, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: T | None = None
+        self, x: T, y: T, grad: T, dim: Axis = -1, *, axis: Axis = ..., out: T | None = None, **how: Unpack[How]
     ) -> T: ...
 
     @overload
     def __call__(
-        self,
-        x: Other,
-        y: Other,
-        grad: Other,
-        dim: Axis = -1,
-        *,
-        axis: Axis = ...,
-        variant: str = "auto",
-        out: Any = None,
+        self, x: Other, y: Other, grad: Other, dim: Axis = -1, *, axis: Axis = ..., out: Any = None, **how: Unpack[How]
     ) -> Any: ...
 
 
@@ -125,14 +122,14 @@ class Sum(Protocol):
         *,
         axis: Axes = ...,
         keepdims: bool | None = None,
-        variant: str = "auto",
         out: U | None = None,
+        **how: Unpack[How],
     ) -> U: ...
 
 
 class LogsumexpBackward(Protocol):
     def __call__(
-        self, x: U, y: U, grad: U, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: U | None = None
+        self, x: U, y: U, grad: U, dim: Axis = -1, *, axis: Axis = ..., out: U | None = None, **how: Unpack[How]
     ) -> U: ...
 
 
@@ -145,8 +142,8 @@ class Argmin(Protocol):
         *,
         axis: Axis = ...,
         keepdims: bool | None = None,
-        variant: str = "auto",
         out: U | None = None,
+        **how: Unpack[How],
     ) -> U: ...
 
 
@@ -161,8 +158,8 @@ class CrossEntropy(Protocol):
         axis: Axis = ...,
         keepdims: bool | None = None,
         ignore_index: int = -100,
-        variant: str = "auto",
         out: U | None = None,
+        **how: Unpack[How],
     ) -> U: ...
 
 
@@ -176,8 +173,8 @@ class CrossEntropyBackward(Protocol):
         *,
         axis: Axis = ...,
         ignore_index: int = -100,
-        variant: str = "auto",
         out: U | None = None,
+        **how: Unpack[How],
     ) -> U: ...
 
 
@@ -190,8 +187,8 @@ class RmsNorm(Protocol):
         *,
         axis: Axis = ...,
         eps: float = 1e-06,
-        variant: str = "auto",
         out: U | None = None,
+        **how: Unpack[How],
     ) -> U: ...
 
 
@@ -205,8 +202,8 @@ class RmsNormBackward(Protocol):
         *,
         axis: Axis = ...,
         eps: float = 1e-06,
-        variant: str = "auto",
         out: tuple[U, U] | list[U] | None = None,
+        **how: Unpack[How],
     ) -> tuple[U, U]: ...
 
 
@@ -220,8 +217,8 @@ class AddRmsNorm(Protocol):
         *,
         axis: Axis = ...,
         eps: float = 1e-06,
-        variant: str = "auto",
         out: tuple[U, U] | list[U] | None = None,
+        **how: Unpack[How],
     ) -> tuple[U, U]: ...
 
 
@@ -235,8 +232,8 @@ class LayerNorm(Protocol):
         *,
         axis: Axis = ...,
         eps: float = 1e-05,
-        variant: str = "auto",
         out: U | None = None,
+        **how: Unpack[How],
     ) -> U: ...
 
 
@@ -250,18 +247,18 @@ class LayerNormBackward(Protocol):
         *,
         axis: Axis = ...,
         eps: float = 1e-05,
-        variant: str = "auto",
         out: tuple[U, U, U] | list[U] | None = None,
+        **how: Unpack[How],
     ) -> tuple[U, U, U]: ...
 
 
 class Cumsum(Protocol):
-    def __call__(self, x: U, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: U | None = None) -> U: ...
+    def __call__(self, x: U, dim: Axis = -1, *, axis: Axis = ..., out: U | None = None, **how: Unpack[How]) -> U: ...
 
 
 class QuantizeRows(Protocol):
     def __call__(
-        self, x: U, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: tuple[U, U] | list[U] | None = None
+        self, x: U, dim: Axis = -1, *, axis: Axis = ..., out: tuple[U, U] | list[U] | None = None, **how: Unpack[How]
     ) -> tuple[U, U]: ...
 
 
@@ -274,8 +271,8 @@ class SoftmaxPairs(Protocol):
         *,
         axis: Axis = ...,
         keepdims: bool | None = None,
-        variant: str = "auto",
         out: tuple[U, U] | list[U] | None = None,
+        **how: Unpack[How],
     ) -> tuple[U, U]: ...
 
 
@@ -289,22 +286,14 @@ class SoftmaxMerge(Protocol):
         *,
         axis: Axis = ...,
         keepdims: bool | None = None,
-        variant: str = "auto",
         out: tuple[U, U] | list[U] | None = None,
+        **how: Unpack[How],
     ) -> tuple[U, U]: ...
 
 
 class SoftmaxFinish(Protocol):
     def __call__(
-        self,
-        x: U,
-        maximum: U,
-        total: U,
-        dim: Axis = -1,
-        *,
-        axis: Axis = ...,
-        variant: str = "auto",
-        out: U | None = None,
+        self, x: U, maximum: U, total: U, dim: Axis = -1, *, axis: Axis = ..., out: U | None = None, **how: Unpack[How]
     ) -> U: ...
 
 
@@ -318,14 +307,14 @@ class Vecdot(Protocol):
         *,
         axis: Axis = ...,
         keepdims: bool | None = None,
-        variant: str = "auto",
         out: U | None = None,
+        **how: Unpack[How],
     ) -> U: ...
 
 
 class SoftmaxBackwardFinish(Protocol):
     def __call__(
-        self, grad: U, y: U, total: U, dim: Axis = -1, *, axis: Axis = ..., variant: str = "auto", out: U | None = None
+        self, grad: U, y: U, total: U, dim: Axis = -1, *, axis: Axis = ..., out: U | None = None, **how: Unpack[How]
     ) -> U: ...
 
 
@@ -339,8 +328,8 @@ class MinBackwardFinish(Protocol):
         dim: Axis = -1,
         *,
         axis: Axis = ...,
-        variant: str = "auto",
         out: U | None = None,
+        **how: Unpack[How],
     ) -> U: ...
 
 

@@ -100,8 +100,9 @@ def test_a_signature_is_that_of_the_operation(name: str) -> None:
     call.__module__, call.__qualname__ = kind.__module__, f"{kind.__name__}.__call__"
     told = typing.get_overloads(call) or [kind.__call__]
     for signature in map(inspect.signature, told):
-        _, *parameters = signature.parameters.values()
-        right = signature_of(op).parameters.values()
+        _, *parameters, how = signature.parameters.values()
+        right = [p for p in signature_of(op).parameters.values() if p.name not in signatures.How.__annotations__]
+        assert how.annotation == "Unpack[How]" and len(right) + 2 == len(signature_of(op).parameters)
         assert [(p.name, p.kind) for p in parameters] == [(p.name, p.kind) for p in right]
         for said, due in zip(parameters, right, strict=True):
             assert said.default == (... if due.name == "axis" else due.default)

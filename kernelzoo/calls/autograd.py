@@ -74,7 +74,7 @@ def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor 
 def _by_rule(call: Call, rule: Operation, inputs: Tensors, dim: Dims) -> Tensors:
     try:
         scalars = {name: call.scalars.get(name, scalar.default) for name, scalar in rule.scalars.items()}
-        return several(call.backend._run(rule, inputs, dim, False, scalars, "auto", None))
+        return several(call.backend._run(rule, inputs, dim, False, scalars, call.chooser(rule), None))
     except UnknownNameError as error:
         raise GradientError(
             f"{call.backend.name} has no {rule.name}, which is the gradient of {call.op.name}; register one, or call "
@@ -222,7 +222,7 @@ class Ready:
         rule = rule_of(call.op)
         self.call, self.at, self.result, self.allocate = call, at, result, call.backend._allocate
         self.saves_input, self.saves_output = bool(rule.saved), "y" in rule.names
-        self.rule, self.gradient = rule.op, call.backend._run
+        self.rule, self.gradient, self.variant = rule.op, call.backend._run, call.chooser(rule.op)
         plain = rule.op is not None and not (call.op.reduces and (call.keepdim or not isinstance(call.dim, int)))
         self.plain = plain and bool(call.backend.variants(rule.op.name if rule.op is not None else ""))
         names = [*rule.names, "grad"]
@@ -258,7 +258,7 @@ class Straight(torch.autograd.Function):
             return None, *gradients(ready.call, saved, grads)
         given = *saved, *grads
         inputs = tuple([given[i] for i in ready.order])
-        return None, ready.gradient(ready.rule, inputs, ready.call.dim, False, {}, "auto", None)
+        return None, ready.gradient(ready.rule, inputs, ready.call.dim, False, {}, ready.variant, None)
 
 
 def save(ctx: Any, call: Call, inputs: Tensors, results: Any) -> None:

@@ -35,7 +35,7 @@ class Backend(Operations):
     ``axis`` is another name of ``dim``, ``keepdims`` of ``keepdim``. A backend is pickled by its name.
 
     Errors: UnknownNameError (variant), InputTypeError, AxisError, DeviceError, GradientError, OutputError,
-    UnsupportedProblemError (a named variant only).
+    UnsupportedProblemError (a named variant, or ``batch_invariant``).
 
     >>> import torch, kernelzoo
     >>> backend = kernelzoo.get("torch")
@@ -163,27 +163,31 @@ class Backend(Operations):
     def _launch(self, call: Call, inputs: Tensors, out: Any) -> tuple[Launch | None, Tensors]:
         """Check, bind and launch a call; returns the launch and the outputs."""
         op, variant = call.op, call.variant
-        bind = self._binds.get((op.name, variant)) if isinstance(variant, str) else None
+        bind, invariant = self._binds.get((op.name, variant)) if isinstance(variant, str) else None, ""
         if bind is None:
-            variant, bind = self._only_variant(op, variant)
+            variant, bind, invariant = self._found(op, variant)
         args = op.arguments(inputs, call.dim, call.keepdim, call.scalars)
         self._check_device(args.x)
         outs = op.allocate(args) if out is None else op.outputs_of(out, args)
         launch = None
         if any(tensor.numel() for tensor in outs):
             with on_device_of(args.x):
-                launch = op.launch(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), args, outs)
+                made = partial(op.launch_invariant, invariant) if invariant else op.launch
+                launch = made(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), args, outs)
                 launch()
         if out is not None:
             self._wrote(outs)
         return launch, outs
 
-    def _only_variant(self, op: Operation, variant: str) -> tuple[str, Bind]:
-        """The variant that ``auto`` means where only one is registered. Raises UnknownNameError."""
+    def _found(self, op: Operation, variant: str) -> tuple[str, Bind, str]:
+        """The variant, its bind, and its id if it is to be batch-invariant. ``auto`` means the only one registered.
+        Raises UnknownNameError."""
         known = self.variants(op.name)
-        if variant != "auto" or len(known) != 1:
+        name = variant.removesuffix(registry.BATCH_INVARIANT) if isinstance(variant, str) else variant
+        found = known[0] if name == "auto" and len(known) == 1 else name
+        if found not in known:
             raise UnknownNameError(f"{self.name} {op.name} variant", variant, known)
-        return known[0], self._binds[op.name, known[0]]
+        return found, self._binds[op.name, found], "" if name == variant else f"{self.name}/{op.name}/{variant}"
 
 
 @unscripted

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from kernelzoo.operations import Dims, Operation
+from kernelzoo.registry import BATCH_INVARIANT
 
 Tensors: TypeAlias = "tuple[Any, ...]"
 """Tensors, or what a caller passes in their place."""
@@ -25,3 +26,8 @@ class Call(NamedTuple):
     def __call__(self, *inputs: Any, out: Any = None, seen: bool = False) -> Any:
         """Make the call as a user does; returns a tensor or a tuple. ``seen``: torch has seen it already."""
         return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
+
+    def chooser(self, rule: Operation | None) -> str:
+        """The variant of its gradient: batch-invariant as the call is, unless the gradient adds up rows."""
+        invariant = rule is not None and rule.separable and self.variant.endswith(BATCH_INVARIANT)
+        return "auto" + BATCH_INVARIANT * invariant

@@ -59,7 +59,7 @@ class CachedLaunch:
         self, tensors: Sequence[Any], dim: Dims, keepdim: bool, scalars: Mapping[str, Any], variant: str
     ) -> list[int]:
         """The addresses of the tensors of a call, if it is like that which was bound; else none."""
-        if variant is not self.variant or dim is not self.dim or keepdim is not self.keepdim:
+        if variant != self.variant or dim is not self.dim or keepdim is not self.keepdim:
             return []
         if scalars is not self.scalars and scalars != self.scalars:
             return []

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from kernelzoo.errors import AxisError, InputTypeError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation
+from kernelzoo.registry import BATCH_INVARIANT
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -42,7 +43,7 @@ def is_plain(op: Operation) -> bool:
 
 def signature_of(op: Operation) -> inspect.Signature:
     """The function's signature: inputs, ``dim``, ``keepdim``; by keyword ``axis``, ``keepdims``, scalars, ``dtype``,
-    ``variant``, ``out``."""
+    ``batch_invariant``, ``variant``, ``out``."""
 
     def named(name: str, default: Any) -> inspect.Parameter:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
@@ -55,7 +56,8 @@ def signature_of(op: Operation) -> inspect.Signature:
     parameters += [named("axis", _DIM)] * op.by_rows + [named("keepdims", None)] * op.reduces
     parameters += [named(name, scalar.default) for name, scalar in op.scalars.items()]
     parameters += [named("dtype", None)] * op.converts
-    return inspect.Signature([*parameters, named("variant", "auto"), named("out", None)])
+    how = named("batch_invariant", False), named("variant", "auto"), named("out", None)
+    return inspect.Signature([*parameters, *how])
 
 
 def constant(function: FunctionT) -> FunctionT:
@@ -92,6 +94,10 @@ def _keeps(keepdim: Any, keepdims: Any) -> Any:
     return keepdims
 
 
+def _invariant(variant: str) -> str:
+    return f"{variant}{BATCH_INVARIANT}"
+
+
 def _converted(x: Any, dtype: Any) -> Any:
     from kernelzoo.calls import arrays  # it imports torch
 
@@ -110,10 +116,12 @@ def method_of(op: Operation) -> Callable[..., Any]:
             *,
             axis: Any = _DIM,
             dtype: Any = None,
+            batch_invariant: bool = False,
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
             x = x if dtype is None else _converted(x, dtype)
+            variant = _invariant(variant) if batch_invariant else variant
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
     elif is_plain(op) and op.reduces:
@@ -126,18 +134,28 @@ def method_of(op: Operation) -> Callable[..., Any]:
             *,
             axis: Any = _DIM,
             keepdims: bool | None = None,
+            batch_invariant: bool = False,
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
-            if keepdims is not None:
-                keepdim = _keeps(keepdim, keepdims)
-            elif keepdim is _UNSAID:
-                keepdim = False
+            variant = _invariant(variant) if batch_invariant else variant
+            if keepdims is not None or keepdim is _UNSAID:
+                keepdim = keepdims is not None and _keeps(keepdim, keepdims)
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), keepdim, _NO_SCALARS, variant, out)
 
     elif is_plain(op):
 
-        def made(self: Any, x: Any, dim: Dims = -1, *, axis: Any = _DIM, variant: str = "auto", out: Any = None) -> Any:
+        def made(
+            self: Any,
+            x: Any,
+            dim: Dims = -1,
+            *,
+            axis: Any = _DIM,
+            batch_invariant: bool = False,
+            variant: str = "auto",
+            out: Any = None,
+        ) -> Any:
+            variant = _invariant(variant) if batch_invariant else variant
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
     else:
@@ -163,7 +181,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
                 dim if axis is _DIM else _axis(dim, axis),
                 _keeps(said.get("keepdim", False), said.get("keepdims")),
                 {name: said[name] for name in scalars},
-                said["variant"],
+                _invariant(said["variant"]) if said["batch_invariant"] else said["variant"],
                 said["out"],
             )
 

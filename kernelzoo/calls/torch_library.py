@@ -34,6 +34,7 @@ from kernelzoo.errors import GradientError, InputTypeError, OutputError, Unknown
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of, dtype_name
 from kernelzoo.operations.arguments import check_storage, has_tangent, is_traced, is_wrapper
 from kernelzoo.operations.declared import ROW
+from kernelzoo.registry import BATCH_INVARIANT
 from kernelzoo.torch_private import count_modes, is_hidden, is_profiled, is_transformed
 
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
@@ -244,7 +245,8 @@ def _define(op: Operation) -> Any:
 
     def pretend(*flat: Any) -> Any:
         call, inputs = _call_of(op, flat)
-        if call.variant != "auto" and call.variant not in (known := call.backend.variants(name)):
+        known = ("auto", *call.backend.variants(name))
+        if call.variant.removesuffix(BATCH_INVARIANT) not in known:
             raise UnknownNameError(f"{call.backend.name} {name} variant", call.variant, known)
         with torch.no_grad():
             return one(op.allocate(op.arguments(inputs, call.dim, call.keepdim, call.scalars)))

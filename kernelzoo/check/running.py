@@ -111,6 +111,8 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
     probe_all_elements(operation, args, launch, outs)
     _check_inputs(operation, inputs, before)
     _check_in_place(implementation, case, inputs, first)
+    if implementation.batch_invariant:
+        _check_alone(implementation, case, inputs, first)
 
 
 _decided: WeakKeyDictionary[Operation, dict[tuple[str, str], str]] = WeakKeyDictionary()
@@ -141,6 +143,19 @@ def _same(a: Inputs, b: Inputs) -> bool:
     import torch
 
     return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))
+
+
+def _check_alone(implementation: Implementation, case: Case, inputs: Inputs, first: Inputs) -> None:
+    """Check that the last row alone gives the same bits, where rows are along the last of two axes."""
+    if inputs[0].ndim != 2 or not inputs[0].numel() or case.dim not in (-1, 1):
+        return
+    axes = implementation.operation.axes
+    alone, want = (
+        tuple(x[-1:] if "outer" in names else x for x, names in zip(tensors, kinds, strict=True))
+        for tensors, kinds in ((inputs, axes[: len(inputs)]), (first, axes[len(inputs) :]))
+    )
+    if not _same(calling(implementation, case, alone), want):
+        raise ContractError("a row alone has other bits than among others", "not repeatable")
 
 
 def _poison(outs: Inputs, first: Inputs) -> Inputs:

@@ -274,15 +274,16 @@ def select(
     backends: Sequence[str] = (),
     variants: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The ids that match the patterns, operations, backends and variants. Empty ones match all. ``auto`` matches a
-    backend's only form of an operation too.
+    """The ids that match the patterns, operations, backends and variants. Empty ones match all.
 
-    Raises UnknownNameError for an unknown name, OptionError for a pattern without a match or an empty result.
+    ``auto`` matches an only form too. Raises UnknownNameError, or OptionError where nothing matches.
     """
     ids = sorted(known)
+    count = Counter(id.rpartition("/")[0] for id in ids)
+    if any(variant.endswith(registry.BATCH_INVARIANT) for variant in variants):
+        ids += [id + registry.BATCH_INVARIANT for id in ids]
     for place, kind, names in ((0, "backend", backends), (1, "operation", ops), (2, "variant", variants)):
         check_names(kind, names, {id.split("/")[place] for id in ids})
-    count = Counter(id.rpartition("/")[0] for id in ids)
 
     def named(id: str) -> bool:
         backend, op, variant = id.split("/")
@@ -302,10 +303,7 @@ def select_early(
     backends: Sequence[str] = (),
     variants: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """As :func:`select` from the names known here, to refuse an unknown name before any process starts.
-
-    With modules, which may add names, nothing is selected or refused.
-    """
+    """As :func:`select` from the names known here, before any process starts. Modules may add names: nothing then."""
     return () if modules else select(complete.ids(), patterns, ops, backends, variants)
 
 
@@ -317,17 +315,18 @@ def choose_early(modules: Sequence[object], patterns: Sequence[str], ops: Sequen
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
     """The ids that match the patterns, without duplicates, in the patterns' order.
 
-    A pattern is an id or a glob of ids, such as ``triton/softmax/*``. With ``ops`` it may be ``backend/variant``, or
-    ``backend`` for its ``auto`` (or for all variants, without an ``auto``). Raises OptionError for one without a match.
+    A pattern is an id or a glob of ids, such as ``triton/softmax/*``, or one and ``+batch_invariant``. With ``ops`` it
+    may be ``backend/variant``, or ``backend`` for its ``auto``, else all. Raises OptionError for one without a match.
     """
     ids, chosen = sorted(known), list[str]()
     for pattern in patterns:
-        found = [id for wanted in _full(pattern, ids, ops) for id in ids if fnmatchcase(id, wanted)]
+        plain = pattern.removesuffix(registry.BATCH_INVARIANT)
+        found = [id for wanted in _full(plain, ids, ops) for id in ids if fnmatchcase(id, wanted)]
         if ops:
             found = [id for id in found if id.split("/")[1] in ops]
         if not found:
             raise OptionError(suggest.unknown(pattern, ids, ops))
-        chosen += [id for id in found if id not in chosen]
+        chosen += [named for id in found if (named := id + pattern[len(plain) :]) not in chosen]
     return tuple(chosen)
 
 

@@ -83,7 +83,7 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
     import torch
 
     implementation = registry.implementation(id)
-    bind = registry._registered[implementation.backend, implementation.op, implementation.variant]
+    bind = registry._registered[implementation.backend, implementation.op, implementation.registered]
     made = [_made(implementation, one) for one in values]
     found = []
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():

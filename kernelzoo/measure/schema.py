@@ -14,6 +14,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
 from kernelzoo.files import printable
+from kernelzoo.registry import BATCH_INVARIANT
 
 FORMAT = 1
 """The newest known layout of the object ``kernelzoo`` in a results file."""
@@ -37,8 +38,8 @@ def wrong(document: Any) -> str:
 
 
 def is_name(value: object) -> bool:
-    """Whether it is an identifier, as in the registry. Such a name is also safe in a file name."""
-    return isinstance(value, str) and value.isidentifier()
+    """Whether it is a name as in the registry, maybe ``+batch_invariant``. It is safe in a file name too."""
+    return isinstance(value, str) and value.removesuffix(BATCH_INVARIANT).isidentifier()
 
 
 _FORMATS: dict[str, Callable[[str], bool]] = {

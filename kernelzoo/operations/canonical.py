@@ -8,9 +8,11 @@ last axis of a contiguous tensor. Other layouts are copied first, inside the lau
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from kernelzoo.launch import Bind, ContiguousFallback, Launch, keeping_alive, sequence, via_staging_buffer, void
+from kernelzoo.layout import VECTOR_BYTES, cdiv
 
 if TYPE_CHECKING:
     import torch
@@ -131,6 +133,44 @@ def launch_rows(
         else:
             views.append(tensor.as_strided((outer[0], inner[0]), (outer[1][place], inner[1][place])))
     return bind(*views)
+
+
+def launch_invariant(
+    bind: Bind,
+    inputs: Sequence[torch.Tensor],
+    outs: Sequence[torch.Tensor],
+    axes: Sequence[tuple[str, ...]],
+    dims: tuple[int, ...],
+) -> Launch:
+    """Bind tensors of a batch-invariant call: rows of unit stride, each of which begins on 16 bytes. Others are copied.
+
+    So a row lies alike whatever its number, and alone.
+    """
+    x, before, after = inputs[0], list[Launch](), list[Launch]()
+    kept = [d for d in range(x.ndim) if d not in dims]
+    rows, n = prod(x.size(d) for d in kept), prod(x.size(d) for d in dims)
+    views: list[torch.Tensor] = []
+    own: list[torch.Tensor] = []
+    for i, (tensor, names) in enumerate(zip([*inputs, *outs], axes, strict=True)):
+        if "outer" not in names:
+            plain, copy = readable(tensor)
+            views.append(plain)
+            before += [] if copy is None else [copy]
+            continue
+        lies = tensor.permute((*kept, *dims)) if tensor.ndim == x.ndim else tensor
+        each, vector = (n, VECTOR_BYTES // tensor.element_size()) if "n" in names else (1, 1)
+        step = cdiv(each, vector) * vector
+        if not lies.is_contiguous() or each < step or tensor.data_ptr() % VECTOR_BYTES or tensor.is_neg():
+            own.append(tensor.new_empty(rows, step))
+            place = own[-1][:, :each].view(lies.shape)
+            if i < len(inputs):
+                before.append(_copy(place, lies))
+            else:
+                after.append(_copy(lies, place))
+            lies = place
+        views.append(lies.as_strided(*(((rows, n, 1), (step, 1, 1)) if "n" in names else ((rows, 1), (1, 1)))))
+    launch = bind(*views)
+    return keeping_alive(sequence(*before, launch, *after), *own) if own else launch
 
 
 def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: int) -> tuple[int, ...] | None:

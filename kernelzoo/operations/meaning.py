@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.errors import ContractError, OperationError
+from kernelzoo.device import batch_invariant
+from kernelzoo.errors import ContractError, OperationError, UnsupportedProblemError
 from kernelzoo.launch import Bind, Launch, sequence
 from kernelzoo.operations.arguments import NARROW, Arguments, Dims, describe, dtype_name
-from kernelzoo.operations.canonical import launch_reduced, launch_rows, readable
+from kernelzoo.operations.canonical import launch_invariant, launch_reduced, launch_rows, readable
 from kernelzoo.operations.declared import ROW, Sample
 from kernelzoo.operations.exact import Exact
 from kernelzoo.operations.expected import Bounds, Expected, bounds_of, compared_in
@@ -45,6 +46,17 @@ class Operation(Signature):
             named = zip(tensors, self.axes, strict=True)
             return bind(*(tensor.view(shapes[names]) if names in shapes else tensor for tensor, names in named))
         return self._launch_axes(bind, args, outs)
+
+    def launch_invariant(self, id: str, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """The same, batch-invariant. Raises UnsupportedProblemError if the implementation of that id may not be."""
+        if not self.rounds:  # no order of additions is in the bits
+            return self.launch(bind, args, outs)
+        if not self.separable:
+            reason = "a result is a sum over rows, so that its bits depend on their number"
+            raise UnsupportedProblemError(id, reason, "call it without batch_invariant")
+        bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
+        with batch_invariant(id):
+            return launch_invariant(bind, args.inputs, outs, self.axes, args.dims if args.x.ndim else ())
 
     def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """The launch where an input is a lazily negated view (the imaginary part of a conjugate), which is copied

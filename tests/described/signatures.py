@@ -12,6 +12,8 @@ from kernelzoo.calls.methods import signature_of
 
 FILE = Path(kernelzoo.__file__).parent / "signatures.py"
 PUBLIC = FILE.with_name("__init__.py")
+HOW = ("batch_invariant", "variant")
+"""Parameters that all operations have alike."""
 BEGIN = "# Written by tests/described/signatures.py\n"
 
 
@@ -30,7 +32,6 @@ def typed(op: operations.Operation, name: str, given: inspect.Parameter, tensor:
         "axis": f"axis: {axis} = ...",
         "keepdims": "keepdims: bool | None = None",
         "dtype": "dtype: torch.dtype | npt.DTypeLike | None = None" if tensor == "T" else "dtype: Any = None",
-        "variant": 'variant: str = "auto"',
         "out": "out: Any = None" if tensor == "Other" else f"out: {out} | None = None",
     }[name]
 
@@ -41,7 +42,9 @@ def call(op: operations.Operation, tensor: str) -> str:
     for name, given in signature_of(op).parameters.items():
         if given.kind is inspect.Parameter.KEYWORD_ONLY and not keyword:
             arguments, keyword = [*arguments, "*"], True
-        arguments.append(typed(op, name, given, tensor))
+        if name not in HOW:
+            arguments.append(typed(op, name, given, tensor))
+    arguments.append("**how: Unpack[How]")
     outs = len(op.outputs)
     result = "Any" if tensor == "Other" else tensor if outs == 1 else f"tuple[{', '.join([tensor] * outs)}]"
     return f"    def __call__({', '.join(arguments)}) -> {result}: ...\n"

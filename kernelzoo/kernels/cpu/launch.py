@@ -15,6 +15,7 @@ import torch
 from llvmlite import binding
 from numba.core.dispatcher import Dispatcher
 
+from kernelzoo.device import is_batch_invariant
 from kernelzoo.kernels.shared.host_memory import flat as flat
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, recording
 
@@ -67,7 +68,7 @@ def lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ..
     closer, other = (0, 2) if x.size(2) == 1 or (x.size(0) > 1 and x.stride(0) < x.stride(2)) else (2, 0)
     lane = closer if x.size(closer) >= min(MIN_LANES, x.size(other)) else other
     tensors = x, *others
-    return tensors if lane == 2 else tuple(tensor.transpose(0, -1) for tensor in tensors)
+    return tensors if is_batch_invariant() or lane == 2 else tuple(tensor.transpose(0, -1) for tensor in tensors)
 
 
 def side_by_side(x: torch.Tensor) -> bool:

@@ -110,4 +110,4 @@ def lanes_of(rows: Rows, n: int, wide: int = 1, few: int = FEW) -> tuple[int, in
         together = min(WARP, power_of_two(rows.neighbours))
         return min(THREADS // together, max(WARP // together, power_of_two(n))), together
     lanes = min(THREADS, power_of_two(cdiv(n, few * wide)))
-    return lanes, max(1, WARP // lanes, min(FULL // lanes, power_of_two(rows.total)))
+    return lanes, max(1, WARP // lanes, min(FULL // lanes, power_of_two(rows.planned)))

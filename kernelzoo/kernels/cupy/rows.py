@@ -55,7 +55,7 @@ def packed(rows: Rows) -> bool:
 
 def one_piece(rows: Rows) -> bool:
     """Whether the rows are one piece of memory, as a single contiguous row is."""
-    return rows.one_piece or (rows.total == 1 and rows.contiguous)
+    return rows.one_piece or (rows.planned == 1 and rows.contiguous)
 
 
 def thread_has_row(rows: Rows) -> bool:

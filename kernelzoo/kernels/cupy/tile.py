@@ -29,5 +29,5 @@ def tile(id: str, rows: Rows, device: Device, wide: int, most: int, least: int =
     lanes, has_edges = lanes_of(rows, cdiv(count, least), wide)
     items = cdiv(count, lanes)
     # Two rows a group of lanes, unless one each is all that the device runs at once or a row is work enough.
-    group = 2 if items == 1 and rows.total * lanes > device.multiprocessors * MANY_THREADS else 1
+    group = 2 if items == 1 and rows.planned * lanes > device.multiprocessors * MANY_THREADS else 1
     return tile_step("multi_row_tile", rows, wide, lanes, items, group, has_edges)

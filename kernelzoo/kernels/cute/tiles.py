@@ -62,6 +62,14 @@ class Problem:
         return self.rows.outer * self.rows.inner
 
     @property
+    def planned(self) -> int:
+        return self.rows.planned
+
+    def full_tiles(self, rows: int) -> bool:
+        """Whether tiles of so many rows cover them all, whatever their number."""
+        return self.total % rows == 0 and (rows == 1 or self.planned == self.total)
+
+    @property
     def inner(self) -> int:
         """Rows of a group."""
         return self.rows.inner if self.grouped else self.total
@@ -236,7 +244,7 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
     )
     single = given.room <= made.block
     whole = not given.shifted and given.n > 0 and given.n % made.block == 0
-    return replace(made, single=single, whole=whole, full=given.total % made.rows == 0)
+    return replace(made, single=single, whole=whole, full=given.full_tiles(made.rows))
 
 
 def most_each(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
@@ -307,7 +315,7 @@ def short_tile(given: Problem, inputs: int, elements: int = SHORT_ELEMENTS) -> T
     thread, where rows have no vectors."""
     vector = given.vector()
     vectors = cdiv(given.room, vector)
-    if given.across or vectors > WARP * SHORT_VECTORS or given.total < 2:
+    if given.across or vectors > WARP * SHORT_VECTORS or given.planned < 2:
         return None
     usual = min(most_each(given, vector, inputs), elements if vector == 1 else max(2, 4 // vector))
     lanes = min(WARP, power_of_two(cdiv(vectors, usual)))
@@ -361,7 +369,7 @@ class Cut(NamedTuple):
 def cut(given: Problem, made: Tile, device: Device) -> Cut:
     """Parts of rows, at least two where a row has two blocks, for as many blocks as fill the device."""
     blocks = cdiv(given.room, made.block)
-    wanted = cdiv(CROWD * device.multiprocessors, made.count(given.total))
+    wanted = cdiv(CROWD * device.multiprocessors, made.count(given.planned))
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, made.rows * given.n // LEAST_PART))))
     span = cdiv(blocks, parts)
     return Cut(cdiv(blocks, span), span)
@@ -369,7 +377,7 @@ def cut(given: Problem, made: Tile, device: Device) -> Cut:
 
 def streamed(device: Device, given: Problem, inputs: int) -> str:
     """The form of a gradient for rows that no block holds: online if they are many, else split_two_launches."""
-    many = block(given, inputs).count(given.total) >= CROWD * device.multiprocessors
+    many = block(given, inputs).count(given.planned) >= CROWD * device.multiprocessors
     return "online" if many else "split_two_launches"
 
 

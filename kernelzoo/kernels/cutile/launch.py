@@ -14,7 +14,7 @@ import torch
 
 import kernelzoo.kernels.cutile as package
 from kernelzoo import device as devices
-from kernelzoo.device import Device
+from kernelzoo.device import Device, is_batch_invariant
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.cutile import compiler
 from kernelzoo.kernels.cutile.compiler import Array, Program
@@ -63,7 +63,8 @@ class View:
     def known(self, index: str) -> Array:
         """What a kernel is compiled to know of it."""
         itemsize = self.tensor.element_size()
-        ones = tuple(size == 1 for size in self.sizes)
+        # Of one row a batch-invariant kernel is made as of several.
+        ones = tuple(size == 1 and (axis > 0 or not is_batch_invariant()) for axis, size in enumerate(self.sizes))
         apart = [stride for stride, one in zip(self.strides[:-1], ones[:-1], strict=True) if not one]
         return Array(
             str(self.tensor.dtype).removeprefix("torch."),

@@ -84,8 +84,8 @@ def _warps(bytes: int) -> int:
 def along(rows: Rows, many: int, cols: int, inputs: int = 1) -> Tile:
     """A tile of so many rows that lie along memory, of one group or of several whole ones. inputs: how many tensors of
     n elements a row are held."""
-    strip = min(many, power_of_two(rows.inner))
-    groups = min(many // strip, power_of_two(rows.outer))
+    strip = min(many, power_of_two(rows.as_planned.inner))
+    groups = min(many // strip, power_of_two(rows.as_planned.outer))
     return Tile((groups, strip, cols), 2, _warps(groups * strip * cols * wide_bytes(rows) * inputs))
 
 
@@ -137,7 +137,7 @@ def held(id: str, device: Device, rows: Rows, inputs: int, alone: bool = False) 
     knobs = of(Numbers, device.index)
     many = _short_rows(knobs, rows)
     if many > 1 and not alone:
-        even = power_of_two(1 + rows.total // (knobs.tiles_per_sm * device.multiprocessors))
+        even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         return along(rows, min(many, max(2, even)), cols, inputs)
     return Tile((1, 1, cols), 2, _warps(cols * wide_bytes(rows) * inputs))
 
@@ -180,7 +180,7 @@ def block(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
 def plain(rows: Rows, device: Device, inputs: int = 1, bytes: int = BLOCK_BYTES) -> Tile:
     """Several short rows side by side, as far as each multiprocessor has several tiles, or a block of longer ones, of
     so many bytes as computed. inputs: how many such tiles are held at a time."""
-    cols, spread = power_of_two(rows.n), power_of_two(1 + rows.total // (8 * device.multiprocessors))
+    cols, spread = power_of_two(rows.n), power_of_two(1 + rows.planned // (8 * device.multiprocessors))
     many = min(BLOCK_BYTES // 2 // wide_bytes(rows) // power_of_two(inputs) // cols, spread)
     if rows.across or many < 2:
         return block(rows, bytes // power_of_two(inputs), inputs)
@@ -223,7 +223,7 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
     """Parts of rows, at least two where a row has two blocks, for as many programs as fill the device."""
     blocks = cdiv(rows.n, tile.block)
     lanes = tile.shape[0] * tile.shape[3 - tile.axis]
-    wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows))
+    wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows.as_planned))
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, lanes * rows.n // LEAST_PART))))
     span = cdiv(blocks, parts)
     return Cut(cdiv(blocks, span), span)
@@ -242,7 +242,7 @@ def in_parts(rows: Rows, device: Device) -> tuple[Tile, Cut, Tile]:
 
 def streamed(device: Device, rows: Rows) -> str:
     """The form of a gradient for rows that no program holds: online if they are many, else split_two_launches."""
-    many = block(rows, BLOCK_BYTES, 2).count(rows) >= CROWD * device.multiprocessors
+    many = block(rows, BLOCK_BYTES, 2).count(rows.as_planned) >= CROWD * device.multiprocessors
     return "online" if many else "split_two_launches"
 
 

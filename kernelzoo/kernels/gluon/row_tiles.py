@@ -44,7 +44,7 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     elements = TILE_BYTES // wide // power_of_two(tensors)
     least = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total)) if rows.across else 1
     block = min(elements // least, power_of_two(rows.n))
-    spread = power_of_two(1 + rows.total // (8 * device.multiprocessors))
+    spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
     many = max(least, min(elements // block, spread))
     warps = device.warps(many * block * wide * tensors // THREAD_BYTES)
     return Tile(cdiv(rows.total, many), warps, many, block, layout_of(rows, many, block, warps))

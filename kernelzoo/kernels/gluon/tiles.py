@@ -165,7 +165,7 @@ def held(id: str, device: Device, rows: Rows, inputs: int, *others: Strides) -> 
     knobs, cols = of(Numbers, device.index), power_of_two(inside(rows, *others))
     many = knobs.warp_bytes // wide_bytes(rows) // inputs // cols
     if many > 1:
-        even = power_of_two(1 + rows.total // (knobs.tiles_per_sm * device.multiprocessors))
+        even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         return along(rows, min(many, even), cols, 1, *others)
     threads = min(1024, _row_threads(knobs, rows) * inputs)
     return along(rows, 1, cols, device.warps(threads), *others)
@@ -236,7 +236,7 @@ def cut(rows: Rows, tile: Tile, device: Device, *others: Strides) -> Cut:
     """Parts of rows for as many programs as fill the device, at least two where vectors suffice."""
     unit = 1 if tile.across else vector_of(rows, *others)
     elements = rows.n if tile.across else inside(rows, *others)
-    wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows))
+    wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows.as_planned))
     most = min(MOST_PARTS, tile.rows * elements // LEAST_PART, max(2, tile.cols))
     parts = max(2, min(wanted, most))
     span = cdiv(elements, parts * unit)
@@ -246,5 +246,5 @@ def cut(rows: Rows, tile: Tile, device: Device, *others: Strides) -> Cut:
 
 def streamed(device: Device, rows: Rows, *others: Strides) -> str:
     """The form of a gradient for rows that no program holds: online if they are many, else split_two_launches."""
-    many = block(rows, ON_CHIP_BYTES, *others).count(rows) >= CROWD * device.multiprocessors
+    many = block(rows, ON_CHIP_BYTES, *others).count(rows.as_planned) >= CROWD * device.multiprocessors
     return "online" if many else "split_two_launches"

@@ -24,7 +24,7 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     if rows.across:
         return block(rows, bytes)
     cols = min(bytes // wide, power_of_two(rows.n))
-    spread = power_of_two(1 + rows.total // (8 * device.multiprocessors))
+    spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
     many = min(bytes // wide // cols, spread)
     return side_by_side(rows, many, cols, device.warps(many * cols * wide * tensors // THREAD_BYTES))
 

@@ -163,7 +163,7 @@ def held(id: str, device: Device, rows: Rows, inputs: int, alone: bool = False) 
     knobs = of(Numbers, device.index)
     many = _short_rows(knobs, rows, inputs)
     if many > 1 and not alone:
-        even = power_of_two(1 + rows.total // (knobs.tiles_per_sm * device.multiprocessors))
+        even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         return side_by_side(rows, min(many, even), cols, 1)
     return side_by_side(rows, 1, cols, device.warps(min(1024, _row_threads(knobs, rows) * inputs)))
 
@@ -239,7 +239,7 @@ MOST_PARTS = 256
 def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
     """Parts of rows, of whole blocks, for as many programs as fill the device; at least two where a row has two
     blocks."""
-    wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows))
+    wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows.as_planned))
     most = min(MOST_PARTS, tile.outer * tile.inner * rows.n // LEAST_PART)
     blocks = cdiv(rows.n, tile.cols)
     span = cdiv(blocks, max(2, min(wanted, most, blocks))) * tile.cols
@@ -249,5 +249,5 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
 def streamed(device: Device, rows: Rows) -> str:
     """The form of a gradient for rows that no program holds, which are read twice: by one program if they are many, by
     several if they are few."""
-    many = block(rows, BLOCK_BYTES // 2).count(rows) >= CROWD * device.multiprocessors
+    many = block(rows, BLOCK_BYTES // 2).count(rows.as_planned) >= CROWD * device.multiprocessors
     return "online" if many else "split_two_launches"

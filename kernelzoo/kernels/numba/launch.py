@@ -19,14 +19,22 @@ from numba.cuda import config
 
 from kernelzoo import device as devices
 from kernelzoo import tables
-from kernelzoo.device import Device, attached, occupancy
+from kernelzoo.device import Device, attached, is_batch_invariant, occupancy
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
 from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, inspected
 from kernelzoo.kernels.numba.tiling import Tiling, View, view
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.kernels.shared.host_memory import flat
-from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
+from kernelzoo.launch import (
+    Bind,
+    Launch,
+    RebindableLaunch,
+    Recording,
+    Step,
+    WorkspaceLaunch,
+    recording,
+)
 from kernelzoo.layout import cdiv
 
 SIMULATED: bool = config.ENABLE_CUDASIM
@@ -83,7 +91,8 @@ def settled(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.T
     if recording.get() is not None or (index < 0 and not SIMULATED):
         return decide(view(x, out, *others), device, numbers, **scalars)
     layout = x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16
-    key: tuple[object, ...] = (decide, numbers, index, x.dtype, out.dtype, *layout, *scalars.items())
+    key: tuple[object, ...] = (decide, numbers, index, x.dtype, out.dtype, is_batch_invariant(), *layout)
+    key = *key, *scalars.items()
     for other in others:
         key = *key, other.stride(), other.data_ptr() % 16
     found: T | None = _settled.get(key)
@@ -255,7 +264,7 @@ def over_rows(
     if tiling is None:
         raise UnsupportedProblemError(id, f"a row of {v.n} elements is more than registers hold")
     if spread:
-        tiling = tiling.spread_over(v.total, SPREAD_BLOCKS * device.multiprocessors)
+        tiling = tiling.spread_over(v.planned, SPREAD_BLOCKS * device.multiprocessors)
     grid = within_grid(id, cdiv(v.total, tiling.rows * tiling.stack))
     threads = tiling.lanes_for(v.n) * tiling.rows
     return prepare(kernel(v.dtype, tiling), device).call(grid, *v.offsets, threads=threads)

@@ -28,4 +28,4 @@ def parts_of(rows: Rows, device: Device) -> int:
 
 def _groups(rows: Rows) -> int:
     """Programs that take whole rows."""
-    return cdiv(rows.total, LINE_BYTES // rows.itemsize) if rows.across else max(1, rows.total)
+    return cdiv(rows.total, LINE_BYTES // rows.itemsize) if rows.across else max(1, rows.planned)

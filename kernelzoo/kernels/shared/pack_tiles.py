@@ -52,7 +52,7 @@ def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
         vector, lanes = 1, warps * device.warp_size * min(side, vector_across(rows)) // side
     else:
         block = min(power_of_two(n), ALONG * elements)
-        spread = power_of_two(1 + rows.total // (8 * device.multiprocessors))
+        spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
         side = max(1, min(SHORT * elements // block, spread))
         warps = device.warps(side * block // elements)
         vector, lanes = min(block, vector_along(rows)), warps * device.warp_size

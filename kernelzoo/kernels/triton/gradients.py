@@ -56,7 +56,7 @@ def form(tensors: Sequence[torch.Tensor], whole: int) -> str:
         programs = rows.total * rows.itemsize // tiles.LINE_BYTES
     else:
         tile = tiles.row_tile(of(tiles.Numbers, device.index), device, rows, edges_of(rows, *full))
-        held, programs = tile is not None or rows.n <= longest(rows, whole), rows.total
+        held, programs = tile is not None or rows.n <= longest(rows, whole), rows.planned
     if held:
         return "fused"
     # Where several programs to a row would read it twice, so may one.

@@ -43,7 +43,7 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
         block = min(elements // least, power_of_two(rows.n))
     else:
         least, block = 1, min(elements, power_of_two(rows.n))
-    spread = power_of_two(1 + rows.total // (8 * device.multiprocessors))
+    spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
     side = max(least, min(elements // block, spread))
     return Tile(side, block, cdiv(rows.total, side), device.warps(side * block * wide * tensors // THREAD_BYTES))
 

@@ -65,6 +65,8 @@ class Gate:
                 self._check_queued(lane, inputs, rules)
             same_bits = self._check_again(lane)
             batch_invariant = self._check_alone(lane)
+            if lane.implementation.batch_invariant and batch_invariant is False:
+                raise ContractError("a row alone has other bits than among others", "not repeatable")
             self._check_elements(lane, special, same_bits)
             if self.sets.device.type == "cuda":
                 self._check_queued(lane, self.problem.inputs(self.mutation.generator), {}, elsewhere=True)

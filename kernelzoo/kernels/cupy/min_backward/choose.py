@@ -27,7 +27,7 @@ def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     knobs = tables.of(Knobs, device.index)
     if rows.columns is not None:
         return "fused"
-    many = 100 * rows.total >= knobs.fill_percent * device.multiprocessors
+    many = 100 * rows.planned >= knobs.fill_percent * device.multiprocessors
     longest = 1024 * fused.most_items(rows, device)
     if packs(rows) <= (longest if many else min(longest, knobs.alone_packs)):
         return "fused"

@@ -18,7 +18,7 @@ def split_grid(rows: Rows, y: Strides, grad: Strides, device: Device, _: None) -
     wide, count, sms = width(rows), packs(rows), device.multiprocessors
     items, saved_bytes = batch(wide), batch_bytes(wide) * THREADS
     most = (device.shared_per_block - OTHER_BYTES) // saved_bytes
-    parts = max(1, sms // rows.total, min(sms, cdiv(count, THREADS * items * (1 + most))))
+    parts = max(1, sms // rows.planned, min(sms, cdiv(count, THREADS * items * (1 + most))))
     parts = min(parts, max(1, count // THREADS))
     saved = min(most, max(0, cdiv(cdiv(cdiv(count, parts), THREADS) - items, items)))
     step = Step(

@@ -42,7 +42,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if width(rows) == 1 or device.cluster_blocks == 1:
         return "fused" if count <= fused.MOST_PACKS else "online"
     # A block of its own per row, up to the threads of which an SM runs several, unless so few rows leave SMs idle.
-    many = 100 * rows.total >= knobs.fused_percent * device.multiprocessors
+    many = 100 * rows.planned >= knobs.fused_percent * device.multiprocessors
     # Of double, two such blocks fill an SM as one does.
     longest = knobs.fused_packs if rows.itemsize < 8 else max(knobs.fused_packs, 512 * PACKS_HELD)
     if count <= longest and (many or count <= knobs.alone_packs):
@@ -81,7 +81,7 @@ def _multi_row(rows: Rows, device: Device) -> str:
         return "multi_row_tile"
     if packed(rows):
         return "multi_row_lanes" if _leaves_idle(rows) else "multi_row_tile"
-    few = rows.total <= TILE_ROWS * device.multiprocessors
+    few = rows.planned <= TILE_ROWS * device.multiprocessors
     return "multi_row_tile" if rows.itemsize == 2 and rows.n > TILE_LEAST and few else "multi_row_lanes"
 
 
@@ -89,7 +89,7 @@ def _leaves_idle(rows: Rows) -> bool:
     """Whether a tile of many rows of whole words would leave lanes, a power of two to a row, without work."""
     count = packs(rows)
     uneven = count & (count - 1) != 0 and (rows.itemsize == 2 or count < LANES_PACKS)
-    return uneven and rows.total * rows.n * rows.itemsize >= LANES_BYTES
+    return uneven and rows.planned * rows.n * rows.itemsize >= LANES_BYTES
 
 
 def _split(rows: Rows, device: Device, knobs: Knobs) -> str:
@@ -98,7 +98,7 @@ def _split(rows: Rows, device: Device, knobs: Knobs) -> str:
     _, _, threads = split_cluster.block_of(rows, device, knobs)
     fits = threads <= CLUSTER_THREADS
     # A cluster of blocks so large that an SM has but one or two hardly finds room; half precisions do for arithmetic.
-    few = 2 * rows.total <= device.multiprocessors and rows.itemsize >= 4 and threads > knobs.cluster_threads
+    few = 2 * rows.planned <= device.multiprocessors and rows.itemsize >= 4 and threads > knobs.cluster_threads
     if (few or not fits) and split_ring.runs_on(device, rows.dtype):
         return "split_ring"
     return "split_cluster" if fits else "online"

@@ -35,5 +35,5 @@ def _items(rows: Rows, device: Device, table: Numbers) -> int:
     by_fours = threads(count, 4)
     if by_fours > SM_THREADS // 2:
         return 8
-    few = 100 * rows.total <= table.resident_percent * (SM_THREADS // by_fours) * device.multiprocessors
+    few = 100 * rows.planned <= table.resident_percent * (SM_THREADS // by_fours) * device.multiprocessors
     return 4 if few or (rows.itemsize == 2 and by_fours < table.half_threads) else 8

@@ -42,7 +42,7 @@ def block_of(rows: Rows, device: Device, table: Numbers) -> tuple[int, int, int]
     sizes = [size for size in CLUSTERS if size <= device.cluster_blocks]
     cluster = next((c for c in sizes if count <= c * table.cluster_threads * PACKS_HELD), sizes[-1])
     # Of half precision four packs, in twice the blocks, where they are few: the exponentials stay in registers.
-    few = cluster * rows.total <= table.cluster_blocks * device.multiprocessors
+    few = cluster * rows.planned <= table.cluster_blocks * device.multiprocessors
     if few and rows.itemsize == 2 and cluster < sizes[-1]:
         cluster, items = 2 * cluster, 4
     return cluster, items, threads(cdiv(count, cluster), items)

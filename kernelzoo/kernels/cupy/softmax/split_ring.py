@@ -36,11 +36,11 @@ def split_ring(rows: Rows, device: Device, table: Numbers) -> Plan:
         raise UnsupportedProblemError("cupy/softmax/split_ring", reason)
     count, sms = packs(rows), device.multiprocessors
     tiles = min(MOST_TILES, (device.shared_per_block - OTHER_BYTES) // (TILE * VECTOR_BYTES))
-    if rows.total > sms:  # as few parts as hold a row
+    if rows.planned > sms:  # as few parts as hold a row
         parts = cdiv(count, tiles * TILE)
     else:  # all SMs, on as many rows at a time as the knob lets
-        in_hand = max(1, min(rows.total, table.ring_megabytes * 10**6 // (count * VECTOR_BYTES)))
-        in_hand = cdiv(rows.total, cdiv(rows.total, in_hand))  # turns of one size
+        in_hand = max(1, min(rows.planned, table.ring_megabytes * 10**6 // (count * VECTOR_BYTES)))
+        in_hand = cdiv(rows.planned, cdiv(rows.planned, in_hand))  # turns of one size
         parts = sms // in_hand
     parts = max(1, min(parts, sms, MOST_PARTS, count // LANES))
     groups = min(rows.total, sms // parts)

@@ -29,7 +29,7 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     count, longest = packs(rows, beside), 1024 * fused.packs_held(rows, device)
     if device.cluster_blocks > 1 and width(rows, beside) > 1:
         longest = min(longest, knobs.fused_packs)
-        if rows.total < device.multiprocessors:
+        if rows.planned < device.multiprocessors:
             longest = min(longest, knobs.alone_packs)
     return "fused" if count <= longest else _split(rows, beside, device, knobs)
 

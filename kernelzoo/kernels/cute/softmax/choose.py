@@ -38,7 +38,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return "split_cluster"
     if holds:
         return "fused"
-    return "online" if given.total >= knobs.crowd * device.multiprocessors else "split_two_launches"
+    return "online" if given.planned >= knobs.crowd * device.multiprocessors else "split_two_launches"
 
 
 @chooser("cute", "softmax", "split")

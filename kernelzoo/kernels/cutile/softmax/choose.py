@@ -32,7 +32,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if rows.across:
         many = tiles.block(rows, tiles.BLOCK_BYTES, 2).count(rows) >= device.multiprocessors
     else:
-        many = rows.total >= knobs.crowd * device.multiprocessors
+        many = rows.planned >= knobs.crowd * device.multiprocessors
         if many:
             longest = knobs.held_bytes // (2 if rows.itemsize == 2 else 1) // tiles.wide_bytes(rows)
     if rows.n <= longest:

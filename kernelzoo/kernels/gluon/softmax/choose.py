@@ -36,9 +36,11 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         if rows.across:
             many = tiles.block(rows, tiles.ON_CHIP_BYTES).count(rows) >= device.multiprocessors
             return "online" if many else "split_two_launches"
-        many = rows.itemsize == 8 and rows.total >= ONLINE_ROWS * device.multiprocessors
+        many = rows.itemsize == 8 and rows.planned >= ONLINE_ROWS * device.multiprocessors
         return "online" if many else split(x, out)
-    ahead = rows.itemsize == 2 and rows.n > knobs.ahead_row and rows.total >= knobs.ahead_rows * device.multiprocessors
+    ahead = (
+        rows.itemsize == 2 and rows.n > knobs.ahead_row and rows.planned >= knobs.ahead_rows * device.multiprocessors
+    )
     whole = tiles.vector_of(rows) == rows.whole_vector and not edges_of(rows)
     return "persistent" if ahead and whole and not rows.across else "fused"
 

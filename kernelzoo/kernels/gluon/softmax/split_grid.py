@@ -275,7 +275,7 @@ def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: 
     unit, inside, resident = tiles.vector_of(rows), tiles.inside(rows), team.resident * device.multiprocessors
     packed = rows.itemsize == 2 and unit == rows.whole_vector
     held *= 1 + packed
-    parts = programs_to_a_row(rows.total, inside, held - unit, threads, resident)
+    parts = programs_to_a_row(rows.planned, inside, held - unit, threads, resident)
     plan = split(rows.total, inside, parts, unit, resident)
     blocks = cdiv(max(0, plan.span - held), block)
     layout = gl.BlockedLayout([unit], [tiles.LANES], [team.warps], [0])

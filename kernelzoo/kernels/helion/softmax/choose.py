@@ -25,4 +25,4 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if rows.n <= tiles.longest(rows, 1):
         return "fused"
     crowd = of(Knobs, device.index).crowd * device.multiprocessors
-    return "online" if tiles.block(rows, tiles.BLOCK_BYTES).count(rows) >= crowd else "split_two_launches"
+    return "online" if tiles.block(rows, tiles.BLOCK_BYTES).count(rows.as_planned) >= crowd else "split_two_launches"

@@ -22,9 +22,9 @@ def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
 
 def fastest(v: View, device: Device, _: None) -> str:
     """The form for any problem."""
-    few = 2 * v.total <= device.multiprocessors and v.n // v.vec > SHARED_VECTORS
+    few = 2 * v.planned <= device.multiprocessors and v.n // v.vec > SHARED_VECTORS
     if (v.across or not few) and fused_tiling(v) is not None:
         return "fused"
     # Of columns the grid goes down single ones: it wastes most of each vector, but leaves no SM idle.
-    few = (4 if v.across else 1) * cdiv(v.total, online_tiling(v).rows) < device.multiprocessors
+    few = (4 if v.across else 1) * cdiv(v.planned, online_tiling(v).rows) < device.multiprocessors
     return "split_grid" if few else "online"

@@ -102,7 +102,7 @@ def grid_tiling(v: View) -> Tiling:
 
 def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
     """``(chunks, share)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
-    chunks = processors // v.total if v.total <= processors else cdiv(v.vectors, THREADS * tiling.tiles)
+    chunks = processors // v.planned if v.planned <= processors else cdiv(v.vectors, THREADS * tiling.tiles)
     chunks = max(1, min(chunks, processors, v.vectors // THREADS))
     share = cdiv(cdiv(v.vectors, chunks), LINE) * LINE
     return cdiv(v.vectors, share), share * v.vec

@@ -66,10 +66,10 @@ def fastest(v: View, device: Device, knobs: Knobs) -> str:
     if short and short_tiling(v) is not None:
         return "multi_row_tile"
     # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
-    few = v.total < knobs.few_rows * device.multiprocessors
+    few = v.planned < knobs.few_rows * device.multiprocessors
     most = knobs.few_vectors if few else 512 * HELD if v.edges else 1024 * HELD
     # In a second wave of blocks that take an SM each, most have no work.
-    second = v.itemsize == 4 and v.total < 2 * device.multiprocessors
+    second = v.itemsize == 4 and v.planned < 2 * device.multiprocessors
     if (v.itemsize == 2 or second) and not few and has_clusters(device):
         most = knobs.held_vectors
     if fused.fused_tiling(v, knobs) is not None and (v.n // v.vec <= most or not v.whole):

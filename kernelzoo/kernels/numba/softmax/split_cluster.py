@@ -131,7 +131,7 @@ def large_blocks(v: View, device: Device, numbers: Numbers) -> int:
 def small_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)``: as few blocks of moderate size as hold the row in registers alone, 8 vectors a
     thread. None for longer rows, for many of float32 that two large blocks hold, and for float64."""
-    many = v.total >= numbers.kept_rows * device.multiprocessors
+    many = v.planned >= numbers.kept_rows * device.multiprocessors
     if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks(v, device, numbers) <= 2):
         return None
     blocks = next((c for c in (2, 4, 8) if v.vectors <= c * numbers.cluster_threads * HELD), MOST_BLOCKS)
@@ -142,7 +142,7 @@ def small_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, in
 def leaves_idle(v: View, device: Device, numbers: Numbers) -> bool:
     """Whether large blocks would be fewer than there are SMs, or in float64, of clusters of 16, twice as many."""
     large = large_blocks(v, device, numbers)
-    return large * v.total <= (2 if v.itemsize == 8 and large >= MOST_BLOCKS else 1) * device.multiprocessors
+    return large * v.planned <= (2 if v.itemsize == 8 and large >= MOST_BLOCKS else 1) * device.multiprocessors
 
 
 def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
@@ -150,7 +150,7 @@ def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, 
     found = small_shape(v, device, numbers)
     if found is None:
         least = 4 if leaves_idle(v, device, numbers) else 1
-        if v.vectors > 2048 and v.total <= 2 * device.multiprocessors:
+        if v.vectors > 2048 and v.planned <= 2 * device.multiprocessors:
             least = max(2, least)
         blocks = max(least, large_blocks(v, device, numbers))
         held = cdiv(v.vectors, LARGE * MOST_BLOCKS) <= LARGE_TILES + fit(device)

@@ -124,7 +124,7 @@ def grid_shape(v: View, device: Device) -> tuple[int, int]:
     """``(chunks, threads)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
     vectors, threads, processors = v.vectors, 512, device.multiprocessors
     capacity = threads * HELD + (shared_bytes(device) // VECTOR_BYTES if v.whole else 0)
-    chunks = processors // v.total if v.total <= processors else min(processors, cdiv(vectors, capacity))
+    chunks = processors // v.planned if v.planned <= processors else min(processors, cdiv(vectors, capacity))
     return min(chunks, max(1, vectors // threads)), threads
 
 

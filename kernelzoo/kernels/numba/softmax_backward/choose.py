@@ -23,10 +23,10 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
 
 def fastest(v: View, device: Device, _: None) -> str:
     """The form for any problem."""
-    few = 2 * v.total <= device.multiprocessors and v.n // v.vec > SHARED_VECTORS
+    few = 2 * v.planned <= device.multiprocessors and v.n // v.vec > SHARED_VECTORS
     if (v.across or not few) and fused_tiling(v) is not None:
         return "fused"
     # Of columns a cluster goes down single ones: it wastes most of each vector, but leaves fewer SMs idle.
-    few = (4 if v.across else 1) * cdiv(v.total, online_tiling(v).rows) < device.multiprocessors
+    few = (4 if v.across else 1) * cdiv(v.planned, online_tiling(v).rows) < device.multiprocessors
     held = not v.across and cluster_shape(v, device) is not None
     return "split_cluster" if has_clusters(device) and (held or few) else "online"

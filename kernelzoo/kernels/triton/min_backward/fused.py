@@ -72,9 +72,9 @@ def fused_kernel(
 def warps_of(device: Device, rows: Rows, edges: int) -> int:
     """Warps for one row."""
     warps = tiles.row_warps(of(tiles.Numbers, device.index), device, rows, edges)
-    if rows.total > FEW * device.multiprocessors:
+    if rows.planned > FEW * device.multiprocessors:
         return warps
-    threads = min(device.threads * device.multiprocessors // max(1, rows.total), rows.n // 8)
+    threads = min(device.threads * device.multiprocessors // max(1, rows.planned), rows.n // 8)
     return max(warps, device.warps(power_of_two(threads + 1) // 2))
 
 

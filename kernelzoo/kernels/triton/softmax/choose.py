@@ -53,12 +53,12 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if rows.columns is not None:
         return _long_columns(knobs, device, rows, rows.columns)
     if rows.n > tiles.ON_CHIP_BYTES // tiles.wide_bytes(rows):
-        many = rows.itemsize == 8 and rows.total >= ONLINE_ROWS * device.multiprocessors
+        many = rows.itemsize == 8 and rows.planned >= ONLINE_ROWS * device.multiprocessors
         return "online" if many else "split"
-    if rows.itemsize == 2 and rows.n > knobs.packed_limit and rows.total >= knobs.ahead_rows * device.multiprocessors:
+    if rows.itemsize == 2 and rows.n > knobs.packed_limit and rows.planned >= knobs.ahead_rows * device.multiprocessors:
         return "persistent"
     # Rows of which an SM holds one leave most of them without work in the second wave.
-    waves = rows.total / device.multiprocessors
+    waves = rows.planned / device.multiprocessors
     return "split" if device.is_nvidia and rows.n > LONE_ROW and 1 < waves <= 2 else "fused"
 
 

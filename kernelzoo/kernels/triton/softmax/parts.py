@@ -139,7 +139,7 @@ def row_plan(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 
     tilings = split_tilings(rows, words, device)
     if inputs > 1:  # half as much of each input as of a softmax's one, in the same registers
         tilings = tuple(t._replace(held=t.held // 2, block=min(2, t.block // 2)) for t in tilings)
-    problem = rows.total, inside, rows.itemsize, tilings, device.multiprocessors
+    problem = rows.planned, inside, rows.itemsize, tilings, device.multiprocessors
     tiling, most = split_parts(of(Numbers, device.index), *problem, 1 + inputs)
     resident, held = tiling.programs * device.multiprocessors, tiling.held * tiling.threads * vector
     # Of a gradient, programs that hold all of their part pay for a few more of them.

@@ -240,7 +240,7 @@ def split_plan(x: torch.Tensor, out: torch.Tensor, implementation: str) -> tuple
     inside = rows.n // edges * edges if edges else rows.n
     # Of few halves, numbers are held, whose exponentials are computed once.
     most = of(Numbers, device.index).wide_elements * device.multiprocessors
-    words = packed(rows) and rows.total * inside > most
+    words = packed(rows) and rows.planned * inside > most
     plan = row_plan(rows, edges, words, device)
     pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)

@@ -109,7 +109,7 @@ def row_tile(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[in
     wide = wide_bytes(rows)
     if not rows.across:
         elements = knobs.warp_elements // max(1, rows.itemsize // 2)  # wider elements take more registers of the warp
-        even = power_of_two(1 + rows.total // (knobs.tiles_per_sm * device.multiprocessors))
+        even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         if 2 * columns > elements:
             return None
         if edges and rows.itemsize == 2 and columns == 64:

@@ -60,7 +60,7 @@ def rows(maximum: torch.Tensor, total: torch.Tensor, largest: torch.Tensor, sum:
     """The largest maximum of each row, then the sum of its terms: blocks of parts in order."""
     where, (t, most) = rows_with(maximum, sum, total, largest)
     parts = min(PARTS, power_of_two(where.n))
-    side = min(power_of_two(where.total), TILE // parts)
+    side = min(power_of_two(where.planned), TILE // parts)
     strides = where.x_outer, where.x_n, where.x_inner, t.outer, t.n, t.inner
     outs = most.outer, most.inner, where.out_outer, where.out_inner
     constants = wide_type(maximum.dtype), side, parts
