@@ -121,7 +121,7 @@ def test_launches_of_one_row_and_of_many_are_the_same_but_for_the_grid(backend: 
         for i in kernelzoo.implementations(backend):
             if not (i.operation.rounds and i.operation.separable):
                 continue
-            for n in LENGTHS:
+            for n in LENGTHS[:: 3 if backend == "helion" else 1]:  # which makes each program for seconds
                 for dtype in ("float32", "bfloat16"):
                     if dtype not in i.operation.dtypes:
                         continue
