@@ -15,6 +15,16 @@ def load(x, start, element, at, rows, here, TILE, TENSOR=0, instead=0.0):
     return dev.load_tile(source, here, element, rows.n, instead, TILE)
 
 
+def hold(TILE, load, *arguments):
+    """What is loaded of rows that have one block, to be read once; None if they have more."""
+    return load(*arguments) if TILE.single else None
+
+
+def held_or(held, load, *arguments):
+    """What is held of a row's only block, or what is loaded of one of several."""
+    return load(*arguments) if held is None else held
+
+
 def load_scaled(x, weight, start, element, at, weight_at, rows, here, TILE, TENSOR, WEIGHT):
     """A thread's elements of a block, each times its weight."""
     weights = load(weight, Int64(0), element, weight_at, rows, here, TILE, WEIGHT)
@@ -45,6 +55,8 @@ def places(element, TILE):
 
 def inside(element, rows, TILE):
     """Whether each of a thread's elements is one of its row's."""
+    if TILE.whole:
+        return [[Boolean(True)] * TILE.vector] * TILE.each
     return [[(place >= 0) & (place < Int64(rows.n)) for place in vector] for vector in places(element, TILE)]
 
 

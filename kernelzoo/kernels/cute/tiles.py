@@ -287,6 +287,10 @@ def held(id: str, given: Problem, inputs: int) -> Tile:
     if given.n > (longest := longest_row(given, inputs)):
         words = f"a row must fit on chip, {longest} of {given.rows.dtype} laid out so; got {given.n}"
         raise UnsupportedProblemError(id, words)
+    return _held(given, inputs)
+
+
+def _held(given: Problem, inputs: int) -> Tile:
     vector = given.vector()
     most = most_each(given, vector, inputs)
     if given.across:
@@ -334,6 +338,11 @@ def plain(given: Problem, inputs: int = 1) -> Tile:
     if given.n == 0:  # of which nothing is read
         return tile(given, WARP, WARP, 1, 1)
     return short_tile(given, inputs) or block(given, inputs)
+
+
+def read_once(given: Problem, inputs: int = 2) -> Tile:
+    """Rows that a block holds, if it can, so that they are read once; else ``plain`` ones."""
+    return _held(given, inputs) if 0 < given.n <= longest_row(given, inputs) else plain(given, inputs)
 
 
 def over_rows(given: Problem) -> Tile:
