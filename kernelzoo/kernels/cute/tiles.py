@@ -369,7 +369,7 @@ class Cut(NamedTuple):
 
 def cut(given: Problem, made: Tile, device: Device) -> Cut:
     """Parts of rows, at least two where a row has two blocks, for as many blocks as fill the device."""
-    blocks = cdiv(given.room, made.block)
+    blocks = max(1, cdiv(given.room, made.block))
     wanted = cdiv(CROWD * device.multiprocessors, made.count(given.total))
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, made.rows * given.n // LEAST_PART))))
     span = cdiv(blocks, parts)
@@ -383,5 +383,5 @@ def streamed(device: Device, given: Problem, inputs: int) -> str:
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What floating-point elements are computed in: half precision in float32."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
+    """What elements are added up in: half precision in float32."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
