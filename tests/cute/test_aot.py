@@ -266,3 +266,11 @@ def test_a_row_that_a_block_holds_is_read_once(name: str, dtype: Any) -> None:
     program, *_ = programs(operations.OPERATIONS[name], "rows", (2048, 16384), 1, dtype, "sm_90")
     assert occurrences(LOAD, program) == READ[name] * program.compiled.constants["each"]
     assert occurrences(r"ld\.global", program) == occurrences(LOAD, program) and not program.spilled
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["sum", "argmin", "logsumexp", "cross_entropy", "cumsum"])
+def test_parts_of_long_rows_are_read_by_vectors(name: str, dtype: Any) -> None:
+    for program in programs(operations.OPERATIONS[name], "auto", (32, 256000), 1, dtype, "sm_90"):
+        assert occurrences(LOAD, program) and not program.spilled, str(program)
+        assert program.step.grid[0] >= ARCHITECTURES["sm_90"].multiprocessors

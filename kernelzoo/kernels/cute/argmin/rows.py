@@ -13,9 +13,6 @@ from kernelzoo.kernels.cute.min.device_functions import element_identity, identi
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
-PAST = 2**63 - 1
-"""A place past all others: what is there is never the first of equal elements."""
-
 
 def make_minima(TILE):
     """Running minima and their places in each of a thread's rows. Where no element is less, all are equal: the first
@@ -49,22 +46,18 @@ def find_least(
     for i in cutlass.range(begin, end):
         element = first + i * TILE.block
         values = fn.load(x, start, element, at, rows, here, TILE, instead=element_identity(TILE))
-        update(least, found, values, fn.places(element, TILE), TILE)
-
-
-def update(least, found, values, places, TILE):
-    """Such minima and places with more elements."""
-    rows = dev.split_rows(values, TILE), dev.split_rows(places, TILE), dev.thread_reduce(values, dev.minimum, TILE)
-    for r, (row, there, low) in enumerate(zip(*rows, strict=True)):
-        lower(least, found, r, low, row, there)
+        of_rows = dev.split_rows(values, TILE), dev.split_rows(fn.places(element, TILE), TILE)
+        lows = dev.thread_reduce(values, dev.minimum, TILE)
+        for r, (low, row, places) in enumerate(zip(lows, *of_rows, strict=True)):
+            lower(least, found, r, low, row, places)
 
 
 def row_minima(least, found, TILE):
-    """(minima, their first places) of a thread's rows, of all threads'."""
+    """(minima, their first places) of a thread's rows, of all threads'. Where another is less, a place is past all."""
     mine = dev.registers(least)
     row_least = dev.block_reduce(mine, dev.minimum, TILE)
     candidates = [
-        dev.select((value == one) | (value != value), place, Int64(PAST))
+        dev.select((value == one) | (value != value), place, Int64(2**63 - 1))
         for value, one, place in zip(mine, row_least, dev.registers(found), strict=True)
     ]
     return row_least, dev.block_reduce(candidates, dev.minimum, TILE)
@@ -77,7 +70,8 @@ def argmin_kernel(
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start, begin, end = dev.row_offset(row, rows, x_at, TILE), *dev.all_blocks(rows, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    begin, end = dev.all_blocks(rows, TILE)
     least, found = make_minima(TILE)
     find_least(least, found, x, start, first, begin, end, x_at, rows, here, TILE)
     write_rows(row_minima(least, found, TILE)[1], out, row, rows, out_at, here, TILE)

@@ -41,7 +41,8 @@ def cross_entropy_kernel(
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start, begin, end = dev.row_offset(row, rows, x_at, TILE), *dev.all_blocks(rows, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    begin, end = dev.all_blocks(rows, TILE)
     tops, totals = make_states(TILE)
     update_states(tops, totals, x, start, first, begin, end, x_at, rows, here, TILE)
     states = row_states(tops, totals, TILE)

@@ -26,7 +26,8 @@ def logsumexp_kernel(
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start, begin, end = dev.row_offset(row, rows, x_at, TILE), *dev.all_blocks(rows, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    begin, end = dev.all_blocks(rows, TILE)
     tops, totals = make_states(TILE)
     update_states(tops, totals, x, start, first, begin, end, x_at, rows, here, TILE)
     write_rows(results(*row_states(tops, totals, TILE)), out, row, rows, out_at, here, TILE)

@@ -40,7 +40,8 @@ def sum_kernel(
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start, begin, end = dev.row_offset(row, rows, x_at, TILE), *dev.all_blocks(rows, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    begin, end = dev.all_blocks(rows, TILE)
     sums = add_up(x, start, first, begin, end, x_at, rows, here, TILE)
     write_rows(dev.registers(sums), out, row, rows, out_at, here, TILE)
 

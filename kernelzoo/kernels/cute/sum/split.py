@@ -25,7 +25,8 @@ def split_kernel(
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start, begin, end = dev.row_offset(row, rows, x_at, TILE), *dev.part_range(part, span, rows, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
     sums = add_up(x, start, first, begin, end, x_at, rows, here, TILE)
     dev.store_partial(dev.registers(sums), left, row, part, parts, rows, here, TILE)
     if last_to_arrive(arrivals, tile, parts):
