@@ -45,8 +45,8 @@ def cross_entropy_kernel(
     begin, end = dev.all_blocks(rows, TILE)
     tops, totals = make_states(TILE)
     update_states(tops, totals, x, start, first, begin, end, x_at, rows, here, TILE)
-    states = row_states(tops, totals, TILE)
-    result = losses(x, labels, row, rows, here, x_at, labels_at, *states, IGNORE_INDEX, TILE)
+    row_tops, row_totals = row_states(tops, totals, TILE)
+    result = losses(x, labels, row, rows, here, x_at, labels_at, row_tops, row_totals, IGNORE_INDEX, TILE)
     write_rows(result, loss, row, rows, loss_at, here, TILE)
 
 

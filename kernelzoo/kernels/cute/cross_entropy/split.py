@@ -36,8 +36,8 @@ def split_kernel(
     if last_to_arrive(arrivals, tile, parts):
         every_top, every_total = make_states(TILE)
         merge_parts(every_top, every_total, left_tops, left_totals, row, parts, rows, here, TILE)
-        states = row_states(every_top, every_total, TILE)
-        result = losses(x, labels, row, rows, here, x_at, labels_at, *states, IGNORE_INDEX, TILE)
+        tops_of_all, totals_of_all = row_states(every_top, every_total, TILE)
+        result = losses(x, labels, row, rows, here, x_at, labels_at, tops_of_all, totals_of_all, IGNORE_INDEX, TILE)
         write_rows(result, loss, row, rows, loss_at, here, TILE)
 
 
