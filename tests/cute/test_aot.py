@@ -253,3 +253,24 @@ def test_rows_that_start_anywhere_are_read_by_whole_vectors_inside(dtype: Any) -
     stepped = torch.empty(64, 2 * 781 + 1, dtype=dtype, device="meta")[:, 1:782]
     (program,) = bound(SOFTMAX, "fused", stepped, 1, "sm_90")  # past a vector by itself, where the result is not
     assert program.compiled.constants["vector"] == 1
+
+
+NORMS = {"rms_norm": 2, "add_rms_norm": 3, "layer_norm": 3, "rms_norm_backward": 3, "layer_norm_backward": 3}
+READ = {**NORMS, "quantize_rows": 1}
+"""Tensors that the first kernel of an operation reads."""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", READ)
+def test_a_row_that_a_block_holds_is_read_once(name: str, dtype: Any) -> None:
+    program, *_ = programs(operations.OPERATIONS[name], "rows", (2048, 16384), 1, dtype, "sm_90")
+    assert occurrences(LOAD, program) == READ[name] * program.compiled.constants["each"]
+    assert occurrences(r"ld\.global", program) == occurrences(LOAD, program) and not program.spilled
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["sum", "argmin", "logsumexp", "cross_entropy", "cumsum"])
+def test_parts_of_long_rows_are_read_by_vectors(name: str, dtype: Any) -> None:
+    for program in programs(operations.OPERATIONS[name], "auto", (32, 256000), 1, dtype, "sm_90"):
+        assert occurrences(LOAD, program) and not program.spilled, str(program)
+        assert program.step.grid[0] >= ARCHITECTURES["sm_90"].multiprocessors

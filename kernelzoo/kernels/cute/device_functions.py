@@ -72,6 +72,11 @@ def num_blocks(rows, TILE):
     return (longest + TILE.block - 1) // TILE.block
 
 
+def all_blocks(rows, TILE):
+    """The first block of a row, and the first past it."""
+    return index(0, TILE), num_blocks(rows, TILE)
+
+
 def tile_and_part(number, parts):
     """Of the block of that number, its tile and which of so many parts of its rows it has."""
     tile = number // parts

@@ -15,7 +15,7 @@ import kernelzoo.kernels.cute as package
 from kernelzoo import device as devices
 from kernelzoo.device import Device, attached
 from kernelzoo.errors import GridTooLargeError
-from kernelzoo.kernels.cute import compiler
+from kernelzoo.kernels.cute import compiler, tiles
 from kernelzoo.kernels.cute.compiler import Pointer, Program
 from kernelzoo.kernels.cute.tiles import Problem, Tile
 from kernelzoo.kernels.shared import driver, programs
@@ -73,6 +73,26 @@ def bound(
     with attached(device.index):
         driver.allow(function, shape)
     return programs.launch_of(function, shape, Parameters.of_words(*words), tensors, workspace, device)
+
+
+def in_parts(
+    id: str,
+    kernel: Any,
+    tensors: Sequence[torch.Tensor],
+    problem: Problem,
+    tile: Tile,
+    left: Sequence[torch.dtype],
+    constants: Sequence[Any] = (),
+) -> Launch:
+    """A launch of several blocks to each tile's rows. left: dtypes of what each of them leaves of a row.
+
+    The workspace has those, and counts of arrivals. The launch leaves these at zero, and so may be repeated.
+    """
+    x, count = tensors[0], tile.count(problem.total)
+    plan = tiles.cut(problem, tile, device_of(x))
+    room = [x.new_empty(problem.total * plan.parts, dtype=dtype) for dtype in left]
+    room.append(x.new_zeros(count, dtype=torch.int32))
+    return bound(id, kernel, tensors, problem, tile, constants, plan, room, count * plan.parts)
 
 
 def parameters(

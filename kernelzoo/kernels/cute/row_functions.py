@@ -7,12 +7,23 @@ import cutlass
 from cutlass import Boolean, Float32, Float64, Int64, cute, range_constexpr
 
 from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute.device_functions import Rows
 
 
 def load(x, start, element, at, rows, here, TILE, TENSOR=0, instead=0.0):
     """A thread's elements of a block, as they are computed. Past the end of the row what is said instead."""
     source = dev.make_thread_tensor(x, start, element, at, TILE, TENSOR)
     return dev.load_tile(source, here, element, rows.n, instead, TILE)
+
+
+def hold(TILE, load, *arguments):
+    """What is loaded of rows that have one block, to be read once; None if they have more."""
+    return load(*arguments) if TILE.single else None
+
+
+def held_or(held, load, *arguments):
+    """What is held of a row's only block, or what is loaded of one of several."""
+    return load(*arguments) if held is None else held
 
 
 def load_scaled(x, weight, start, element, at, weight_at, rows, here, TILE, TENSOR, WEIGHT):
@@ -40,12 +51,14 @@ def store(values, out, start, element, at, rows, here, TILE, TENSOR):
 def places(element, TILE):
     """Where in its row each of a thread's elements is."""
     beside = [0] * TILE.vector if TILE.across else range(TILE.vector)
-    return [[Int64(element) + Int64(i * TILE.stride + v) for v in beside] for i in range(TILE.each)]
+    return [[element + (i * TILE.stride + v) for v in beside] for i in range(TILE.each)]
 
 
 def inside(element, rows, TILE):
     """Whether each of a thread's elements is one of its row's."""
-    return [[(place >= 0) & (place < Int64(rows.n)) for place in vector] for vector in places(element, TILE)]
+    if TILE.whole:
+        return [[Boolean(True)] * TILE.vector] * TILE.each
+    return [[(place >= 0) & (place < rows.n) for place in vector] for vector in places(element, TILE)]
 
 
 def map_tiles(function, tiles, TILE, *of_rows):
@@ -75,6 +88,16 @@ def thread_sums(totals, lost):
 def row_sums(sums, TILE):
     """What all threads of each row have added up."""
     return dev.block_reduce(thread_sums(*sums), dev.add, TILE)
+
+
+@cute.jit
+def add_parts(left: cute.Pointer, row, many, parts, rows: Rows, here: Boolean, TILE: cutlass.Constexpr):
+    """The sums of what so many of the parts of a thread's rows have left, in one order for all, in registers."""
+    every = dev.make_accumulator(0, TILE, left.dtype)
+    for other in cutlass.range(dev.thread_coords(TILE)[1], many, TILE.lanes):
+        one = dev.load_rows(left, *dev.partial_offset(row, other, parts, rows, TILE), here, TILE)
+        dev.accumulate(every, dev.registers(one), dev.add)
+    return dev.make_fragment(dev.block_reduce(dev.registers(every), dev.add, TILE), left.dtype)
 
 
 def square(x):

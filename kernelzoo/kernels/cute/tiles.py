@@ -295,6 +295,10 @@ def held(id: str, given: Problem, inputs: int) -> Tile:
     if given.n > (longest := longest_row(given, inputs)):
         words = f"a row must fit on chip, {longest} of {given.rows.dtype} laid out so; got {given.n}"
         raise UnsupportedProblemError(id, words)
+    return _held(given, inputs)
+
+
+def _held(given: Problem, inputs: int) -> Tile:
     vector = given.vector()
     most = most_each(given, vector, inputs)
     if given.across:
@@ -344,6 +348,11 @@ def plain(given: Problem, inputs: int = 1) -> Tile:
     return short_tile(given, inputs) or block(given, inputs)
 
 
+def read_once(given: Problem, inputs: int = 2) -> Tile:
+    """Rows that a block holds, if it can, so that they are read once; else ``plain`` ones."""
+    return _held(given, inputs) if 0 < given.n <= longest_row(given, inputs) else plain(given, inputs)
+
+
 def over_rows(given: Problem) -> Tile:
     """A thread to each of some elements of some rows, neighbours in memory side by side, for sums over all rows."""
     return tile(given, STRIP_THREADS, STRIP_THREADS // WARP if given.across else WARP, 1, 1)
@@ -368,7 +377,7 @@ class Cut(NamedTuple):
 
 def cut(given: Problem, made: Tile, device: Device) -> Cut:
     """Parts of rows, at least two where a row has two blocks, for as many blocks as fill the device."""
-    blocks = cdiv(given.room, made.block)
+    blocks = max(1, cdiv(given.room, made.block))
     wanted = cdiv(CROWD * device.multiprocessors, made.count(given.planned))
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, made.rows * given.n // LEAST_PART))))
     span = cdiv(blocks, parts)
@@ -382,5 +391,5 @@ def streamed(device: Device, given: Problem, inputs: int) -> str:
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What floating-point elements are computed in: half precision in float32."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
+    """What elements are added up in: half precision in float32."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype

@@ -2,7 +2,7 @@
 
 import cutlass
 import torch
-from cutlass import Int64, cute
+from cutlass import Boolean, Int64, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
@@ -13,22 +13,54 @@ from kernelzoo.kernels.cute.min.device_functions import element_identity, identi
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
-PAST = 2**63 - 1
-"""A place past all others: what is there is never the first of equal elements."""
+
+def make_minima(TILE):
+    """Running minima and their places in each of a thread's rows. Where no element is less, all are equal: the first
+    is as good."""
+    return dev.make_accumulator(identity(TILE), TILE), dev.make_accumulator(0, TILE, Int64)
 
 
-def online_update(least, found, values, at, TILE):
-    """The least element of each of a thread's rows and its place, with more elements, which come in order."""
-    for r, (row, there) in enumerate(zip(dev.split_rows(values, TILE), dev.split_rows(at, TILE), strict=True)):
-        for value, place in zip(row, there, strict=True):
-            kept = least[r]
-            less = (value < kept) | ((value != value) & (kept == kept)) | ((value == kept) & (place < found[r]))
-            least[r], found[r] = dev.select(less, value, kept), dev.select(less, place, found[r])
+def first_place(low, row, places):
+    """The first place of a least element, or of a NaN as well."""
+    found = places[-1]
+    for value, place in zip(row[-2::-1], places[-2::-1], strict=True):
+        found = dev.select((value == low) | (value != value), place, found)
+    return found
 
 
-def place_or_past(place, value, least):
-    """The place of a row's least element, if this is as small, or a NaN as well."""
-    return dev.select((value == least) | (value != value), place, Int64(PAST))
+@cute.jit
+def lower(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, row, places):
+    """The minimum of a thread's row and its place, with more elements of which the least is low. They come in order."""
+    kept = least[r]
+    if (low < kept) | ((low != low) & (kept == kept)):
+        least[r] = low
+        found[r] = Int64(first_place(low, row, places))
+
+
+@cute.jit
+def find_least(
+    least: cute.Tensor, found: cute.Tensor, x: cute.Pointer, start: Int64, first, begin, end, at: Strides, rows: Rows,
+    here: Boolean, TILE: cutlass.Constexpr,
+):  # fmt: skip
+    """Such minima and places, with a thread's elements of the blocks from begin to end."""
+    for i in cutlass.range(begin, end):
+        element = first + i * TILE.block
+        values = fn.load(x, start, element, at, rows, here, TILE, instead=element_identity(TILE))
+        of_rows = dev.split_rows(values, TILE), dev.split_rows(fn.places(element, TILE), TILE)
+        lows = dev.thread_reduce(values, dev.minimum, TILE)
+        for r, (low, row, places) in enumerate(zip(lows, *of_rows, strict=True)):
+            lower(least, found, r, low, row, places)
+
+
+def row_minima(least, found, TILE):
+    """(minima, their first places) of a thread's rows, of all threads'. Where another is less, a place is past all."""
+    mine = dev.registers(least)
+    row_least = dev.block_reduce(mine, dev.minimum, TILE)
+    candidates = [
+        dev.select((value == one) | (value != value), place, Int64(2**63 - 1))
+        for value, one, place in zip(mine, row_least, dev.registers(found), strict=True)
+    ]
+    return row_least, dev.block_reduce(candidates, dev.minimum, TILE)
 
 
 @cute.kernel
@@ -39,22 +71,14 @@ def argmin_kernel(
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
     start = dev.row_offset(row, rows, x_at, TILE)
-    least, found = dev.make_accumulator(identity(TILE), TILE), dev.make_accumulator(PAST, TILE, Int64)
-    for i in cutlass.range(dev.num_blocks(rows, TILE)):
-        element = first + i * TILE.block
-        values = fn.load(x, start, element, x_at, rows, here, TILE, instead=element_identity(TILE))
-        at = fn.map_tiles(
-            dev.select, (fn.inside(element, rows, TILE), fn.places(element, TILE)), TILE, [Int64(PAST)] * TILE.rows_each
-        )
-        online_update(least, found, values, at, TILE)
-    mine = dev.registers(least)
-    pairs = zip(dev.registers(found), mine, dev.block_reduce(mine, dev.minimum, TILE), strict=True)
-    places = dev.block_reduce([place_or_past(*one) for one in pairs], dev.minimum, TILE)
-    write_rows(places, out, row, rows, out_at, here, TILE)
+    begin, end = dev.all_blocks(rows, TILE)
+    least, found = make_minima(TILE)
+    find_least(least, found, x, start, first, begin, end, x_at, rows, here, TILE)
+    write_rows(row_minima(least, found, TILE)[1], out, row, rows, out_at, here, TILE)
 
 
 @register("cute", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """In each thread the least element so far and its place; threads meet after the loop."""
     given = tiles.problem(x, out)
-    return bound("cute/argmin/rows", argmin_kernel, (x, out), given, tiles.plain(given, 2))
+    return bound("cute/argmin/rows", argmin_kernel, (x, out), given, tiles.plain(given))

@@ -10,17 +10,9 @@ from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import write_rows
-from kernelzoo.kernels.cute.softmax.device_functions import lowest, online_update, rescale_all
+from kernelzoo.kernels.cute.states import make_states, row_states, update_states
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
-
-
-def row_states(tops, totals, TILE):
-    """(maxima, sums) of a thread's rows, of all threads' states. Of a row with a NaN or +inf the sum is NaN, of -inf
-    alone 0."""
-    mine = dev.registers(tops)
-    row_tops = dev.block_reduce(mine, dev.maximum, TILE)
-    return row_tops, dev.block_reduce(rescale_all(mine, dev.registers(totals), row_tops), dev.add, TILE)
 
 
 def in_range(label, rows):
@@ -29,8 +21,17 @@ def in_range(label, rows):
 
 
 def loss_of(label, top, total, picked, IGNORE_INDEX):
-    """The loss of a row, of its state and its label's logit."""
-    return dev.select(label == IGNORE_INDEX, type(top)(0.0), cute.math.log(total) - (picked - top))
+    """The loss of a row, of its state and its label's logit. The sum of a row with +inf is infinite, its loss NaN."""
+    return dev.select(label == IGNORE_INDEX, type(top)(0.0), cute.math.log(total) - (picked - top) + (total - total))
+
+
+def losses(x, labels, row, rows, here, x_at, labels_at, tops, totals, IGNORE_INDEX, TILE):
+    """The losses of a thread's rows."""
+    of_rows, picked = fn.load_numbers(labels, labels_at, row, rows, here, TILE), []
+    for r, label in enumerate(of_rows):
+        place = dev.row_offset(row, rows, x_at, TILE) + r * x_at.row + label * x_at.n
+        picked.append(dev.to_acc(fn.load_element(x, place, here & in_range(label, rows))[0], TILE))
+    return [loss_of(*one, IGNORE_INDEX) for one in zip(of_rows, tops, totals, picked, strict=True)]
 
 
 @cute.kernel
@@ -41,22 +42,16 @@ def cross_entropy_kernel(
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
     start = dev.row_offset(row, rows, x_at, TILE)
-    tops, totals = dev.make_accumulator(lowest(TILE), TILE), dev.make_accumulator(0, TILE)
-    for i in cutlass.range(dev.num_blocks(rows, TILE)):
-        values = fn.load(x, start, first + i * TILE.block, x_at, rows, here, TILE, instead=-float("inf"))
-        online_update(tops, totals, values, TILE)
+    begin, end = dev.all_blocks(rows, TILE)
+    tops, totals = make_states(TILE)
+    update_states(tops, totals, x, start, first, begin, end, x_at, rows, here, TILE)
     row_tops, row_totals = row_states(tops, totals, TILE)
-    of_rows = fn.load_numbers(labels, labels_at, row, rows, here, TILE)
-    picked = []
-    for r, label in enumerate(of_rows):
-        place = start + r * x_at.row + label * x_at.n
-        picked.append(dev.to_acc(fn.load_element(x, place, here & in_range(label, rows))[0], TILE))
-    losses = [loss_of(*one, IGNORE_INDEX) for one in zip(of_rows, row_tops, row_totals, picked, strict=True)]
-    write_rows(losses, loss, row, rows, loss_at, here, TILE)
+    result = losses(x, labels, row, rows, here, x_at, labels_at, row_tops, row_totals, IGNORE_INDEX, TILE)
+    write_rows(result, loss, row, rows, loss_at, here, TILE)
 
 
 @register("cute", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """One pass that keeps a running (max, sum) state in each thread, and one element more."""
     id, given = "cute/cross_entropy/rows", tiles.problem(x, loss, labels)
-    return bound(id, cross_entropy_kernel, (x, labels, loss), given, tiles.plain(given, 2), (ignore_index,))
+    return bound(id, cross_entropy_kernel, (x, labels, loss), given, tiles.plain(given), (ignore_index,))

@@ -7,11 +7,12 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.cross_entropy.rows import in_range, row_states
+from kernelzoo.kernels.cute.cross_entropy.rows import in_range
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min_backward.device_functions import load_each
-from kernelzoo.kernels.cute.softmax.device_functions import lowest, online_update, softmax_of
+from kernelzoo.kernels.cute.softmax.device_functions import online_update, softmax_of
+from kernelzoo.kernels.cute.states import make_states, row_states
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -42,7 +43,7 @@ def backward_kernel(
     factors = [factor_of(*pair, rows) for pair in zip(grads, label, strict=True)]
     ignored = [one == IGNORE_INDEX for one in label]
     blocks = dev.num_blocks(rows, TILE)
-    tops, totals = dev.make_accumulator(lowest(TILE), TILE), dev.make_accumulator(0, TILE)
+    tops, totals = make_states(TILE)
     for i in cutlass.range(blocks):
         values = fn.load(x, x_start, first + i * TILE.block, x_at, rows, here, TILE, instead=-float("inf"))
         online_update(tops, totals, values, TILE)

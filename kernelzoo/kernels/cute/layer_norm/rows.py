@@ -1,4 +1,6 @@
-"""A block takes the means of several rows, or of one block by block, reads them for variances, and to write."""
+"""A block takes means and variances of several rows, or of one, and scales: from registers, or block by block."""
+
+from typing import Any
 
 import cutlass
 import torch
@@ -15,12 +17,14 @@ from kernelzoo.registry import register
 
 @cute.jit
 def row_means(
-    x: cute.Pointer, start: Int64, first, at: Strides, rows: Rows, here: cutlass.Boolean, TILE: cutlass.Constexpr
-):
+    x: cute.Pointer, start: Int64, first, at: Strides, rows: Rows, here: cutlass.Boolean, held: Any,
+    TILE: cutlass.Constexpr,
+):  # fmt: skip
     """The mean of each of a thread's rows, in registers."""
     totals = fn.make_sums(TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
-        fn.accumulate_sums(totals, fn.load(x, start, first + i * TILE.block, at, rows, here, TILE), TILE)
+        values = fn.held_or(held, fn.load, x, start, first + i * TILE.block, at, rows, here, TILE)
+        fn.accumulate_sums(totals, values, TILE)
     return dev.make_fragment([fn.mean(total, rows.n) for total in fn.row_sums(totals, TILE)], dev.acc_type(TILE))
 
 
@@ -29,9 +33,9 @@ def distance(x, inside, mean):
     return dev.select(inside, x - mean, type(x)(0.0))
 
 
-def load_distances(x, start, element, at, rows, here, TILE, means):
+def load_distances(x, start, element, at, rows, here, held, TILE, means):
     """How far a thread's elements of a block are from their rows' means."""
-    values = fn.load(x, start, element, at, rows, here, TILE)
+    values = fn.held_or(held, fn.load, x, start, element, at, rows, here, TILE)
     return fn.map_tiles(distance, (values, fn.inside(element, rows, TILE)), TILE, means)
 
 
@@ -50,16 +54,17 @@ def layer_norm_kernel(
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
     x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
     blocks = dev.num_blocks(rows, TILE)
-    means = dev.registers(row_means(x, x_start, first, x_at, rows, here, TILE))
+    held = fn.hold(TILE, fn.load, x, x_start, first, x_at, rows, here, TILE)
+    means = dev.registers(row_means(x, x_start, first, x_at, rows, here, held, TILE))
     squares = fn.make_sums(TILE)
     for i in cutlass.range(blocks):
         element = first + i * TILE.block
-        away = load_distances(x, x_start, element, x_at, rows, here, TILE, means)
+        away = load_distances(x, x_start, element, x_at, rows, here, held, TILE, means)
         fn.accumulate_sums(squares, dev.map_rows(fn.square, away, TILE), TILE)
     scales = [fn.inverse_root(fn.mean(total, rows.n), EPS) for total in fn.row_sums(squares, TILE)]
     for i in cutlass.range(blocks):
         element = first + i * TILE.block
-        away = load_distances(x, x_start, element, x_at, rows, here, TILE, means)
+        away = load_distances(x, x_start, element, x_at, rows, here, held, TILE, means)
         weights = fn.load(weight, Int64(0), element, weight_at, rows, here, TILE, 1)
         biases = fn.load(bias, Int64(0), element, bias_at, rows, here, TILE, 2)
         result = fn.map_tiles(normed, (away, weights, biases), TILE, scales)
@@ -68,6 +73,6 @@ def layer_norm_kernel(
 
 @register("cute", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean first, then squared distances from it; then a row is read again, from cache, and written."""
+    """Rows are read once, into registers; those that no block holds once more for each of variance and result."""
     id, given = "cute/layer_norm/rows", tiles.problem(x, out, weight, bias)
-    return bound(id, layer_norm_kernel, (x, weight, bias, out), given, tiles.plain(given, 2), (eps,))
+    return bound(id, layer_norm_kernel, (x, weight, bias, out), given, tiles.read_once(given), (eps,))

@@ -1,4 +1,4 @@
-"""A block takes rows in three passes, and leaves their means and scales; a second launch sums over all rows."""
+"""A block takes rows from registers, or in three passes, and leaves means and scales; a second sums over all rows."""
 
 import cutlass
 from cutlass import Int64, cute
@@ -30,12 +30,16 @@ def rows_kernel(
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
     x_start, grad_start, dx_start = fn.row_offsets(row, rows, (x_at, grad_at, dx_at), TILE)
-    means = dev.registers(row_means(x, x_start, first, x_at, rows, here, TILE))
+    pull = fn.load_scaled, grad, weight, grad_start
+    pulled_at = grad_at, weight_at, rows, here, TILE, 2, 1
+    held = fn.hold(TILE, fn.load, x, x_start, first, x_at, rows, here, TILE)
+    held_pulled = fn.hold(TILE, *pull, first, *pulled_at)
+    means = dev.registers(row_means(x, x_start, first, x_at, rows, here, held, TILE))
     squares, products, total = (fn.make_sums(TILE) for _ in range(3))
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         element = first + i * TILE.block
-        away = load_distances(x, x_start, element, x_at, rows, here, TILE, means)
-        pulled = fn.load_scaled(grad, weight, grad_start, element, grad_at, weight_at, rows, here, TILE, 2, 1)
+        away = load_distances(x, x_start, element, x_at, rows, here, held, TILE, means)
+        pulled = fn.held_or(held_pulled, *pull, element, *pulled_at)
         fn.accumulate_sums(squares, dev.map_rows(fn.square, away, TILE), TILE)
         fn.accumulate_sums(products, fn.map_tiles(dev.multiply, (away, pulled), TILE), TILE)
         fn.accumulate_sums(total, pulled, TILE)
@@ -45,8 +49,8 @@ def rows_kernel(
         dev.store_partial(left, room, row, 0, 1, rows, here, TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         element = first + i * TILE.block
-        away = load_distances(x, x_start, element, x_at, rows, here, TILE, means)
-        pulled = fn.load_scaled(grad, weight, grad_start, element, grad_at, weight_at, rows, here, TILE, 2, 1)
+        away = load_distances(x, x_start, element, x_at, rows, here, held, TILE, means)
+        pulled = fn.held_or(held_pulled, *pull, element, *pulled_at)
         result = fn.map_tiles(gradient, (away, pulled), TILE, scales, slopes, levels)
         fn.store(result, dx, dx_start, element, dx_at, rows, here, TILE, 3)
 
@@ -82,7 +86,7 @@ def sums_kernel(
 
 @register("cute", "layer_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
-    """Three passes over rows, which leave means and scales; then sums over all rows, by blocks of elements."""
+    """Rows are read once, or thrice if no block holds one; then sums over all rows, by blocks of elements."""
     id, tensors = "cute/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
     given = tiles.problem(x, dbias, weight, grad, dx, dweight)
     room = [x.new_empty(given.total, dtype=tiles.wide_dtype(x.dtype)) for _ in range(2)]
@@ -90,4 +94,4 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     second = bound(id, sums_kernel, tensors, given, tile, workspace=room, blocks=cdiv(given.n, tile.block))
     if given.total == 0:
         return second
-    return sequence(bound(id, rows_kernel, tensors, given, tiles.plain(given, 2), (eps,), workspace=room), second)
+    return sequence(bound(id, rows_kernel, tensors, given, tiles.read_once(given), (eps,), workspace=room), second)

@@ -39,11 +39,13 @@ def write_rows(mine, out, row, rows, strides, here, TILE):
 @cute.jit
 def last_to_arrive(counts: cute.Pointer, number, parts) -> Boolean:
     """Whether this block is the last of a tile's to arrive. The arrival's release hands what the block has written to
-    the device, and the last one to arrive acquires what all others have."""
+    the device, and the last one to arrive acquires what all others have. It leaves the count at zero."""
     told = cute.make_tensor(cute.arch.alloc_smem(Int32, 1), cute.make_layout((1,)))
     thread, _, _ = cute.arch.thread_idx()
     cute.arch.sync_threads()
     if thread == 0:
         told[0] = cute.arch.atomic_add(counts + number, Int32(1), sem="acq_rel", scope="gpu")
+        if told[0] == parts - 1:
+            cute.make_tensor(counts + number, cute.make_layout((1,)))[0] = 0  # for the next launch
     cute.arch.sync_threads()
     return told[0] == parts - 1

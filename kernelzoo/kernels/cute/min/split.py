@@ -7,7 +7,7 @@ from cutlass import Int64, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
-from kernelzoo.kernels.cute.launch import bound, device_of
+from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.min.device_functions import identity, last_to_arrive, load_block, online_update, write_rows
 from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
@@ -36,9 +36,6 @@ def split_kernel(
         for other in cutlass.range(along, parts, TILE.lanes):
             merge_minima(every, partials, *dev.partial_offset(row, other, parts, rows, TILE), here, TILE)
         write_rows(dev.block_reduce(dev.registers(every), dev.minimum, TILE), out, row, rows, out_at, here, TILE)
-        thread, _, _ = cute.arch.thread_idx()
-        if thread == 0:
-            cute.make_tensor(arrivals + tile, cute.make_layout((1,)))[0] = 0  # for the next launch
 
 
 @cute.jit
@@ -55,14 +52,7 @@ def merge_minima(
 
 @register("cute", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks to one row, or strip of columns; the last to arrive reduces what they leave: one launch.
-
-    The launch leaves its counts of arrivals at zero, and so may be repeated.
-    """
+    """Several blocks to one row, or strip of columns; the last to arrive reduces what they leave: one launch."""
     x, out = plain(x), plain(out)
     given = tiles.problem(x, out)
-    tile = tiles.block(given)
-    plan, count = tiles.cut(given, tile, device_of(x)), tile.count(given.total)
-    room, arrivals = x.new_empty(given.total * plan.parts), x.new_zeros(count, dtype=torch.int32)
-    blocks = count * plan.parts
-    return bound("cute/min/split", split_kernel, (x, out), given, tile, (), plan, (room, arrivals), blocks)
+    return in_parts("cute/min/split", split_kernel, (x, out), given, tiles.block(given), [x.dtype])

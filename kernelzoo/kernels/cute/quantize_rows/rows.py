@@ -1,4 +1,4 @@
-"""A block takes the absolute maxima of several rows, or of one block by block, and reads them again to divide."""
+"""A block takes the absolute maxima of several rows, or of one, and divides: from registers, or block by block."""
 
 import cutlass
 import torch
@@ -47,22 +47,23 @@ def quantize_kernel(
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
     x_start, start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, values_at, TILE)
     blocks = dev.num_blocks(rows, TILE)
+    held = fn.hold(TILE, fn.load, x, x_start, first, x_at, rows, here, TILE)
     most = dev.make_accumulator(0, TILE, Int32)
     for i in cutlass.range(blocks):
-        read = fn.load(x, x_start, first + i * TILE.block, x_at, rows, here, TILE)
+        read = fn.held_or(held, fn.load, x, x_start, first + i * TILE.block, x_at, rows, here, TILE)
         sizes = dev.map_rows(magnitude, read, TILE)
         dev.accumulate(most, dev.thread_reduce(sizes, dev.maximum, TILE), dev.maximum)
     scales = [scale_of(one) for one in dev.block_reduce(dev.registers(most), dev.maximum, TILE)]
     write_rows(scales, scale, row, rows, scale_at, here, TILE)
     for i in cutlass.range(blocks):
         element = first + i * TILE.block
-        read = fn.load(x, x_start, element, x_at, rows, here, TILE)
+        read = fn.held_or(held, fn.load, x, x_start, element, x_at, rows, here, TILE)
         fn.store(dev.map_rows(float8_bits, read, TILE, scales), values, start, element, values_at, rows, here, TILE, 1)
 
 
 @register("cute", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """Maxima are kept in each thread; then a row is read again, from cache, and divided."""
+    """Rows are read once, into registers; those that no block holds again, from cache, to be divided."""
     values = values.view(torch.uint8)
     given = tiles.problem(x, scale, values)
-    return bound("cute/quantize_rows/rows", quantize_kernel, (x, values, scale), given, tiles.plain(given, 2))
+    return bound("cute/quantize_rows/rows", quantize_kernel, (x, values, scale), given, tiles.read_once(given))

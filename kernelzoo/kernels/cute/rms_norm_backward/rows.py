@@ -1,4 +1,4 @@
-"""A block takes rows in two passes, and leaves their scales; a second launch sums over all rows."""
+"""A block takes rows from registers, or in two passes, and leaves scales; a second launch sums over all rows."""
 
 import cutlass
 import torch
@@ -24,6 +24,13 @@ def product(x, grad, scale):
     return grad * (x * scale)
 
 
+def load_pairs(tensors, element, starts, strides, rows, here, TILE):
+    """A thread's elements of a block of x, and of the gradient times their weights."""
+    (x, weight, grad), (x_start, grad_start), (x_at, weight_at, grad_at) = tensors, starts, strides
+    values = fn.load(x, x_start, element, x_at, rows, here, TILE)
+    return values, fn.load_scaled(grad, weight, grad_start, element, grad_at, weight_at, rows, here, TILE, 2, 1)
+
+
 @cute.kernel
 def rows_kernel(
     x: cute.Pointer, weight: cute.Pointer, grad: cute.Pointer, dx: cute.Pointer, dweight: cute.Pointer,
@@ -33,12 +40,13 @@ def rows_kernel(
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
     x_start, grad_start, dx_start = fn.row_offsets(row, rows, (x_at, grad_at, dx_at), TILE)
-    blocks = dev.num_blocks(rows, TILE)
+    blocks, both = dev.num_blocks(rows, TILE), (x, weight, grad)
+    places = (x_start, grad_start), (x_at, weight_at, grad_at)
+    held = fn.hold(TILE, load_pairs, both, first, *places, rows, here, TILE)
     squares, products = fn.make_sums(TILE), fn.make_sums(TILE)
     for i in cutlass.range(blocks):
         element = first + i * TILE.block
-        values = fn.load(x, x_start, element, x_at, rows, here, TILE)
-        pulled = fn.load_scaled(grad, weight, grad_start, element, grad_at, weight_at, rows, here, TILE, 2, 1)
+        values, pulled = fn.held_or(held, load_pairs, both, element, *places, rows, here, TILE)
         fn.accumulate_sums(squares, dev.map_rows(fn.square, values, TILE), TILE)
         fn.accumulate_sums(products, fn.map_tiles(dev.multiply, (values, pulled), TILE), TILE)
     scales = [fn.inverse_root(fn.mean(total, rows.n), EPS) for total in fn.row_sums(squares, TILE)]
@@ -47,8 +55,7 @@ def rows_kernel(
     dev.store_partial(scales, room, row, 0, 1, rows, here, TILE)
     for i in cutlass.range(blocks):
         element = first + i * TILE.block
-        values = fn.load(x, x_start, element, x_at, rows, here, TILE)
-        pulled = fn.load_scaled(grad, weight, grad_start, element, grad_at, weight_at, rows, here, TILE, 2, 1)
+        values, pulled = fn.held_or(held, load_pairs, both, element, *places, rows, here, TILE)
         result = fn.map_tiles(gradient, (values, pulled), TILE, scales, slopes)
         fn.store(result, dx, dx_start, element, dx_at, rows, here, TILE, 3)
 
@@ -77,7 +84,7 @@ def weight_kernel(
 def rows(
     x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
 ) -> Launch:
-    """Two passes over rows, which leave their scales; then sums over all rows for the weight, by blocks of elements."""
+    """Rows are read once, or twice if no block holds one; then sums over all rows for the weight, by blocks."""
     id, tensors = "cute/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
     given = tiles.problem(x, dweight, weight, grad, dx)
     room, tile = [x.new_empty(given.total, dtype=tiles.wide_dtype(x.dtype))], tiles.over_rows(given)
@@ -85,4 +92,4 @@ def rows(
     second = bound(id, weight_kernel, tensors, given, tile, workspace=room, blocks=blocks)
     if given.total == 0:
         return second
-    return sequence(bound(id, rows_kernel, tensors, given, tiles.plain(given, 2), (eps,), workspace=room), second)
+    return sequence(bound(id, rows_kernel, tensors, given, tiles.read_once(given), (eps,), workspace=room), second)

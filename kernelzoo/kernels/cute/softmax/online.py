@@ -11,7 +11,8 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.softmax.device_functions import lowest, online_update, rescale_all, softmax_of
+from kernelzoo.kernels.cute.softmax.device_functions import online_update, softmax_of
+from kernelzoo.kernels.cute.states import make_states, row_states
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -26,13 +27,12 @@ def online_kernel(
     x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
     blocks = dev.num_blocks(rows, TILE)
     # Every thread keeps a pair of its own, and threads meet once, after the loop.
-    tops, totals = dev.make_accumulator(lowest(TILE), TILE), dev.make_accumulator(0, TILE)
+    tops, totals = make_states(TILE)
     for i in cutlass.range(blocks):
         element = first + i * TILE.block
         tXgX = dev.make_thread_tensor(x, x_start, element, x_at, TILE, 0)
         online_update(tops, totals, dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE), TILE)
-    row_tops = dev.block_reduce(dev.registers(tops), dev.maximum, TILE)
-    row_totals = dev.block_reduce(rescale_all(dev.registers(tops), dev.registers(totals), row_tops), dev.add, TILE)
+    row_tops, row_totals = row_states(tops, totals, TILE)
     scales = [1.0 / total for total in row_totals]
     for i in cutlass.range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.

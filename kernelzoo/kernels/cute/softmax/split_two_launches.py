@@ -2,13 +2,14 @@
 
 import cutlass
 import torch
-from cutlass import Int64, cute
+from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax.device_functions import lowest, online_update, rescale, rescale_all, softmax_of
+from kernelzoo.kernels.cute.softmax.device_functions import online_update, softmax_of
+from kernelzoo.kernels.cute.states import make_states, merge_parts, row_states
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.registry import register
 
@@ -23,14 +24,13 @@ def partials_kernel(
     tile, part = dev.tile_and_part(number, parts)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
     start = dev.row_offset(row, rows, x_at, TILE)
-    top, total = dev.make_accumulator(lowest(TILE), TILE), dev.make_accumulator(0, TILE)
+    top, total = make_states(TILE)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         element = first + i * TILE.block
         tXgX = dev.make_thread_tensor(x, start, element, x_at, TILE, 0)
         online_update(top, total, dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE), TILE)
-    row_tops = dev.block_reduce(dev.registers(top), dev.maximum, TILE)
-    row_totals = dev.block_reduce(rescale_all(dev.registers(top), dev.registers(total), row_tops), dev.add, TILE)
+    row_tops, row_totals = row_states(top, total, TILE)
     dev.store_partial(row_tops, tops, row, part, parts, rows, here, TILE)
     dev.store_partial(row_totals, totals, row, part, parts, rows, here, TILE)
 
@@ -44,12 +44,9 @@ def write_kernel(
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    top, total = dev.make_accumulator(lowest(TILE), TILE), dev.make_accumulator(0, TILE)
-    for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
-        place, apart = dev.partial_offset(row, other, parts, rows, TILE)
-        merge(top, total, tops, totals, place, apart, here, TILE)
-    row_tops = dev.block_reduce(dev.registers(top), dev.maximum, TILE)
-    row_totals = dev.block_reduce(rescale_all(dev.registers(top), dev.registers(total), row_tops), dev.add, TILE)
+    top, total = make_states(TILE)
+    merge_parts(top, total, tops, totals, row, parts, rows, here, TILE)
+    row_tops, row_totals = row_states(top, total, TILE)
     scales = [1.0 / total for total in row_totals]
     x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
     begin, end = dev.part_range(part, span, rows, TILE)
@@ -61,21 +58,6 @@ def write_kernel(
         values = dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE)
         values = dev.map_rows(softmax_of, values, TILE, row_tops, scales)
         dev.store_tile(values, tXgO, here, element, rows.n, TILE)
-
-
-@cute.jit
-def merge(
-    top: cute.Tensor, total: cute.Tensor, tops: cute.Pointer, totals: cute.Pointer, place: Int64, apart: Int64,
-    here: cutlass.Boolean, TILE: cutlass.Constexpr,
-):  # fmt: skip
-    """The running states of a thread's rows with those that a block has left."""
-    if here:
-        layout = cute.make_layout((TILE.rows_each,), stride=(apart,))
-        other_top, other_total = cute.make_tensor(tops + place, layout), cute.make_tensor(totals + place, layout)
-        for r in cutlass.range_constexpr(TILE.rows_each):
-            risen = dev.maximum(top[r], other_top[r])
-            total[r] = rescale(top[r], total[r], risen) + rescale(other_top[r], other_total[r], risen)
-            top[r] = risen
 
 
 @register("cute", "softmax", "split_two_launches")

@@ -5,6 +5,7 @@ import torch
 from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
@@ -45,11 +46,7 @@ def write_kernel(
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
     row, first, here = dev.row_coords(tile, rows, grad_at, TILE)
-    every = dev.make_accumulator(0, TILE)
-    for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
-        left = dev.load_rows(sums, *dev.partial_offset(row, other, parts, rows, TILE), here, TILE)
-        dev.accumulate(every, dev.registers(left), dev.add)
-    totals = dev.broadcast_rows(dev.block_reduce(dev.registers(every), dev.add, TILE), TILE)
+    totals = dev.broadcast_rows(dev.registers(fn.add_parts(sums, row, parts, parts, rows, here, TILE)), TILE)
     grad_start, y_start = dev.row_offset(row, rows, grad_at, TILE), dev.row_offset(row, rows, y_at, TILE)
     out_start = dev.row_offset(row, rows, out_at, TILE)
     begin, end = dev.part_range(part, span, rows, TILE)

@@ -2,7 +2,7 @@
 
 import cutlass
 import torch
-from cutlass import Int64, cute
+from cutlass import Boolean, Int64, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
@@ -20,6 +20,19 @@ def summed_type(TILE):
     return dev.acc_type(TILE) if "float" in TILE.dtype else Int64
 
 
+@cute.jit
+def add_up(
+    x: cute.Pointer, start: Int64, first, begin, end, at: Strides, rows: Rows, here: Boolean, TILE: cutlass.Constexpr
+):
+    """The sums of a thread's rows from one block to another, in registers."""
+    kind = summed_type(TILE)
+    sums = dev.make_accumulator(0, TILE, kind), dev.make_accumulator(0, TILE, kind)
+    for i in cutlass.range(begin, end):
+        values = fn.load(x, start, first + i * TILE.block, at, rows, here, TILE, instead=0)
+        fn.accumulate_sums(sums, dev.map_rows(kind, values, TILE), TILE)
+    return dev.make_fragment(fn.row_sums(sums, TILE), kind)
+
+
 @cute.kernel
 def sum_kernel(
     x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
@@ -28,13 +41,9 @@ def sum_kernel(
     tile = dev.block_index(EARLY)
     row, first, here = dev.row_coords(tile, rows, x_at, TILE)
     start = dev.row_offset(row, rows, x_at, TILE)
-    totals = dev.make_accumulator(0, TILE, summed_type(TILE))
-    lost = dev.make_accumulator(0, TILE, summed_type(TILE))
-    for i in cutlass.range(dev.num_blocks(rows, TILE)):
-        values = fn.load(x, start, first + i * TILE.block, x_at, rows, here, TILE, instead=0)
-        values = dev.map_rows(summed_type(TILE), values, TILE)
-        fn.add_exactly(totals, lost, dev.thread_reduce(values, dev.add, TILE))
-    write_rows(fn.row_sums((totals, lost), TILE), out, row, rows, out_at, here, TILE)
+    begin, end = dev.all_blocks(rows, TILE)
+    sums = add_up(x, start, first, begin, end, x_at, rows, here, TILE)
+    write_rows(dev.registers(sums), out, row, rows, out_at, here, TILE)
 
 
 @register("cute", "sum", "rows")

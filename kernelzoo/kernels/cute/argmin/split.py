@@ -1,0 +1,59 @@
+"""Several blocks take a row, or a strip of columns, in parts. The last to arrive compares their minima: one launch."""
+
+import cutlass
+import torch
+from cutlass import Boolean, cute
+
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.argmin.rows import find_least, lower, make_minima, row_minima
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
+from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@cute.kernel
+def split_kernel(
+    x: cute.Pointer, out: cute.Pointer, left: cute.Pointer, left_places: cute.Pointer, arrivals: cute.Pointer,
+    rows: Rows, x_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
+    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    """A block has span blocks of a tile's rows."""
+    number = dev.block_index(EARLY)
+    tile, part = dev.tile_and_part(number, parts)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
+    least, found = make_minima(TILE)
+    find_least(least, found, x, start, first, begin, end, x_at, rows, here, TILE)
+    row_least, places = row_minima(least, found, TILE)
+    dev.store_partial(row_least, left, row, part, parts, rows, here, TILE)
+    dev.store_partial(places, left_places, row, part, parts, rows, here, TILE)
+    if last_to_arrive(arrivals, tile, parts):
+        every, every_place = make_minima(TILE)
+        compare_parts(every, every_place, left, left_places, row, parts, rows, here, TILE)
+        write_rows(row_minima(every, every_place, TILE)[1], out, row, rows, out_at, here, TILE)
+
+
+@cute.jit
+def compare_parts(
+    least: cute.Tensor, found: cute.Tensor, left: cute.Pointer, left_places: cute.Pointer, row, parts, rows: Rows,
+    here: Boolean, TILE: cutlass.Constexpr,
+):  # fmt: skip
+    """A thread's minima and places with those that it takes of the parts of its rows, which come in order."""
+    for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
+        place, apart = dev.partial_offset(row, other, parts, rows, TILE)
+        values = dev.registers(dev.load_rows(left, place, apart, here, TILE))
+        places = dev.registers(dev.load_rows(left_places, place, apart, here, TILE))
+        for r in cutlass.range_constexpr(TILE.rows_each):
+            lower(least, found, r, dev.to_acc(values[r], TILE), [values[r]], [places[r]])
+
+
+@register("cute", "argmin", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several blocks to one row, or strip of columns; the last to arrive compares what they leave: one launch."""
+    given = tiles.problem(x, out)
+    left = [x.dtype, torch.int64]
+    return in_parts("cute/argmin/split", split_kernel, (x, out), given, tiles.plain(given), left)

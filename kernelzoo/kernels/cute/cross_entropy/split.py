@@ -1,0 +1,49 @@
+"""Several blocks take a row, or a strip of columns, in parts. The last to arrive merges their (max, sum) states."""
+
+import cutlass
+import torch
+from cutlass import cute
+
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.cross_entropy.rows import losses
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
+from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
+from kernelzoo.kernels.cute.states import make_states, merge_parts, row_states, update_states
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@cute.kernel
+def split_kernel(
+    x: cute.Pointer, labels: cute.Pointer, loss: cute.Pointer, left_tops: cute.Pointer, left_totals: cute.Pointer,
+    arrivals: cute.Pointer, rows: Rows, x_at: Strides, labels_at: Strides, loss_at: Strides,
+    parts: cutlass.Int32, span: cutlass.Int32,
+    IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    """A block has span blocks of a tile's rows."""
+    number = dev.block_index(EARLY)
+    tile, part = dev.tile_and_part(number, parts)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
+    tops, totals = make_states(TILE)
+    update_states(tops, totals, x, start, first, begin, end, x_at, rows, here, TILE)
+    row_tops, row_totals = row_states(tops, totals, TILE)
+    dev.store_partial(row_tops, left_tops, row, part, parts, rows, here, TILE)
+    dev.store_partial(row_totals, left_totals, row, part, parts, rows, here, TILE)
+    if last_to_arrive(arrivals, tile, parts):
+        every_top, every_total = make_states(TILE)
+        merge_parts(every_top, every_total, left_tops, left_totals, row, parts, rows, here, TILE)
+        tops_of_all, totals_of_all = row_states(every_top, every_total, TILE)
+        result = losses(x, labels, row, rows, here, x_at, labels_at, tops_of_all, totals_of_all, IGNORE_INDEX, TILE)
+        write_rows(result, loss, row, rows, loss_at, here, TILE)
+
+
+@register("cute", "cross_entropy", "split")
+def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
+    """Several blocks to one row, or strip of columns; the last to arrive merges the states they leave: one launch."""
+    id, given = "cute/cross_entropy/split", tiles.problem(x, loss, labels)
+    left, tile = [tiles.wide_dtype(x.dtype)] * 2, tiles.plain(given)
+    return in_parts(id, split_kernel, (x, labels, loss), given, tile, left, (ignore_index,))

@@ -1,0 +1,68 @@
+"""Device functions of running sums: within a vector, over threads of a warp, and over warps."""
+
+from cutlass import cute
+
+from kernelzoo.kernels.cute import device_functions as dev
+
+
+def make_room(kind, TILE):
+    """Shared memory for the sums of warps, of each of a thread's vectors."""
+    layout = cute.make_layout((TILE.rows_each * TILE.each, TILE.places, TILE.meeting))
+    return cute.make_tensor(cute.arch.alloc_smem(kind, cute.size(layout)), layout)
+
+
+def prefixes(values, TILE):
+    """Sums of each of a thread's elements of one vector and those before it, of each of its rows; and all together."""
+    if TILE.across:
+        return values, values
+    sums = [values[0]]
+    for value in values[1:]:
+        sums.append(sums[-1] + value)
+    return sums, sums[-1:]
+
+
+def from_below(values, apart):
+    """What the thread so many lanes below has."""
+    return [cute.arch.shuffle_sync_up(value, offset=apart, mask_and_clamp=0) for value in values]
+
+
+def scan_warp(mine, lane, TILE):
+    """Of each of a thread's values, what the threads of its warp before it have together, and that with its own (Hillis
+    and Steele, CACM 29, 1986). lane: its number among those that share a row."""
+    sums, before = mine, [type(value)(0) for value in mine]
+    for bit, apart in enumerate(TILE.masks):
+        pairs = zip(from_below(sums, apart), sums, strict=True)
+        sums = [dev.select(lane >= 1 << bit, below + one, one) for below, one in pairs]
+    if TILE.masks:
+        pairs = zip(from_below(sums, TILE.masks[0]), before, strict=True)
+        before = [dev.select(lane >= 1, below, zero) for below, zero in pairs]
+    return before, sums
+
+
+def scan_threads(mine, room, TILE):
+    """Of each of a thread's values, what all threads before it have together, and what all of them have."""
+    place, along = dev.thread_coords(TILE)
+    lane, party = along % TILE.together, along // TILE.together
+    before, sums = scan_warp(mine, lane, TILE)
+    dev.store_if(dev.make_fragment(sums, room.element_type), room[None, place, party], lane == TILE.together - 1)
+    cute.arch.sync_threads()
+    everything = [type(value)(0) for value in mine]
+    for j in range(len(mine)):
+        for other in range(TILE.meeting):
+            before[j] = dev.select(party == other, everything[j] + before[j], before[j])
+            everything[j] = everything[j] + room[j, place, other]
+    cute.arch.sync_threads()  # before the room is written again
+    return before, everything
+
+
+def scan_tile(totals, values, room, TILE):
+    """Running sums of a thread's elements. totals: of each of its rows, what is before the tile, and after it."""
+    vectors = [prefixes(vector, TILE) for vector in values]
+    before, everything = scan_threads([one for _, mine in vectors for one in mine], room, TILE)
+    result = []
+    for i, (sums, _) in enumerate(vectors):
+        of_rows = slice(i * TILE.rows_each, (i + 1) * TILE.rows_each)
+        starts = [total + one for total, one in zip(dev.registers(totals), before[of_rows], strict=True)]
+        result.append([a + b for a, b in zip(dev.broadcast_rows(starts, TILE), sums, strict=True)])
+        dev.accumulate(totals, everything[of_rows], dev.add)
+    return result

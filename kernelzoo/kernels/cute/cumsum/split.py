@@ -1,0 +1,58 @@
+"""Several blocks to one row: a launch that leaves the sum of each part, and one that goes on from those before."""
+
+import cutlass
+import torch
+from cutlass import cute
+
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.cumsum.rows import write_sums
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
+from kernelzoo.kernels.cute.launch import bound, device_of
+from kernelzoo.kernels.cute.sum.rows import add_up
+from kernelzoo.kernels.shared.minimum import plain
+from kernelzoo.launch import Launch, sequence
+from kernelzoo.registry import register
+
+
+@cute.kernel
+def parts_kernel(
+    x: cute.Pointer, out: cute.Pointer, left: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
+    parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    """A block has span blocks of a tile's rows."""
+    number = dev.block_index(EARLY)
+    tile, part = dev.tile_and_part(number, parts)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
+    sums = add_up(x, start, first, begin, end, x_at, rows, here, TILE)
+    dev.store_partial(dev.registers(sums), left, row, part, parts, rows, here, TILE)
+
+
+@cute.kernel
+def write_kernel(
+    x: cute.Pointer, out: cute.Pointer, left: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
+    parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    number = dev.block_index(EARLY)
+    tile, part = dev.tile_and_part(number, parts)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
+    totals = fn.add_parts(left, row, part, parts, rows, here, TILE)
+    write_sums(totals, x, out, row, first, begin, end, x_at, out_at, rows, here, TILE)
+
+
+@register("cute", "cumsum", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several blocks to one row, or strip of columns, leave sums; a second launch reads again, and writes."""
+    x = plain(x)
+    given = tiles.problem(x, out)
+    tile = tiles.plain(given)
+    plan = tiles.cut(given, tile, device_of(x))
+    left = x.new_empty(given.total * plan.parts, dtype=tiles.wide_dtype(out.dtype))
+    blocks, both = tile.count(given.total) * plan.parts, (parts_kernel, write_kernel)
+    return sequence(
+        *(bound("cute/cumsum/split", kernel, (x, out), given, tile, (), plan, (left,), blocks) for kernel in both)
+    )

@@ -1,0 +1,72 @@
+"""(max, sum) states of rows: of each row the maximum, and the sum of exponentials less it.
+
+Maxima begin at the lowest finite number, so that no difference of two is -inf - -inf. They may drop a NaN, and sums
+have it.
+"""
+
+import cutlass
+from cutlass import Boolean, Int64, cute
+
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
+from kernelzoo.kernels.cute.softmax.device_functions import exponential, lowest, rescale, rescale_all
+
+
+def make_states(TILE):
+    """Running maxima and sums of each of a thread's rows."""
+    return dev.make_accumulator(lowest(TILE), TILE), dev.make_accumulator(0, TILE)
+
+
+def finite_update(tops, totals, values, TILE):
+    """Such states with more elements. No maximum is infinite: the sum is, of a row with +inf; of -inf alone it is 0."""
+    rows = zip(dev.split_rows(values, TILE), dev.thread_reduce(values, dev.maximum, TILE), strict=True)
+    for r, (row, top) in enumerate(rows):
+        before = tops[r]
+        risen = dev.minimum(dev.maximum(before, top), type(top)(-lowest(TILE)))
+        added = dev.tree_reduce([exponential(value - risen) for value in row], dev.add)
+        tops[r], totals[r] = risen, totals[r] * exponential(before - risen) + added
+
+
+@cute.jit
+def update_states(
+    tops: cute.Tensor, totals: cute.Tensor, x: cute.Pointer, start: Int64, first, begin, end, at: Strides, rows: Rows,
+    here: Boolean, TILE: cutlass.Constexpr,
+):  # fmt: skip
+    """Such states with a thread's elements of the blocks from begin to end, see ``finite_update``."""
+    for i in cutlass.range(begin, end):
+        values = fn.load(x, start, first + i * TILE.block, at, rows, here, TILE, instead=-float("inf"))
+        finite_update(tops, totals, values, TILE)
+
+
+def row_states(tops, totals, TILE):
+    """(maxima, sums) of a thread's rows, of all threads' states."""
+    mine = dev.registers(tops)
+    row_tops = dev.block_reduce(mine, dev.maximum, TILE)
+    return row_tops, dev.block_reduce(rescale_all(mine, dev.registers(totals), row_tops), dev.add, TILE)
+
+
+@cute.jit
+def merge_parts(
+    tops: cute.Tensor, totals: cute.Tensor, left_tops: cute.Pointer, left_totals: cute.Pointer, row, parts, rows: Rows,
+    here: Boolean, TILE: cutlass.Constexpr,
+):  # fmt: skip
+    """A thread's states with those that it takes of the parts of its rows."""
+    for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
+        place, apart = dev.partial_offset(row, other, parts, rows, TILE)
+        merge(tops, totals, left_tops, left_totals, place, apart, here, TILE)
+
+
+@cute.jit
+def merge(
+    top: cute.Tensor, total: cute.Tensor, tops: cute.Pointer, totals: cute.Pointer, place: Int64, apart: Int64,
+    here: Boolean, TILE: cutlass.Constexpr,
+):  # fmt: skip
+    """The running states of a thread's rows with those that a block has left."""
+    if here:
+        layout = cute.make_layout((TILE.rows_each,), stride=(apart,))
+        other_top, other_total = cute.make_tensor(tops + place, layout), cute.make_tensor(totals + place, layout)
+        for r in cutlass.range_constexpr(TILE.rows_each):
+            risen = dev.maximum(top[r], other_top[r])
+            total[r] = rescale(top[r], total[r], risen) + rescale(other_top[r], other_total[r], risen)
+            top[r] = risen

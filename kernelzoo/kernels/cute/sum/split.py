@@ -1,0 +1,43 @@
+"""Several blocks take a row, or a strip of columns, in parts. The last to arrive adds their sums up: one launch."""
+
+import cutlass
+import torch
+from cutlass import cute
+
+from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
+from kernelzoo.kernels.cute import tiles
+from kernelzoo.kernels.cute.device_functions import Rows, Strides
+from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
+from kernelzoo.kernels.cute.sum.rows import add_up
+from kernelzoo.kernels.shared.minimum import plain
+from kernelzoo.launch import Launch
+from kernelzoo.registry import register
+
+
+@cute.kernel
+def split_kernel(
+    x: cute.Pointer, out: cute.Pointer, left: cute.Pointer, arrivals: cute.Pointer, rows: Rows, x_at: Strides,
+    out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
+):  # fmt: skip
+    """A block has span blocks of a tile's rows."""
+    number = dev.block_index(EARLY)
+    tile, part = dev.tile_and_part(number, parts)
+    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    start = dev.row_offset(row, rows, x_at, TILE)
+    begin, end = dev.part_range(part, span, rows, TILE)
+    sums = add_up(x, start, first, begin, end, x_at, rows, here, TILE)
+    dev.store_partial(dev.registers(sums), left, row, part, parts, rows, here, TILE)
+    if last_to_arrive(arrivals, tile, parts):
+        every = fn.add_parts(left, row, parts, parts, rows, here, TILE)
+        write_rows(dev.registers(every), out, row, rows, out_at, here, TILE)
+
+
+@register("cute", "sum", "split")
+def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Several blocks to one row, or strip of columns; the last to arrive adds up what they leave: one launch."""
+    x = plain(x)
+    given = tiles.problem(x, out)
+    left = [tiles.wide_dtype(out.dtype)]
+    return in_parts("cute/sum/split", split_kernel, (x, out), given, tiles.plain(given), left)
