@@ -1,8 +1,9 @@
 """Makes ready what runs kernels on the host, in pytest's process or in one that fuzzes:
 
-    TRITON_INTERPRET=1 kernelzoo fuzz 'triton/*' --module tests/emulators.py --cases 200
+    TRITON_INTERPRET=1 PYTHONPATH=tests/everywhere kernelzoo fuzz 'triton/*' --cases 200
 
-So for gluon, helion; KERNELZOO_EVALUATE_CUTILE=1, NUMBA_ENABLE_CUDASIM=1 (slow), KERNELZOO_EMULATE_PTX=LANGUAGE.
+A ``--module`` would not do: kernelzoo's own kernels run in a process without a user's files. So for gluon, helion;
+KERNELZOO_EVALUATE_CUTILE=1, NUMBA_ENABLE_CUDASIM=1 (slow), KERNELZOO_EMULATE_PTX=LANGUAGE.
 """
 
 import importlib.util

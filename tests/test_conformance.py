@@ -153,4 +153,5 @@ class TestConformance(Conformance):
         assert [(str(cases[number]), words) for number, words in found.wrong] == []
         if found.unavailable:
             pytest.skip(found.unavailable)
-        assert found.right + found.refused + found.faults + found.no_room == len(cases)
+        assert found.right + found.refused + found.faults + found.no_room + found.undecidable == len(cases)
+        assert found.undecidable <= len(cases) // 50  # beyond an operation's domain, where float32 overflows
