@@ -6,7 +6,6 @@ import pytest
 import torch
 from ahead import forms
 from compiled_cutile import Machine
-from compiled_steps import Binds
 from emulated import FLOATS, Emulated, special
 
 import kernelzoo.kernels.cutile as backend
@@ -48,33 +47,3 @@ class TestCutile(Emulated):
         x[:, [0, -1]] += 7
         x[4, 0] = 100  # whose exponential is too large for float32, less another maximum
         self.right(SOFTMAX, "online", 1, (x,), rtol=1e-5 if dtype == torch.float32 else 1e-2, atol=1e-9)
-
-    @pytest.mark.sampled(2, "op_name")
-    @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-    @pytest.mark.parametrize(("shape", "dim"), [((5, 20001), 1), ((9000, 5), 0)], ids=str)
-    @pytest.mark.parametrize("op_name", ["sum", "argmin", "logsumexp", "cross_entropy", "cumsum"])
-    def test_what_parts_of_a_row_leave_is_put_together(
-        self, op_name: str, shape: tuple[int, int], dim: int, dtype: str
-    ) -> None:
-        """Also infinities, a NaN and equal minima, in parts that are far apart; and as one program has whole rows."""
-        operation = operations.OPERATIONS[op_name]
-        inputs = operation.sample(shape, dtype, dim, generator=torch.Generator().manual_seed(0))
-        rows = inputs[0] if dim else inputs[0].t()
-        rows[0, [5000, -1]] = -9.0
-        rows[1, 7000] = float("nan")
-        rows[2, :4096] = rows[3] = -float("inf")
-        rows[4, 8000] = float("inf")
-        args = operation.arguments(inputs, dim)
-        for form in ("split", "rows"):
-            outs = operation.allocate(args)
-            operation.launch(Binds("cutile").bind(operation, form), args, outs)()
-            operation.expect(args).check(outs)
-
-    @pytest.mark.parametrize("n", [4096, 5000, 20000], ids=str)
-    @pytest.mark.parametrize("op_name", ["rms_norm", "add_rms_norm", "layer_norm", "quantize_rows"])
-    def test_rows_are_held_or_read_again(self, op_name: str, n: int) -> None:
-        operation = operations.OPERATIONS[op_name]
-        args = operation.arguments(operation.sample((3, n), "bfloat16", 1, generator=torch.Generator()), 1)
-        outs = operation.allocate(args)
-        operation.launch(Binds("cutile").bind(operation, "rows"), args, outs)()
-        operation.expect(args).check(outs)

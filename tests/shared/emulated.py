@@ -15,6 +15,9 @@ Inputs = tuple[torch.Tensor, ...]
 FLOATS = (torch.float32, torch.bfloat16, torch.float64)
 INTEGERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
+HELD = ("rms_norm", "add_rms_norm", "layer_norm", "quantize_rows", "rms_norm_backward", "layer_norm_backward")
+"""Operations whose rows are held on chip where they fit, and read again where they don't."""
+
 
 def special(shape: tuple[int, int], axis: int, dtype: Any) -> torch.Tensor:
     """Rows of which one has a NaN, one infinity, one -inf here and there, one nothing else, one it at its end."""
@@ -106,3 +109,33 @@ class Emulated:
             launch, out = self.bound(operations.OPERATIONS["min"], form, axis, (x,))
             launch()
             assert torch.equal(out, x.long().amin(axis).to(dtype))
+
+    @pytest.mark.sampled(2, "op_name")
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+    @pytest.mark.parametrize(("shape", "dim"), [((5, 20001), 1), ((9000, 5), 0)], ids=str)
+    @pytest.mark.parametrize("op_name", ["sum", "argmin", "logsumexp", "cross_entropy", "cumsum"])
+    def test_what_parts_of_a_row_leave_is_put_together(
+        self, op_name: str, shape: tuple[int, int], dim: int, dtype: str
+    ) -> None:
+        """Also infinities, a NaN and equal minima, in parts that are far apart; and as one program has whole rows."""
+        operation = operations.OPERATIONS[op_name]
+        inputs = operation.sample(shape, dtype, dim, generator=torch.Generator().manual_seed(0))
+        rows = inputs[0] if dim else inputs[0].t()
+        rows[0, [5000, -1]] = -9.0
+        rows[1, 7000] = float("nan")
+        rows[2, :4096] = rows[3] = -float("inf")
+        rows[4, 8000] = float("inf")
+        args = operation.arguments(inputs, dim)
+        for form in ("split", "rows"):
+            outs = operation.allocate(args)
+            operation.launch(Binds(self.language).bind(operation, form), args, outs)()
+            operation.expect(args).check(outs)
+
+    @pytest.mark.parametrize("n", [4096, 5000, 20000], ids=str)
+    @pytest.mark.parametrize("op_name", HELD)
+    def test_rows_are_held_or_read_again(self, op_name: str, n: int) -> None:
+        operation = operations.OPERATIONS[op_name]
+        args = operation.arguments(operation.sample((3, n), "bfloat16", 1, generator=torch.Generator()), 1)
+        outs = operation.allocate(args)
+        operation.launch(Binds(self.language).bind(operation, "rows"), args, outs)()
+        operation.expect(args).check(outs)
