@@ -74,6 +74,6 @@ class layer_norm_backward:
         of_x = scale * (rounds * size + wrong + off * slope + normal * slope_off + 4 * tiny * lost)
         drift = unit * (16 + math.sqrt(n) + math.sqrt(x.size(0) * x.size(2)))
         of_weight = drift * (grad * normal).sum((0, 2)) + (grad * off).sum((0, 2))
-        of_weight = of_weight + tiny * (1 + normal + grad * scale).sum((0, 2))
+        of_weight = of_weight + tiny * (1 + normal + grad * (1 + scale)).sum((0, 2))
         of_bias = drift * grad.sum((0, 2)) + tiny * x.size(0) * x.size(2)
         return tuple(error.nan_to_num_(0.0, 0.0, 0.0) for error in (of_x, of_weight, of_bias))  # type: ignore[return-value]

@@ -68,5 +68,5 @@ class rms_norm_backward:
         of_x = unit * (16 + 2 * math.sqrt(n)) * scale * (pulled + normal * slope) + (scale * lost) * (4 * tiny)
         rows = x.size(0) * x.size(2)
         drift = 16 + math.sqrt(n) + math.sqrt(rows)
-        of_weight = unit * drift * (grad * normal).sum((0, 2)) + tiny * (1 + normal + grad * scale).sum((0, 2))
+        of_weight = unit * drift * (grad * normal).sum((0, 2)) + tiny * (1 + normal + grad * (1 + scale)).sum((0, 2))
         return of_x.nan_to_num_(0.0, 0.0, 0.0), of_weight.nan_to_num_(0.0, 0.0, 0.0)
