@@ -1,4 +1,4 @@
-"""The memory layout of the rows of a canonical problem, for all languages.
+"""The memory of tensors, and the layout of the rows of a canonical problem, for all languages.
 
 A *row* is the n elements that are reduced; a problem has ``outer * inner`` of them. ``Rows`` numbers them so that
 consecutive rows are neighbours in memory. Usually a row's elements are contiguous. With a strided reduction axis,
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kernelzoo.device import is_batch_invariant
@@ -31,6 +32,11 @@ PLANNED_ELEMENTS = 2**22
 _ITEMSIZE = {"float16": 2, "bfloat16": 2, "int16": 2, "float32": 4, "int32": 4, "float64": 8, "int64": 8}
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """``"float32"`` for ``torch.float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
 def cdiv(a: int, b: int) -> int:
     """``a / b`` rounded up."""
     return -(-a // b)
@@ -39,6 +45,40 @@ def cdiv(a: int, b: int) -> int:
 def power_of_two(number: int) -> int:
     """The smallest power of two that is at least ``number``."""
     return 1 << max(number - 1, 0).bit_length()
+
+
+# --- The memory of a tensor ------------------------------------------------------------------------------------------
+# torch frees, shrinks and moves storages under their tensors, for example FSDP by ``untyped_storage().resize_(0)``.
+
+
+def span(x: torch.Tensor) -> int:
+    """Bytes from a tensor's first element to the end of its last; 0 if it is empty."""
+    shape, strides = x.shape, x.stride()
+    return (1 + sum(map(mul, shape, strides)) - sum(strides)) * x.element_size() if 0 not in shape else 0
+
+
+def held(x: torch.Tensor, size: int) -> bool:
+    """Whether a tensor's storage has the bytes that it spans."""
+    address, storage = x.data_ptr(), x.untyped_storage()
+    return address != 0 and address + size <= storage.data_ptr() + len(storage)
+
+
+def lacking(x: torch.Tensor, size: int) -> str:
+    """What is wrong with a tensor's storage, and the remedy; "" if it has the bytes that the tensor spans."""
+    if not size or held(x, size):
+        return ""
+    return memory_lost(len(x.untyped_storage()), int(x.storage_offset()) * x.element_size() + size)
+
+
+def memory_lost(there: int, end: int) -> str:
+    """What is wrong with a storage of so many bytes whose tensor's elements end at that byte, and the remedy."""
+    return (
+        f"has no memory for its elements: they end at byte {end} of a storage of {there} bytes, which was freed or "
+        "shrunk; resize the storage first, or pass a tensor that has its memory"
+    )
+
+
+# --- The layout of a problem -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -251,7 +291,7 @@ def _rows(
     out_at: int,
     invariant: bool,
 ) -> Rows:
-    dtype, out_dtype = (str(kind).removeprefix("torch.") for kind in kinds)
+    dtype, out_dtype = map(dtype_name, kinds)
     outer, n, inner = shape
     x_outer, x_n, x_inner = x_strides
     out_outer, out_n, out_inner = out_strides

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.launch import ContiguousFallback, Launch, PerStreamLaunches, RebindableLaunch, WorkspaceLaunch
+from kernelzoo.layout import span
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import plain_dim
-from kernelzoo.storages import span
 from kernelzoo.torch_private import current_device, is_jit_traced, make_tensor_guard
 
 Key: TypeAlias = "tuple[object, ...]"
