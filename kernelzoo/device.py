@@ -236,7 +236,7 @@ def here(index: int) -> Device:
 
 
 def is_usable(x: torch.Tensor, types: Sequence[str]) -> bool:
-    """Whether a tensor is on a device of these types, and not on a GPU that this process lost by a fork."""
+    """Whether a tensor is on a device of these types, and a fork did not lose its GPU."""
     return x.device.type in types and (not x.is_cuda or _cuda_user in (0, os.getpid()))
 
 

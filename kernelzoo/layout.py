@@ -257,8 +257,8 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
         pairs = (outer, first), (inner, last)
         (groups, first), (rows, last) = reversed(pairs) if turned else pairs
         along = 1 if n == 1 and tensor.ndim != 2 else along
-        phase = tensor.data_ptr() % VECTOR_BYTES // tensor.element_size()
-        found.append(Strides(first if groups > 1 or is_batch_invariant() else 0, along, last if rows > 1 else 0, phase))
+        first = first if groups > 1 or is_batch_invariant() else 0
+        found.append(Strides(first, along, last if rows > 1 else 0, _phase(tensor)))
     return rows_of(x, out), tuple(found)
 
 
@@ -277,36 +277,30 @@ def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     """The rows of x (outer, n, inner) and of out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
-    phases = x.data_ptr() % VECTOR_BYTES, out.data_ptr() % VECTOR_BYTES
-    return _rows((x.dtype, out.dtype), x.shape, x.stride(), _strides(out), *phases, is_batch_invariant())
+    dtypes, phases = (x.dtype, out.dtype), (_phase(x), _phase(out))
+    return _rows(dtypes, x.shape, x.stride(), _strides(out), phases, is_batch_invariant())
+
+
+def _phase(tensor: torch.Tensor) -> int:
+    """Elements from a 16-byte boundary to a tensor's start."""
+    return tensor.data_ptr() % VECTOR_BYTES // tensor.element_size()
 
 
 @lru_cache(maxsize=4096)
 def _rows(
-    kinds: tuple[torch.dtype, ...],
-    shape: Sizes,
-    x_strides: Sizes,
-    out_strides: Sizes,
-    x_at: int,
-    out_at: int,
-    invariant: bool,
+    dtypes: tuple[torch.dtype, ...], shape: Sizes, x_strides: Sizes, out_strides: Sizes, phases: Sizes, invariant: bool
 ) -> Rows:
-    dtype, out_dtype = map(dtype_name, kinds)
+    if _turned(shape[0], shape[2], x_strides[0], x_strides[2]):
+        shape, x_strides, out_strides = shape[::-1], x_strides[::-1], out_strides[::-1]
     outer, n, inner = shape
     x_outer, x_n, x_inner = x_strides
     out_outer, out_n, out_inner = out_strides
-    axes = (outer, x_outer, out_outer), (inner, x_inner, out_inner)
-    if _turned(outer, inner, x_outer, x_inner):
-        axes = axes[::-1]
-    (outer, x_outer, out_outer), (inner, x_inner, out_inner) = axes
     if inner == 1:
         x_inner = out_inner = 0
     if outer == 1 and not invariant:
         x_outer = out_outer = 0
     if n == 1:
         x_n, out_n = 1, out_n and 1
-    size = _ITEMSIZE.get(dtype, 1)
     strides = x_outer, x_n, x_inner, out_outer, out_n, out_inner
-    phases = x_at // size, out_at // _ITEMSIZE.get(out_dtype, 1)
     planned = max(2, PLANNED_ELEMENTS // max(1, n)) if invariant else outer * inner
-    return Rows(dtype, out_dtype, outer, n, inner, *strides, *phases, planned)
+    return Rows(*map(dtype_name, dtypes), outer, n, inner, *strides, *phases, planned)

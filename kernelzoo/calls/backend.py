@@ -70,7 +70,6 @@ class Backend(Operations):
         self._is_overridden, self._tensor = torch.overrides.has_torch_function, torch.Tensor
         self._cache = LaunchCache(self.on_host)
         self._find, self._expected = self._cache.find, self._cache.expected
-        self._expected_into = self._cache.expected_into
         self._allocate = allocator("cpu" if self.on_host else "cuda")
         self._table_chosen, self._follows = tables.chosen.get, torch.is_grad_enabled
         self._wrote = torch.autograd.graph.increment_version
@@ -106,9 +105,8 @@ class Backend(Operations):
         # A launch bound with a table of ``tables.using`` is not cached.
         cacheable = not (watched or self.emulator or self._table_chosen() or (seen and self._carries_tangents()))
         if cacheable:
-            cached = (self._expected_into if given else self._expected).get(op)
-            tensors = inputs + given if given else inputs
-            addresses = [] if cached is None else cached.takes(tensors, dim, keepdim, scalars, variant)
+            cached = self._expected.get(op)
+            addresses = [] if cached is None else cached.takes(inputs + given, dim, keepdim, scalars, variant)
             if not addresses:
                 cached, addresses = self._find(Call(self, op, dim, keepdim, scalars, variant), inputs, given)
             elif cached is not None and cached.following is not cached:

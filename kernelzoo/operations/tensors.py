@@ -1,4 +1,4 @@
-"""Checks of one tensor: what torch or a wrapper must see of its use, and what a kernel may read and write."""
+"""Checks of one tensor: what torch must see of its use, what a kernel may read and write."""
 
 from __future__ import annotations
 
