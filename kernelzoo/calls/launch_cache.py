@@ -21,6 +21,9 @@ Key: TypeAlias = "tuple[object, ...]"
 Result: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], torch.dtype]"
 """Shape, strides and dtype of an output."""
 
+Run: TypeAlias = "Callable[..., bool | None]"
+"""Launches on addresses. It returns True, and launches nothing, where the call must be bound anew."""
+
 MAX_LAUNCHES = 4096
 """Most launches that a backend caches. One more empties the cache."""
 
@@ -44,8 +47,7 @@ class CachedLaunch:
     """Bytes from the first element of each tensor to the end of its last."""
     device: int | None
     """Index of the GPU; None on the host."""
-    run: Callable[..., bool | None]
-    """Launches on addresses. It returns True, and launches nothing, where the call must be bound anew."""
+    run: Run
     results: tuple[Result, ...]
     """The outputs to allocate; empty if the caller passes them."""
     places: list[bool | None]
@@ -88,7 +90,7 @@ class CachedLaunch:
 class CachedArrays:
     """A launch on any addresses for arrays of another library, with its device and result types."""
 
-    run: Callable[..., bool | None]
+    run: Run
     device: int
     results: list[tuple[Any, Any]]
 
@@ -167,7 +169,7 @@ class LaunchCache:
         places = relative_places(addresses, spans) if given else []
         if None in places:
             return
-        run = self._movable(launch, inputs[0], self._launches.get(key))
+        run = self._movable(launch, self._launches.get(key))
         results = () if given else tuple((tuple(out.shape), out.stride(), out.dtype) for out in outs)
         cached = CachedLaunch(
             call.variant,
@@ -189,23 +191,17 @@ class LaunchCache:
     def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
         """Cache the launch of a call on arrays; x is the first one as a tensor."""
         if _is_movable(launch):
-            run = self._movable(launch, x, self.arrays.get(key))
+            run = self._movable(launch, self.arrays.get(key))
             self.arrays[key] = CachedArrays(run, x.get_device(), results)
 
-    def _movable(
-        self, launch: RebindableLaunch, x: torch.Tensor, before: CachedLaunch | CachedArrays | None
-    ) -> Callable[..., bool | None]:
-        """The launch as a function of addresses. One with a workspace runs only on the streams it was bound on."""
+    def _movable(self, launch: RebindableLaunch, before: CachedLaunch | CachedArrays | None) -> Run:
+        """The launch as a function of addresses. ``before``: what was cached in its place."""
         own = _own_bytes(launch)
         if len(self._launches) + len(self.arrays) >= MAX_LAUNCHES or self._workspace_bytes + own > MAX_WORKSPACE_BYTES:
             self.forget()
         self._workspace_bytes += own
-        if not isinstance(launch, WorkspaceLaunch) or self._on_host:  # where calls do not overlap
-            return launch.at
-        run = None if before is None else before.run
-        at = run if isinstance(run, PerStreamLaunches) else PerStreamLaunches(x.get_device())
-        at.keep(launch)
-        return at
+        alone = self._on_host or not isinstance(launch, WorkspaceLaunch)  # calls on the host do not overlap
+        return launch.at if alone else _on_streams(launch, before)
 
     def forget(self) -> None:
         """Empty the cache."""
@@ -222,6 +218,14 @@ def _differentiable(call: Call, run: Callable[..., Any], results: tuple[Result, 
     call = call._replace(scalars=dict(call.scalars))
     straight = call.op.gradient and len(call.op.inputs) == 1 == len(results) and not call.scalars
     return Ready(call, run, results[0]).function() if straight else partial(followed, call)
+
+
+def _on_streams(launch: WorkspaceLaunch, before: CachedLaunch | CachedArrays | None) -> PerStreamLaunches:
+    """The launch for the streams that it and those before it were bound on: each has its workspace."""
+    run = None if before is None else before.run
+    found = run if isinstance(run, PerStreamLaunches) else PerStreamLaunches(launch.tensors[0].get_device())
+    found.keep(launch)
+    return found
 
 
 def _is_movable(launch: Launch | None) -> TypeGuard[RebindableLaunch]:

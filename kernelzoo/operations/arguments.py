@@ -142,14 +142,17 @@ class Bindable(Signature):
         if self.needs_element:
             self._check_elements(tuple(inputs[0].shape), dims)
         args = Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars) if self.scalars else ())
-        if self.derived and (words := contradicted(self.derived, self.bound_sizes(args))):
-            raise ShapeError(f"{self.name} takes no such sizes: {words}")
-        if self.checks_values and args.x.numel():
+        if self.derived or self.checks_values:
             self._check_values(args)
         return args
 
     def _check_values(self, args: Arguments) -> None:
-        """Raise RangeError if an integer input on the host has a value that is not declared."""
+        """Raise ShapeError if a derived size is another, RangeError if an integer input on the host has a value that is
+        not declared."""
+        if self.derived and (words := contradicted(self.derived, self.bound_sizes(args))):
+            raise ShapeError(f"{self.name} takes no such sizes: {words}")
+        if not self.checks_values or not args.x.numel():
+            return
         length = math.prod(map(args.x.size, args.dims)) if args.x.ndim else 1
         known: dict[Any, Any] = {**zip_dict(self.scalars, args.scalars), "n": length}
         for (name, declared), x in zip(self.inputs.items(), args.inputs, strict=True):
