@@ -37,6 +37,20 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def plain(x: torch.Tensor) -> torch.Tensor:
+    """The tensor as kernels can load and compare it: bool as the byte that it is."""
+    import torch
+
+    return x.view(torch.uint8) if x.dtype == torch.bool else x
+
+
+def identity(dtype: torch.dtype) -> float | int:
+    """The minimum of nothing: no element of that dtype is above it."""
+    import torch
+
+    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
 def cdiv(a: int, b: int) -> int:
     """``a / b`` rounded up."""
     return -(-a // b)
