@@ -147,8 +147,7 @@ class Bindable(Signature):
         return args
 
     def _check_values(self, args: Arguments) -> None:
-        """Raise ShapeError if a derived size is another, RangeError if an integer input on the host has a value that is
-        not declared."""
+        """Raise ShapeError for a wrong derived size, RangeError for an undeclared value of an integer on the host."""
         if self.derived and (words := contradicted(self.derived, self.bound_sizes(args))):
             raise ShapeError(f"{self.name} takes no such sizes: {words}")
         if not self.checks_values or not args.x.numel():
