@@ -317,4 +317,5 @@ def _rows(
         x_n, out_n = 1, out_n and 1
     strides = x_outer, x_n, x_inner, out_outer, out_n, out_inner
     planned = max(2, PLANNED_ELEMENTS // max(1, n)) if invariant else outer * inner
-    return Rows(*map(dtype_name, dtypes), outer, n, inner, *strides, *phases, planned)
+    dtype, out_dtype = map(dtype_name, dtypes)
+    return Rows(dtype, out_dtype, outer, n, inner, *strides, phases[0], phases[1], planned)

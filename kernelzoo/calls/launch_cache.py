@@ -200,8 +200,9 @@ class LaunchCache:
         if len(self._launches) + len(self.arrays) >= MAX_LAUNCHES or self._workspace_bytes + own > MAX_WORKSPACE_BYTES:
             self.forget()
         self._workspace_bytes += own
-        alone = self._on_host or not isinstance(launch, WorkspaceLaunch)  # calls on the host do not overlap
-        return launch.at if alone else _on_streams(launch, before)
+        if self._on_host or not isinstance(launch, WorkspaceLaunch):  # calls on the host do not overlap
+            return launch.at
+        return _on_streams(launch, before)
 
     def forget(self) -> None:
         """Empty the cache."""
