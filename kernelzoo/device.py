@@ -7,7 +7,8 @@ then choose as on it, and kernels are compiled for it, without a GPU.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -20,8 +21,6 @@ from kernelzoo.errors import DeviceLostError, NoRoomError, UnsupportedProblemErr
 
 if TYPE_CHECKING:
     import torch
-
-    from kernelzoo.launch import Launch
 
 KIB, MIB = 1024, 1024**2
 
@@ -236,6 +235,24 @@ def here(index: int) -> Device:
     )
 
 
+def is_usable(x: torch.Tensor, types: Sequence[str]) -> bool:
+    """Whether a tensor is on a device of these types, and a fork did not lose its GPU."""
+    return x.device.type in types and (not x.is_cuda or _cuda_user in (0, os.getpid()))
+
+
+_cuda_user = 0
+"""The process that used CUDA before a fork."""
+
+
+def _before_fork() -> None:
+    global _cuda_user
+    torch: Any = sys.modules.get("torch")
+    _cuda_user = os.getpid() if torch is not None and torch.cuda.is_initialized() else 0
+
+
+os.register_at_fork(before=_before_fork)
+
+
 def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
     """A context in which x's device is current, which a launch needs."""
     import torch
@@ -276,7 +293,7 @@ def current_kept() -> Iterator[None]:
             torch.cuda.set_device(before)
 
 
-def on_its_device(launch: Launch, x: torch.Tensor) -> Launch:
+def on_its_device(launch: Callable[[], None], x: torch.Tensor) -> Callable[[], None]:
     """The launch with x's device made current, if there are several devices."""
     if not x.is_cuda:
         return launch

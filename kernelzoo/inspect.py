@@ -33,7 +33,8 @@ from kernelzoo.errors import (
     UnknownNameError,
 )
 from kernelzoo.kernels.shared import cubin
-from kernelzoo.launch import Compiled, Launch, Step, recorded, split_in_two
+from kernelzoo.launch import Compiled, Launch, Step, recorded
+from kernelzoo.operations.canonical import split_in_two
 from kernelzoo.operations.known import learn
 from kernelzoo.packages import BUILT_IN, files, how_to_install, packages
 

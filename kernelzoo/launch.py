@@ -15,7 +15,8 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.storages import Bound
+from kernelzoo.errors import InputTypeError, KernelZooError, OutputError
+from kernelzoo.layout import memory_lost, span
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +31,41 @@ same ``out``. A CUDA graph holds addresses, not the memory: keep the launch as l
 Bind = Callable[..., Launch]
 """An implementation: takes canonical tensors, inputs first (see :mod:`kernelzoo.operations`), and scalars by name;
 returns a launch."""
+
+
+class Bound:
+    """The memory of bound tensors, inputs first. A launch follows it wherever torch moves it."""
+
+    __slots__ = ("ends", "offsets", "storages")
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.storages = [x.untyped_storage() for x in tensors]
+        self.offsets = [int(x.storage_offset()) * x.element_size() for x in tensors]
+        """Where each tensor begins in its storage, in bytes."""
+        spans = map(span, tensors)
+        self.ends = [offset + size if size else 0 for offset, size in zip(self.offsets, spans, strict=True)]
+        """Where each tensor ends in its storage, in bytes; 0 if it is empty, wherever it begins."""
+
+    def check(self, outputs: int) -> None:
+        """Raise InputTypeError or OutputError where memory is gone. ``outputs``: how many of the last tensors are
+        outputs."""
+        for i, storage in enumerate(self.storages):
+            if len(storage) < self.ends[i]:
+                raise self.lost(outputs)
+
+    def addresses(self, outputs: int) -> list[int]:
+        """The addresses of the tensors. Raises as ``check`` does."""
+        self.check(outputs)
+        return [storage.data_ptr() + self.offsets[i] for i, storage in enumerate(self.storages)]
+
+    def lost(self, outputs: int) -> KernelZooError:
+        """The error that names the tensor without memory."""
+        inputs = len(self.ends) - outputs
+        sizes = enumerate(map(len, self.storages))
+        words, place = next((memory_lost(size, self.ends[i]), i) for i, size in sizes if size < self.ends[i])
+        if place < inputs:
+            return InputTypeError(f"input {place} of {inputs} that a launch is bound to {words}")
+        return OutputError(f"output {place - inputs} of {outputs} that a launch is bound to {words}")
 
 
 class RebindableLaunch:
@@ -232,33 +268,6 @@ def locked_sequence(*steps: Callable[..., None]) -> Callable[..., None]:
                 step(*addresses)
 
     return at
-
-
-def via_staging_buffer(stage: torch.Tensor, first: Launch, rest: Launch) -> Launch:
-    """A launch into a staging buffer, and the rest from there. It takes any addresses if both parts do."""
-    if not (isinstance(first, RebindableLaunch) and isinstance(rest, RebindableLaunch)):
-        return keeping_alive(sequence(first, rest), stage)
-    into, out_of = first.at, rest.at
-    # The address is looked up each time, since on the host only a launch keeps the buffer.
-    at = locked_sequence(lambda x, out: into(x, stage.data_ptr()), lambda x, out: out_of(stage.data_ptr(), out))
-    own = [tensor for step in (first, rest) if isinstance(step, WorkspaceLaunch) for tensor in step.workspace]
-    return WorkspaceLaunch(at, first.tensors[0], rest.tensors[-1], workspace=(stage, *own))
-
-
-def split_in_two(
-    bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]]
-) -> Launch:
-    """Bind canonical tensors in two halves, for a grid too small for all rows. ``axes``: those of each tensor."""
-    x = tensors[0]
-    axis = 0 if x.size(0) >= x.size(2) else 2
-    half = x.size(axis) // 512 * 256  # keeps both halves equally aligned
-    name = ("outer", "", "inner")[axis]
-    parts = ((0, half), (half, x.size(axis) - half))
-
-    def part(tensor: torch.Tensor, names: tuple[str, ...], start: int, size: int) -> torch.Tensor:
-        return tensor.narrow(names.index(name), start, size) if name in names else tensor
-
-    return sequence(*(bind(*(part(t, names, *p) for t, names in zip(tensors, axes, strict=True))) for p in parts))
 
 
 def keeping_alive(launch: Launch, *tensors: torch.Tensor) -> Launch:

@@ -1,4 +1,4 @@
-"""The memory layout of the rows of a canonical problem, for all languages.
+"""The memory of tensors, and the layout of the rows of a canonical problem, for all languages.
 
 A *row* is the n elements that are reduced; a problem has ``outer * inner`` of them. ``Rows`` numbers them so that
 consecutive rows are neighbours in memory. Usually a row's elements are contiguous. With a strided reduction axis,
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kernelzoo.device import is_batch_invariant
@@ -31,6 +32,25 @@ PLANNED_ELEMENTS = 2**22
 _ITEMSIZE = {"float16": 2, "bfloat16": 2, "int16": 2, "float32": 4, "int32": 4, "float64": 8, "int64": 8}
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """``"float32"`` for ``torch.float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    """The tensor as kernels can load and compare it: bool as the byte that it is."""
+    import torch
+
+    return x.view(torch.uint8) if x.dtype == torch.bool else x
+
+
+def identity(dtype: torch.dtype) -> float | int:
+    """The minimum of nothing: no element of that dtype is above it."""
+    import torch
+
+    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
 def cdiv(a: int, b: int) -> int:
     """``a / b`` rounded up."""
     return -(-a // b)
@@ -39,6 +59,40 @@ def cdiv(a: int, b: int) -> int:
 def power_of_two(number: int) -> int:
     """The smallest power of two that is at least ``number``."""
     return 1 << max(number - 1, 0).bit_length()
+
+
+# --- The memory of a tensor ------------------------------------------------------------------------------------------
+# torch frees, shrinks and moves storages under their tensors, for example FSDP by ``untyped_storage().resize_(0)``.
+
+
+def span(x: torch.Tensor) -> int:
+    """Bytes from a tensor's first element to the end of its last; 0 if it is empty."""
+    shape, strides = x.shape, x.stride()
+    return (1 + sum(map(mul, shape, strides)) - sum(strides)) * x.element_size() if 0 not in shape else 0
+
+
+def held(x: torch.Tensor, size: int) -> bool:
+    """Whether a tensor's storage has the bytes that it spans."""
+    address, storage = x.data_ptr(), x.untyped_storage()
+    return address != 0 and address + size <= storage.data_ptr() + len(storage)
+
+
+def lacking(x: torch.Tensor, size: int) -> str:
+    """What is wrong with a tensor's storage, and the remedy; "" if it has the bytes that the tensor spans."""
+    if not size or held(x, size):
+        return ""
+    return memory_lost(len(x.untyped_storage()), int(x.storage_offset()) * x.element_size() + size)
+
+
+def memory_lost(there: int, end: int) -> str:
+    """What is wrong with a storage of so many bytes whose tensor's elements end at that byte, and the remedy."""
+    return (
+        f"has no memory for its elements: they end at byte {end} of a storage of {there} bytes, which was freed or "
+        "shrunk; resize the storage first, or pass a tensor that has its memory"
+    )
+
+
+# --- The layout of a problem -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -217,8 +271,8 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
         pairs = (outer, first), (inner, last)
         (groups, first), (rows, last) = reversed(pairs) if turned else pairs
         along = 1 if n == 1 and tensor.ndim != 2 else along
-        phase = tensor.data_ptr() % VECTOR_BYTES // tensor.element_size()
-        found.append(Strides(first if groups > 1 or is_batch_invariant() else 0, along, last if rows > 1 else 0, phase))
+        first = first if groups > 1 or is_batch_invariant() else 0
+        found.append(Strides(first, along, last if rows > 1 else 0, _phase(tensor)))
     return rows_of(x, out), tuple(found)
 
 
@@ -237,36 +291,31 @@ def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     """The rows of x (outer, n, inner) and of out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
-    phases = x.data_ptr() % VECTOR_BYTES, out.data_ptr() % VECTOR_BYTES
-    return _rows((x.dtype, out.dtype), x.shape, x.stride(), _strides(out), *phases, is_batch_invariant())
+    dtypes, phases = (x.dtype, out.dtype), (_phase(x), _phase(out))
+    return _rows(dtypes, x.shape, x.stride(), _strides(out), phases, is_batch_invariant())
+
+
+def _phase(tensor: torch.Tensor) -> int:
+    """Elements from a 16-byte boundary to a tensor's start."""
+    return tensor.data_ptr() % VECTOR_BYTES // tensor.element_size()
 
 
 @lru_cache(maxsize=4096)
 def _rows(
-    kinds: tuple[torch.dtype, ...],
-    shape: Sizes,
-    x_strides: Sizes,
-    out_strides: Sizes,
-    x_at: int,
-    out_at: int,
-    invariant: bool,
+    dtypes: tuple[torch.dtype, ...], shape: Sizes, x_strides: Sizes, out_strides: Sizes, phases: Sizes, invariant: bool
 ) -> Rows:
-    dtype, out_dtype = (str(kind).removeprefix("torch.") for kind in kinds)
+    if _turned(shape[0], shape[2], x_strides[0], x_strides[2]):
+        shape, x_strides, out_strides = shape[::-1], x_strides[::-1], out_strides[::-1]
     outer, n, inner = shape
     x_outer, x_n, x_inner = x_strides
     out_outer, out_n, out_inner = out_strides
-    axes = (outer, x_outer, out_outer), (inner, x_inner, out_inner)
-    if _turned(outer, inner, x_outer, x_inner):
-        axes = axes[::-1]
-    (outer, x_outer, out_outer), (inner, x_inner, out_inner) = axes
     if inner == 1:
         x_inner = out_inner = 0
     if outer == 1 and not invariant:
         x_outer = out_outer = 0
     if n == 1:
         x_n, out_n = 1, out_n and 1
-    size = _ITEMSIZE.get(dtype, 1)
     strides = x_outer, x_n, x_inner, out_outer, out_n, out_inner
-    phases = x_at // size, out_at // _ITEMSIZE.get(out_dtype, 1)
     planned = max(2, PLANNED_ELEMENTS // max(1, n)) if invariant else outer * inner
-    return Rows(dtype, out_dtype, outer, n, inner, *strides, *phases, planned)
+    dtype, out_dtype = map(dtype_name, dtypes)
+    return Rows(dtype, out_dtype, outer, n, inner, *strides, phases[0], phases[1], planned)

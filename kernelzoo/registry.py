@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,18 +14,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kernelzoo import operations
-from kernelzoo.device import on_device_of, on_its_device
+from kernelzoo.device import is_usable, on_device_of, on_its_device
 from kernelzoo.errors import (
     BackendUnavailableError,
     DeviceError,
     GridTooLargeError,
     KernelZooError,
-    LaunchError,
     RegistrationError,
     UnknownNameError,
 )
-from kernelzoo.launch import Bind, Launch, guarded, split_in_two
-from kernelzoo.operations.arguments import check_untraced
+from kernelzoo.launch import Bind, Launch, guarded
+from kernelzoo.operations.arguments import launch_of as launch_of
+from kernelzoo.operations.canonical import split_in_two
+from kernelzoo.operations.tensors import check_untraced
 from kernelzoo.packages import import_kernels as import_kernels
 from kernelzoo.packages import importing, packages, scan, summary_of
 from kernelzoo.packages import require as require
@@ -144,14 +144,10 @@ class Language:
 
     def check(self, *inputs: torch.Tensor) -> None:
         """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork, InputTypeError if torch traces."""
-        self.check_device(inputs[0])
+        if not is_usable(inputs[0], self.devices):
+            raise self._elsewhere(inputs[0])
         if self.name != BASELINE:
             check_untraced(inputs, self.name)
-
-    def check_device(self, x: torch.Tensor) -> None:
-        """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork."""
-        if x.device.type not in self.devices or (x.is_cuda and _cuda_user not in (0, os.getpid())):
-            raise self._elsewhere(x)
 
     def _elsewhere(self, x: torch.Tensor) -> KernelZooError:
         if x.device.type not in self.devices:
@@ -311,14 +307,6 @@ def implementation(id: str) -> Implementation:
     raise UnknownNameError("implementation", id, [i.id for i in implementations()])
 
 
-def launch_of(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:
-    """The launch that a bind returns for canonical tensors. Raises LaunchError if it is not callable."""
-    launch = bind(*tensors, **scalars)
-    if not callable(launch):
-        raise LaunchError(id, launch)
-    return launch
-
-
 def preferred(op: str, device: str) -> tuple[str, ...]:
     """Backends to try for an operation on a device, the best first: built-in ones, then others."""
     others = {i.backend for i in implementations(op=op)} - {*packages(), BASELINE}
@@ -342,8 +330,6 @@ def language(name: str) -> Language:
 _lock = threading.RLock()
 _loading: dict[str, threading.RLock] = {}
 """Locks by backend, so that one thread at a time imports it."""
-_cuda_user = 0
-"""The process that used CUDA before a fork."""
 _registered: dict[tuple[str, str, str], Bind] = {}
 _choosers: dict[tuple[str, str, str], Choose] = {}
 _loaded: dict[str, Language] = {}
@@ -380,12 +366,6 @@ def _load(name: str) -> Language:
         return _loaded[name]
 
 
-def _before_fork() -> None:
-    global _cuda_user
-    torch: Any = sys.modules.get("torch")
-    _cuda_user = os.getpid() if torch is not None and torch.cuda.is_initialized() else 0
-
-
 def _after_fork() -> None:
     """Make new locks in a forked child, since a parent's thread may hold the old ones, and drop all launches."""
     global _lock
@@ -396,4 +376,4 @@ def _after_fork() -> None:
             forget(backend)
 
 
-os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)

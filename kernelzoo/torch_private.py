@@ -70,6 +70,16 @@ def is_jit_traced() -> bool:
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
 
 
+def is_ordinary(x: object) -> bool:
+    """Whether torch has nothing to do with a tensor's use.
+
+    It is no subclass or wrapper, needs no gradient, tangent or cast, and ``torch.jit.trace`` is not active.
+    """
+    if type(x) is not Tensor or x.requires_grad or unusual_keys(x):
+        return False
+    return not (is_jit_traced() or carries_tangents() or torch.is_autocast_enabled("cuda"))
+
+
 def is_traced_by_mode() -> bool:
     """Whether torch traces or only pretends to compute: ``make_fx``, ``torch.export``, fake tensors. There is no public
     way to see torch's own modes."""

@@ -22,7 +22,7 @@ MOST_WORDS = 20
 FLOORS = (
     ("errors", "signatures", "torch_private"),
     ("children", "files", "interrupts", "terminal", "user_cache"),
-    ("launch", "device", "layout", "storages"),
+    ("launch", "device", "layout"),
     ("tables",),
     ("operations",),
     ("packages", "registry", "unloaded"),

@@ -32,7 +32,7 @@ ALLOWED = {
     "testing.py": {"importlib.import_module"},
     # Numba's machine code for the host is one; it comes from a folder that only this user can write
     # to, and that no other code of this package reads (kernelzoo/kernels/shared/code_cache.py).
-    "kernels/cpu/disk.py": {"pickle"},
+    "kernels/cpu/launch.py": {"pickle"},
     # The judge's memory, which it hands to the runners that it started.
     "measure/judge/memory.py": {"pickle"},
     # torch.compile, of this package's own functions.

@@ -18,7 +18,8 @@ from torch.utils.dlpack import from_dlpack
 from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.errors import DeviceError, InputTypeError, OutputError
 from kernelzoo.operations import Operation, dtype_name
-from kernelzoo.operations.arguments import check_storage, normalize_dim, plain_dim
+from kernelzoo.operations.arguments import normalize_dim, plain_dim
+from kernelzoo.operations.tensors import check_storage
 from kernelzoo.torch_private import current_device, current_stream
 
 

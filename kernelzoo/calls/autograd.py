@@ -15,9 +15,9 @@ import torch
 from kernelzoo.calls.call import Call
 from kernelzoo.errors import GradientError, UnknownNameError
 from kernelzoo.operations import OPERATIONS, Arguments, Dims, Operation, axes_of
-from kernelzoo.operations.arguments import check_storage
 from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.rows import Rows
+from kernelzoo.operations.tensors import check_storage
 
 Tensors = tuple[torch.Tensor, ...]
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo import operations, registry, tables
 from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.calls.methods import Undeclared, constant, function_of, lookup, method_of, pickled, unscripted
-from kernelzoo.device import on_device_of
+from kernelzoo.device import is_usable, on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.launch import Bind, Launch
 from kernelzoo.operations import Dims, Operation
-from kernelzoo.operations.arguments import needs_torch_dispatch, normalize_dim, plain_dim, without_storage
+from kernelzoo.operations.arguments import launch_of, normalize_dim, plain_dim
+from kernelzoo.operations.tensors import without_storage
 
 if TYPE_CHECKING:
     import torch
@@ -60,17 +61,15 @@ class Backend(Operations):
         self.on_host = language.devices == ("cpu",) and not language.emulator
         """Whether it takes host tensors only."""
         self._binds, self._check = language.binds, language.check
-        self._check_device = language.check_device
         import torch  # here and not above: a command line that only lists has no time for it
 
         from kernelzoo.calls.launch_cache import LaunchCache
-        from kernelzoo.torch_private import allocator, carries_tangents, is_watched
+        from kernelzoo.torch_private import allocator, carries_tangents, is_ordinary, is_watched
 
-        self._is_watched, self._carries_tangents = is_watched, carries_tangents
+        self._is_watched, self._is_ordinary, self._carries_tangents = is_watched, is_ordinary, carries_tangents
         self._is_overridden, self._tensor = torch.overrides.has_torch_function, torch.Tensor
         self._cache = LaunchCache(self.on_host)
         self._find, self._expected = self._cache.find, self._cache.expected
-        self._expected_into = self._cache.expected_into
         self._allocate = allocator("cpu" if self.on_host else "cuda")
         self._table_chosen, self._follows = tables.chosen.get, torch.is_grad_enabled
         self._wrote = torch.autograd.graph.increment_version
@@ -106,9 +105,8 @@ class Backend(Operations):
         # A launch bound with a table of ``tables.using`` is not cached.
         cacheable = not (watched or self.emulator or self._table_chosen() or (seen and self._carries_tangents()))
         if cacheable:
-            cached = (self._expected_into if given else self._expected).get(op)
-            tensors = inputs + given if given else inputs
-            addresses = [] if cached is None else cached.takes(tensors, dim, keepdim, scalars, variant)
+            cached = self._expected.get(op)
+            addresses = [] if cached is None else cached.takes(inputs + given, dim, keepdim, scalars, variant)
             if not addresses:
                 cached, addresses = self._find(Call(self, op, dim, keepdim, scalars, variant), inputs, given)
             elif cached is not None and cached.following is not cached:
@@ -133,7 +131,7 @@ class Backend(Operations):
             return call._replace(dim=plain)(*inputs, out=out, seen=seen)
         if not watched and not all(isinstance(x, self._tensor) for x in inputs):
             return self._run_on_arrays(call, inputs, out)
-        if watched or seen or needs_torch_dispatch(inputs):
+        if watched or seen or not all(map(self._is_ordinary, inputs)):
             found = NotImplemented if seen else self._dispatch(call, inputs, out)
             if found is not NotImplemented:
                 return found
@@ -167,13 +165,14 @@ class Backend(Operations):
         if bind is None:
             variant, bind, invariant = self._found(op, variant)
         args = op.arguments(inputs, call.dim, call.keepdim, call.scalars)
-        self._check_device(args.x)
+        if not is_usable(args.x, self.devices):
+            self._check(args.x)  # raises
         outs = op.allocate(args) if out is None else op.outputs_of(out, args)
         launch = None
         if any(tensor.numel() for tensor in outs):
             with on_device_of(args.x):
                 made = partial(op.launch_invariant, invariant) if invariant else op.launch
-                launch = made(partial(registry.launch_of, f"{self.name}/{op.name}/{variant}", bind), args, outs)
+                launch = made(partial(launch_of, f"{self.name}/{op.name}/{variant}", bind), args, outs)
                 launch()
         if out is not None:
             self._wrote(outs)

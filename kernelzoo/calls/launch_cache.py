@@ -12,14 +12,17 @@ from torch import Tensor
 
 from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.launch import ContiguousFallback, Launch, PerStreamLaunches, RebindableLaunch, WorkspaceLaunch
+from kernelzoo.layout import span
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import plain_dim
-from kernelzoo.storages import span
 from kernelzoo.torch_private import current_device, is_jit_traced, make_tensor_guard
 
 Key: TypeAlias = "tuple[object, ...]"
 Result: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], torch.dtype]"
 """Shape, strides and dtype of an output."""
+
+Run: TypeAlias = "Callable[..., bool | None]"
+"""Launches on addresses. It returns True, and launches nothing, where the call must be bound anew."""
 
 MAX_LAUNCHES = 4096
 """Most launches that a backend caches. One more empties the cache."""
@@ -44,8 +47,7 @@ class CachedLaunch:
     """Bytes from the first element of each tensor to the end of its last."""
     device: int | None
     """Index of the GPU; None on the host."""
-    run: Callable[..., bool | None]
-    """Launches on addresses. It returns True, and launches nothing, where the call must be bound anew."""
+    run: Run
     results: tuple[Result, ...]
     """The outputs to allocate; empty if the caller passes them."""
     places: list[bool | None]
@@ -61,7 +63,7 @@ class CachedLaunch:
         """The addresses of the tensors of a call, if it is like that which was bound; else none."""
         if variant != self.variant or dim is not self.dim or keepdim is not self.keepdim:
             return []
-        if scalars is not self.scalars and scalars != self.scalars:
+        if len(tensors) != len(self.spans) or (scalars is not self.scalars and scalars != self.scalars):
             return []
         for x in tensors:
             if not isinstance(x, Tensor) or x.is_nested:  # of a nested tensor, the guard would end the process
@@ -88,7 +90,7 @@ class CachedLaunch:
 class CachedArrays:
     """A launch on any addresses for arrays of another library, with its device and result types."""
 
-    run: Callable[..., bool | None]
+    run: Run
     device: int
     results: list[tuple[Any, Any]]
 
@@ -104,11 +106,8 @@ class LaunchCache:
         self.expected: dict[Operation, CachedLaunch] = {}
         """What the next call of an operation is likely to use: what came after the call before it the last time. So
         layouts in turn, as the layers of a model have them, need no key."""
-        self.expected_into: dict[Operation, CachedLaunch] = {}
-        """The same of calls with outputs of the caller."""
         self._previous: dict[Operation, CachedLaunch] = {}
         """What the call before used."""
-        self._previous_into: dict[Operation, CachedLaunch] = {}
         self._workspace_bytes = 0
         self._on_host, self._tensor = on_host, torch.Tensor
 
@@ -127,14 +126,11 @@ class LaunchCache:
 
     def expect(self, op: Operation, cached: CachedLaunch) -> None:
         """Note what a call used, and with it what the next one is likely to use."""
-        expected, previous = (
-            (self.expected, self._previous) if cached.results else (self.expected_into, self._previous_into)
-        )
-        before = previous.get(op)
+        before = self._previous.get(op)
         if before is not None:
             before.following = cached
-        previous[op] = cached
-        expected[op] = cached.following or cached
+        self._previous[op] = cached
+        self.expected[op] = cached.following or cached
 
     def key(self, call: Call, inputs: Tensors, outs: Tensors) -> Key | None:
         """All that a launch depends on except addresses; None for a call that is not cached. Not cached are unusual
@@ -173,8 +169,7 @@ class LaunchCache:
         places = relative_places(addresses, spans) if given else []
         if None in places:
             return
-        before = self._launches.get(key)
-        run = self._movable(launch, inputs[0], before.run if before is not None else None)
+        run = self._movable(launch, self._launches.get(key))
         results = () if given else tuple((tuple(out.shape), out.stride(), out.dtype) for out in outs)
         cached = CachedLaunch(
             call.variant,
@@ -188,7 +183,7 @@ class LaunchCache:
             run,
             results,
             places,
-            None if given else _differentiable(call, inputs, run, results),
+            _differentiable(call, run, results) if not given and any(x.requires_grad for x in inputs) else None,
         )
         self._launches[key] = cached
         self.expect(call.op, cached)
@@ -196,42 +191,42 @@ class LaunchCache:
     def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
         """Cache the launch of a call on arrays; x is the first one as a tensor."""
         if _is_movable(launch):
-            before = self.arrays.get(key)
-            run = self._movable(launch, x, before.run if before is not None else None)
+            run = self._movable(launch, self.arrays.get(key))
             self.arrays[key] = CachedArrays(run, x.get_device(), results)
 
-    def _movable(self, launch: RebindableLaunch, x: torch.Tensor, before: Any) -> Callable[..., bool | None]:
-        """The launch as a function of addresses. One with a workspace runs only on the streams it was bound on."""
+    def _movable(self, launch: RebindableLaunch, before: CachedLaunch | CachedArrays | None) -> Run:
+        """The launch as a function of addresses. ``before``: what was cached in its place."""
         own = _own_bytes(launch)
         if len(self._launches) + len(self.arrays) >= MAX_LAUNCHES or self._workspace_bytes + own > MAX_WORKSPACE_BYTES:
             self.forget()
         self._workspace_bytes += own
-        if not isinstance(launch, WorkspaceLaunch) or self._on_host:  # where calls do not overlap
+        if self._on_host or not isinstance(launch, WorkspaceLaunch):  # calls on the host do not overlap
             return launch.at
-        at = before if isinstance(before, PerStreamLaunches) else PerStreamLaunches(x.get_device())
-        at.keep(launch)
-        return at
+        return _on_streams(launch, before)
 
     def forget(self) -> None:
         """Empty the cache."""
         self._workspace_bytes = 0
-        tables: tuple[Any, ...] = (self._launches, self.arrays, self.copied)
-        expected = self.expected, self.expected_into, self._previous, self._previous_into
-        for table in (*tables, *expected):
+        tables: tuple[Any, ...] = (self._launches, self.arrays, self.copied, self.expected, self._previous)
+        for table in tables:
             table.clear()
 
 
-def _differentiable(
-    call: Call, inputs: Tensors, run: Callable[..., Any], results: tuple[Result, ...]
-) -> Callable[..., Any] | None:
-    """The call for inputs that require a gradient; None if none does."""
-    if not any(x.requires_grad for x in inputs):
-        return None
+def _differentiable(call: Call, run: Callable[..., Any], results: tuple[Result, ...]) -> Callable[..., Any]:
+    """The call for inputs that require a gradient."""
     from kernelzoo.calls.autograd import Ready, followed
 
     call = call._replace(scalars=dict(call.scalars))
-    straight = call.op.gradient and len(inputs) == 1 == len(results) and not call.scalars
+    straight = call.op.gradient and len(call.op.inputs) == 1 == len(results) and not call.scalars
     return Ready(call, run, results[0]).function() if straight else partial(followed, call)
+
+
+def _on_streams(launch: WorkspaceLaunch, before: CachedLaunch | CachedArrays | None) -> PerStreamLaunches:
+    """The launch for the streams that it and those before it were bound on: each has its workspace."""
+    run = None if before is None else before.run
+    found = run if isinstance(run, PerStreamLaunches) else PerStreamLaunches(launch.tensors[0].get_device())
+    found.keep(launch)
+    return found
 
 
 def _is_movable(launch: Launch | None) -> TypeGuard[RebindableLaunch]:

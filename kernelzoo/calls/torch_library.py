@@ -32,8 +32,8 @@ from kernelzoo.calls.call import Call
 from kernelzoo.calls.methods import constant, lookup
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of, dtype_name
-from kernelzoo.operations.arguments import check_storage, has_tangent, is_traced, is_wrapper
 from kernelzoo.operations.declared import ROW
+from kernelzoo.operations.tensors import check_storage, has_tangent, is_traced, is_wrapper
 from kernelzoo.registry import BATCH_INVARIANT
 from kernelzoo.torch_private import count_modes, is_hidden, is_profiled, is_transformed
 

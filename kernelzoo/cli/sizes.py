@@ -12,8 +12,8 @@ from kernelzoo import operations, registry
 from kernelzoo.cli.options import OptionError, axes, shape, shapes_of
 from kernelzoo.definitions.files import own_name, read
 from kernelzoo.operations import OPERATIONS
+from kernelzoo.operations.arguments import ELEMENTS
 from kernelzoo.operations.limits import broken
-from kernelzoo.operations.signature import ELEMENTS
 
 if TYPE_CHECKING:
     from kernelzoo.measure import Problem

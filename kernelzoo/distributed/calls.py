@@ -9,7 +9,7 @@ from kernelzoo.calls import backend as backends
 from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import AxisError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
-from kernelzoo.operations.arguments import check_storage
+from kernelzoo.operations.tensors import check_storage
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,7 @@ from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, kept
 from kernelzoo.distributed.minimum import minimum
 from kernelzoo.distributed.shards import softmax
-from kernelzoo.operations.arguments import check_storage
+from kernelzoo.operations.tensors import check_storage
 
 PASSES = {
     "softmax_backward": ("vecdot", "softmax_backward_finish"),

@@ -9,7 +9,7 @@ from kernelzoo.device import on_device_of
 from kernelzoo.distributed import parts
 from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, kept
-from kernelzoo.operations.arguments import dtype_name
+from kernelzoo.layout import dtype_name
 from kernelzoo.operations.signature import wide_name
 
 if TYPE_CHECKING:

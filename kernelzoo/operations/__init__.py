@@ -6,21 +6,20 @@ An operation is a class decorated with :func:`operation`, in a file here or in a
 
 from __future__ import annotations
 
+from kernelzoo.layout import dtype_name
 from kernelzoo.operations.arguments import (
     FLOATS,
     INTEGERS,
     Arguments,
     Dims,
     axes_of,
-    check_tensor,
-    dtype_name,
-    full_dtype,
 )
-from kernelzoo.operations.declared import Input, Output, Sample, Scalar
+from kernelzoo.operations.declared import Input, Output, Sample, Scalar, full_dtype
 from kernelzoo.operations.declaring import declared, on_declared, operation
 from kernelzoo.operations.expected import Bounds, Expected
 from kernelzoo.operations.known import BUILT_IN, CALLED, MAPPED, OPERATIONS
 from kernelzoo.operations.meaning import Operation
+from kernelzoo.operations.tensors import check_tensor
 
 __all__ = [
     "BUILT_IN",

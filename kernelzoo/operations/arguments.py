@@ -1,35 +1,53 @@
-"""Checks of a call's arguments, the same for every operation."""
+"""A call of an operation: its arguments are checked, its outputs made, and an implementation is bound to them."""
 
 from __future__ import annotations
 
+import math
 import numbers
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kernelzoo.errors import AxisError, GradientError, InputTypeError, OutputError
-from kernelzoo.operations.memory import overlap, overlaps_itself
-from kernelzoo.storages import held, lacking, span
+from kernelzoo.device import batch_invariant
+from kernelzoo.errors import (
+    AxisError,
+    DeviceError,
+    EmptyReductionError,
+    InputTypeError,
+    LaunchError,
+    NoRoomError,
+    OutputError,
+    RangeError,
+    ShapeError,
+    UnsupportedProblemError,
+)
+from kernelzoo.launch import Bind, Launch, sequence
+from kernelzoo.layout import dtype_name, held, span
+from kernelzoo.operations.canonical import launch_invariant, launch_reduced, launch_rows, readable
+from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Output
+from kernelzoo.operations.derived import completed_sizes, contradicted, shape_of
+from kernelzoo.operations.limits import broken
+from kernelzoo.operations.memory import distinct, no_memory_for
+from kernelzoo.operations.signature import Signature, wide_name, zip_dict
+from kernelzoo.operations.tensors import check_closely, check_output, describe, is_traced, is_wrapper
 
 if TYPE_CHECKING:
     import torch
 
 Dims: TypeAlias = "int | tuple[int, ...]"
+Shape: TypeAlias = "tuple[int, ...]"
+
+Named = Mapping[str, Any] | Sequence[Any]
+"""Scalars by name, or all in order."""
+
+ELEMENTS = 2**60 - 1
+"""Most elements of a tensor: with eight bytes each, memory has no more addresses."""
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 NARROW = ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2")
 """Floats of at most eight bits, which torch stores and converts, and does not compute in."""
-
-_SHORT = {
-    "half": "float16",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "fp32": "float32",
-    "float": "float32",
-    "fp64": "float64",
-    "double": "float64",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,198 +67,16 @@ class Arguments:
         return self.inputs[0]
 
 
-def full_dtype(name: str) -> str:
-    """The full name of a dtype that may be abbreviated.
-
-    >>> full_dtype("fp16"), full_dtype("bf16"), full_dtype("torch.float32"), full_dtype("int8")
-    ('float16', 'bfloat16', 'float32', 'int8')
-    """
-    plain = name.removeprefix("torch.")
-    return _SHORT.get(plain, plain)
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """``"float32"`` for ``torch.float32``."""
-    return str(dtype).removeprefix("torch.")
-
-
-def check_tensor(x: object, name: str = "x") -> None:
-    """Raise InputTypeError unless x is a dense torch tensor."""
-    import torch
-
-    if not isinstance(x, torch.Tensor):
-        raise InputTypeError(f"{name} must be a torch.Tensor, got {describe(x)}")
-    if x.layout != torch.strided or x.is_quantized or x.is_nested or x._is_zerotensor():
-        raise InputTypeError(
-            f"{name} must be a dense tensor, got {describe(x)}; {name}.to_dense() or {name}.clone() makes one"
-        )
-
-
-def check_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
+def check_input(x: Any, name: str, op: str, dtypes: Sequence[str]) -> None:
     """Check that an input is a dense tensor of an allowed dtype. It must not lose a gradient or tangent, nor belong to
     a transform that can't see into a kernel.
 
     Raises InputTypeError, GradientError.
     """
-    import torch
+    from kernelzoo.torch_private import is_ordinary
 
-    from kernelzoo.torch_private import carries_tangents, is_jit_traced, unusual_keys
-
-    ordinary = type(x) is torch.Tensor and not unusual_keys(x) and not is_jit_traced() and not carries_tangents()
-    if not ordinary or x.requires_grad or dtype_name(x.dtype) not in dtypes or not held(x, span(x)):  # type: ignore
-        _check_closely(x, name, op, dtypes)
-
-
-def _check_closely(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
-    """The full check, for a tensor that :func:`check_input` can't accept at once but that may be legal."""
-    import torch
-
-    check_tensor(x, name)
-    assert isinstance(x, torch.Tensor)
-    dtype = dtype_name(x.dtype)
-    if dtype not in dtypes:
-        whose = "" if name == "x" else f" as {name}"
-        raise InputTypeError(f"{op} takes {', '.join(dtypes)}{whose}; got {dtype}")
-    if x.requires_grad and torch.is_grad_enabled():
-        raise GradientError(
-            f"{op} computes no gradient, and {name} requires one; pass {name}.detach() or call under torch.no_grad()"
-        )
-    if has_tangent(x):
-        raise GradientError(f"{op} computes no tangent, and {name} has one (forward mode); pass {name}.detach()")
-    if reason := no_memory(x):
-        raise InputTypeError(f"{op} takes plain tensors, and {name} {reason}")
-    check_storage(x, name)
-
-
-def check_storage(x: torch.Tensor, name: str) -> None:
-    """Raise InputTypeError if the storage of an untraced tensor was freed or shrunk."""
-    if reason := without_storage(x):
-        raise InputTypeError(f"{name} {reason}")
-
-
-def without_storage(x: torch.Tensor) -> str:
-    """Why a tensor's storage can't be used: freed or shrunk. "" if it can, or torch only traces the tensor."""
-    import torch
-
-    from kernelzoo.torch_private import is_hidden, is_transformed
-
-    if torch.compiler.is_dynamo_compiling() or x.is_meta or is_wrapper(x) or is_hidden(x) or is_traced(x):
-        return ""
-    if x.layout != torch.strided or x.is_nested or is_transformed(x):
-        return ""
-    return lacking(x, span(x))
-
-
-def has_tangent(x: torch.Tensor) -> bool:
-    """Whether a tensor carries a forward-mode tangent, at any level."""
-    from torch.autograd import forward_ad
-
-    from kernelzoo.torch_private import carries_tangents, is_transformed
-
-    if not carries_tangents() or is_transformed(x):
-        return False
-    return forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
-
-
-def no_memory(x: torch.Tensor) -> str:
-    """Why a kernel must not read this tensor's memory: torch or a wrapper would not see the result. "" if it may.
-    Torch's own kernels can run on fake tensors; see :func:`check_untraced`."""
-    from kernelzoo.torch_private import is_hidden, is_jit_traced, is_transformed
-
-    if is_transformed(x):
-        return "belongs to torch.vmap or another transform of torch.func, which can't see into a kernel"
-    if is_hidden(x):
-        return "is one that torch functionalizes or batches, which can't see into a kernel"
-    if is_jit_traced():
-        return "is traced by torch.jit.trace, which would keep the one shape of this call"
-    if is_wrapper(x) and not is_traced(x):
-        return f"is a {type(x).__name__}, a wrapper whose values are elsewhere"
-    return ""
-
-
-def is_wrapper(x: torch.Tensor) -> bool:
-    """Whether the tensor's class defines ``__torch_dispatch__``."""
-    import torch
-
-    return type(x).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
-
-
-def is_traced(x: torch.Tensor) -> bool:
-    """Whether torch traces (make_fx, torch.export) or the tensor is fake."""
-    from kernelzoo.torch_private import is_traced_by_mode
-
-    return is_traced_by_mode() or (is_wrapper(x) and hasattr(x, "fake_mode"))
-
-
-def needs_torch_dispatch(inputs: Sequence[torch.Tensor]) -> bool:
-    """Whether torch may have to see an unwatched call, for a gradient, batch, wrapper or cast. A fast first test;
-    :func:`kernelzoo.calls.torch_library.dispatch` decides."""
-    import torch
-
-    from kernelzoo.torch_private import unusual_keys
-
-    if torch.is_autocast_enabled("cuda"):
-        return True
-    gradients = torch.is_grad_enabled()
-    return any(unusual_keys(x) or is_wrapper(x) or (gradients and x.requires_grad) for x in inputs)
-
-
-def check_untraced(inputs: Sequence[torch.Tensor], backend: str) -> None:
-    """Raise InputTypeError where torch traces, since it sees only its own kernels."""
-    if any(map(is_traced, inputs)):
-        raise InputTypeError(
-            f"torch is tracing, or takes a fake tensor for a real one, and can't see what kernels of {backend!r} do; "
-            "call the backend 'torch' there"
-        )
-
-
-def check_output(
-    out: object,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: torch.dtype,
-    inputs: Sequence[tuple[str, torch.Tensor]],
-    inplace: str = "",
-) -> None:
-    """Check a caller's output: its shape, dtype and device, and that it overlaps no input and not itself. With
-    ``inplace`` it may be that input.
-
-    Raises OutputError.
-    """
-    import torch
-
-    first, x = inputs[0]
-    if not isinstance(out, torch.Tensor) or out.layout != torch.strided:
-        raise OutputError(f"{name} must be a dense torch.Tensor, got {describe(out)}")
-    if tuple(out.shape) != shape:
-        raise OutputError(f"{name} must have shape {shape}, got {tuple(out.shape)}")
-    if out.dtype != dtype:
-        whose = f"{first}'s " if dtype == x.dtype else ""
-        raise OutputError(f"{name} must have {whose}dtype {dtype_name(dtype)}, got {dtype_name(out.dtype)}")
-    if out.device != x.device:
-        raise OutputError(f"{name} must be on {first}'s device {x.device}, got {out.device}")
-    if out.requires_grad and torch.is_grad_enabled():
-        raise OutputError(f"{name} must not require a gradient; pass {name}.detach() or call under torch.no_grad()")
-    if out.is_neg():
-        raise OutputError(f"{name} must not be a lazily negated view; pass a plain tensor")
-    if has_tangent(out):
-        raise OutputError(f"{name} must not have a tangent; pass {name}.detach()")
-    if (reason := no_memory(out)) or is_wrapper(out) > is_wrapper(x):
-        raise OutputError(f"{name} must be a plain tensor, and {reason or f'is a {type(out).__name__}'}")
-    if reason := without_storage(out):
-        raise OutputError(f"{name} {reason}")
-    if overlaps_itself(out):
-        raise OutputError(f"{name} must hold each element once; strides {out.stride()} for shape {shape} overlap")
-    for other, tensor in inputs:
-        if other == inplace and same_memory(out, tensor):
-            continue
-        if overlap(out, tensor):
-            raise OutputError(f"{name} must not overlap {other} in memory; the input is never written")
-
-
-def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether each element of one tensor is at the address of the other's."""
-    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+    if not is_ordinary(x) or dtype_name(x.dtype) not in dtypes or not held(x, span(x)):
+        check_closely(x, name, op, dtypes)
 
 
 def plain_dim(dim: object) -> bool:
@@ -285,14 +121,6 @@ def _several_axes(dim: Dims, ndim: int) -> tuple[int, ...]:
     return tuple(axes)
 
 
-def describe(x: object) -> str:
-    import torch
-
-    if isinstance(x, torch.Tensor):
-        return f"a tensor with layout {x.layout}{', quantized' * x.is_quantized}{', nested' * x.is_nested}"
-    return f"{type(x).__module__}.{type(x).__qualname__}"
-
-
 def is_empty(size: Any) -> bool:
     """Whether a size is 0. False for a symbolic size of a trace, which only the data decides."""
     if type(size) is int:
@@ -300,3 +128,263 @@ def is_empty(size: Any) -> bool:
     from torch.fx.experimental.symbolic_shapes import guard_or_false
 
     return guard_or_false(size == 0)
+
+
+class Bindable(Signature):
+    """What an operation declares, and its calls: arguments are checked, and an implementation binds them."""
+
+    def arguments(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False, scalars: Named = ()) -> Arguments:
+        """Check the arguments of a call.
+
+        Raises InputTypeError, ShapeError, GradientError, AxisError, EmptyReductionError, DeviceError, RangeError.
+        """
+        dims = self.check_tensors(inputs, dim, keepdim)
+        if self.needs_element:
+            self._check_elements(tuple(inputs[0].shape), dims)
+        args = Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars) if self.scalars else ())
+        if self.derived or self.checks_values:
+            self._check_values(args)
+        return args
+
+    def _check_values(self, args: Arguments) -> None:
+        """Raise ShapeError for a wrong derived size, RangeError for an undeclared value of an integer on the host."""
+        if self.derived and (words := contradicted(self.derived, self.bound_sizes(args))):
+            raise ShapeError(f"{self.name} takes no such sizes: {words}")
+        if not self.checks_values or not args.x.numel():
+            return
+        length = math.prod(map(args.x.size, args.dims)) if args.x.ndim else 1
+        known: dict[Any, Any] = {**zip_dict(self.scalars, args.scalars), "n": length}
+        for (name, declared), x in zip(self.inputs.items(), args.inputs, strict=True):
+            if not declared.checked or x.device.type != "cpu" or is_wrapper(x) or is_traced(x):
+                continue
+            said: tuple[Any, ...] = declared.low, declared.high, *declared.also
+            low, high, *also = [known.get(value, value) for value in said]
+            wrong = (x < low) | (x >= high)
+            for value in also:
+                wrong &= x != value
+            if bool(wrong.any()):
+                legal = [f"from {low} to {high - 1}", *map(str, also)]
+                raise RangeError(f"{self.name} takes {name} {' or '.join(legal)}; got {int(x[wrong][0])}")
+
+    def _check_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+        for d in dims:
+            if d < len(shape) and is_empty(shape[d]):
+                raise EmptyReductionError(
+                    f"{self.name} of nothing: axis {d} of shape {shape} is empty; a reduced axis needs an element"
+                )
+
+    def check_tensors(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False) -> tuple[int, ...]:
+        """Check all but empty reduced axes, which a shard may have; returns the axes. Raises as ``arguments`` does."""
+        x = inputs[0]
+        if self.by_rows and not self.several_axes and (not isinstance(dim, int) or isinstance(dim, bool)):
+            raise AxisError(f"{self.name} takes one axis, an int; got dim={dim!r}")
+        if not isinstance(keepdim, bool):
+            raise InputTypeError(f"keepdim is a bool, got {describe(keepdim)}")
+        check_input(x, next(iter(self.inputs)), self.name, self.dtypes)
+        dims = axes_of(dim, x.ndim) if self.by_rows else ()
+        if not (self.by_rows and len(inputs) == len(self.inputs) == 1):
+            self._check_companions(inputs, dims)
+        return dims
+
+    def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
+        """The scalars of a call in order, with defaults where none is given. They are given by name, or all of them."""
+        if isinstance(given, Mapping):
+            return tuple(given.get(name, scalar.default) for name, scalar in self.scalars.items())
+        return tuple(given) or tuple(scalar.default for scalar in self.scalars.values())
+
+    def _dtypes_of(self, name: str, x: Any) -> tuple[str, ...]:
+        """Dtypes of another input than the first."""
+        wanted = self.inputs[name].dtype
+        if not wanted or wanted == WIDE:
+            return (self.dtype_of(name, dtype_name(x.dtype)),)
+        return (wanted,) if isinstance(wanted, str) else wanted
+
+    def _check_companions(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
+        """Check the inputs beside the first, and that the shapes of all match."""
+        sizes: dict[str, int] = {}
+        shape = tuple(inputs[0].shape)
+        for name, tensor in list(zip(self.inputs, inputs, strict=True))[1:]:
+            check_input(tensor, name, self.name, self._dtypes_of(name, inputs[0]))
+        for (name, declared), tensor in zip(self.inputs.items(), inputs, strict=True):
+            if tensor.device != inputs[0].device:
+                raise DeviceError(
+                    f"{name} must be on the device of {next(iter(self.inputs))}, {inputs[0].device}; "
+                    f"got {tensor.device}"
+                )
+            if self.by_rows:
+                want = _shape_by_rows(declared.names, shape, dims)
+            else:
+                if tensor.ndim == len(declared.names):
+                    for axis, size in zip(declared.names, tensor.shape, strict=True):
+                        sizes.setdefault(axis, int(axis) if axis.isdigit() else size)
+                want = tuple(sizes.get(axis, -1) for axis in declared.names)
+            if tuple(tensor.shape) != want:
+                axes = " ".join(declared.names)
+                raise ShapeError(f"{name} must have shape {want} ({axes}), got {tuple(tensor.shape)}")
+        if self.limits and (words := broken(self.limits, sizes)):
+            raise ShapeError(f"{self.name} takes no such sizes: {words}")
+
+    def shapes(
+        self,
+        shape: Shape,
+        dims: Shape,
+        keepdim: bool = False,
+        sizes: Mapping[str, int] | None = None,
+    ) -> tuple[Shape, ...]:
+        """Shapes of all inputs and outputs, from the first input's shape and the sizes of other axes."""
+        if not self.by_rows:
+            known = completed_sizes(self.derived, {**(sizes or {}), **dict(zip(self.axes[0], shape, strict=True))})
+            return tuple(shape_of(names, known) for names in self.axes)
+        count = len(self.inputs)
+        return tuple(_shape_by_rows(names, shape, dims, keepdim and i >= count) for i, names in enumerate(self.axes))
+
+    def out_shapes(self, args: Arguments) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the outputs of a call."""
+        shape = tuple(args.x.shape)
+        if self.by_rows:
+            outs = self.axes[len(self.inputs) :]
+            return tuple(_shape_by_rows(names, shape, args.dims, args.keepdim) for names in outs)
+        return self.shapes(shape, args.dims, args.keepdim, self.bound_sizes(args))[len(self.inputs) :]
+
+    def bound_sizes(self, args: Arguments) -> dict[str, Any]:
+        """The sizes of named axes in a call, and its scalars, which may be sizes too."""
+        sizes = zip_dict(self.scalars, args.scalars)
+        for names, tensor in zip(self.axes, args.inputs, strict=False):
+            sizes.update(zip(names, tensor.shape, strict=True))
+        return sizes
+
+    def out_dtypes(self, args: Arguments) -> tuple[torch.dtype, ...]:
+        """Dtypes of the outputs of a call."""
+        return tuple(self._out_dtype(out, args) if out.dtype else args.x.dtype for out in self.outputs.values())
+
+    def _out_dtype(self, out: Output, args: Arguments) -> torch.dtype:
+        import torch
+
+        inputs = dict(zip(self.inputs, args.inputs, strict=True))
+        if out.dtype in inputs:
+            return inputs[out.dtype].dtype
+        name = dtype_name(args.x.dtype)
+        named = {WIDE: wide_name(name), SUMMED: name if "float" in name else "int64"}
+        found: torch.dtype = getattr(torch, named.get(out.dtype, out.dtype))
+        return found
+
+    def allocate(self, args: Arguments) -> tuple[torch.Tensor, ...]:
+        """New contiguous outputs. Raises NoRoomError where the host has no memory for them."""
+        outs = tuple(zip(self.out_shapes(args), self.out_dtypes(args), strict=True))
+        try:
+            return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in outs)
+        except RuntimeError as error:
+            raise no_memory_for(outs, error) from error
+
+    def outputs_of(self, out: Any, args: Arguments) -> tuple[torch.Tensor, ...]:
+        """The caller's outputs, checked. Raises OutputError."""
+        outs = tuple(out) if isinstance(out, list | tuple) and len(self.outputs) > 1 else (out,)
+        self.check_outs(outs, args)
+        return outs
+
+    def check_outs(self, outs: Sequence[object], args: Arguments) -> None:
+        """Check a caller's outputs: the shape, dtype and device of each, and that none overlap. Raises OutputError."""
+        before = list(zip(self.inputs, args.inputs, strict=True))
+        several = len(self.outputs) > 1
+        if len(outs) != len(self.outputs):
+            raise OutputError(f"out must be a tuple of {len(self.outputs)} tensors: {', '.join(self.outputs)}")
+        for (name, declared), out, shape, dtype in zip(
+            self.outputs.items(), outs, self.out_shapes(args), self.out_dtypes(args), strict=True
+        ):
+            check_output(out, name if several else "out", shape, dtype, before, declared.inplace)
+            before.append((name, out))  # type: ignore[arg-type]  # it is a tensor, by now
+
+    def bytes_moved(self, args: Arguments) -> int:
+        """Fewest bytes of device memory that an implementation must move. Each input is read once and each output
+        written once. An expanded axis counts once."""
+        read = sum(distinct(x) * x.element_size() for x in args.inputs)
+        outs = zip(self.out_shapes(args), self.out_dtypes(args), strict=True)
+        return read + sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)
+
+    def meta(
+        self, shape: tuple[int, ...], dtype: str, dim: Dims = -1, sizes: Mapping[str, int] | None = None
+    ) -> Arguments:
+        """Contiguous inputs without memory, for shapes and bytes. Raises NoRoomError if no memory could hold them."""
+        import torch
+
+        dims = axes_of(dim, len(shape)) if self.by_rows else ()
+        shapes = self.shapes(shape, dims, False, sizes)
+        if (largest := max(map(math.prod, shapes))) > ELEMENTS:
+            raise NoRoomError(f"a tensor of {largest} elements asks for more bytes than memory has addresses")
+        inputs = tuple(
+            torch.empty(size, dtype=getattr(torch, self.dtype_of(name, dtype)), device="meta")
+            for name, size in zip(self.inputs, shapes, strict=False)
+        )
+        return Arguments(inputs, dims, False, self.scalars_of(()))
+
+    def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """Bind checked arguments and outputs in canonical form; returns the launch, copies included."""
+        if any(x.is_neg() for x in args.inputs):
+            return self._launch_negated(bind, args, outs)
+        if args.scalars:
+            bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
+        if not self.by_rows:
+            return bind(*args.inputs, *outs)
+        x, tensors = args.x, (*args.inputs, *outs)
+        if args.dims == (x.ndim - 1,) and x.numel() and all(tensor.is_contiguous() for tensor in tensors):
+            shapes = {ROW: (-1, x.size(-1), 1), ("outer", "inner"): (-1, 1)}
+            named = zip(tensors, self.axes, strict=True)
+            return bind(*(tensor.view(shapes[names]) if names in shapes else tensor for tensor, names in named))
+        return self._launch_axes(bind, args, outs)
+
+    def launch_invariant(self, id: str, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """The same, batch-invariant. Raises UnsupportedProblemError if the implementation of that id may not be."""
+        if not self.rounds:  # no order of additions is in the bits
+            return self.launch(bind, args, outs)
+        if not self.separable:
+            reason = "a result is a sum over rows, so that its bits depend on their number"
+            raise UnsupportedProblemError(id, reason, "call it without batch_invariant")
+        bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
+        with batch_invariant(id):
+            return launch_invariant(bind, args.inputs, outs, self.axes, args.dims if args.x.ndim else ())
+
+    def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """The launch where an input is a lazily negated view (the imaginary part of a conjugate), which is copied
+        first."""
+        plain = [readable(x) for x in args.inputs]
+        launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
+        return sequence(*(copy for _, copy in plain), launch)
+
+    def _launch_axes(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """The launch along any axes of tensors of any strides."""
+        if len(args.dims) == 1 and args.x.ndim:
+            return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
+        inputs, dims = args.inputs, args.dims or (0,)
+        if args.x.ndim == 0:  # as vectors of one element
+            tensors = zip((*inputs, *outs), self.axes, strict=True)
+            turned = tuple(tensor.view(1) if names == ROW else tensor for tensor, names in tensors)
+            inputs, outs, dims = turned[: len(inputs)], turned[len(inputs) :], (0,)
+        if not self.several_axes:
+            return launch_rows(bind, inputs, outs, self.axes, dims[0])
+        x, (out,) = inputs[0], outs
+        if out.ndim == x.ndim and len(dims):  # keepdim: drop the reduced axes, which have size 1
+            kept = [d for d in range(out.ndim) if d not in dims]
+            out = out.as_strided([out.size(d) for d in kept], [out.stride(d) for d in kept])
+        return launch_reduced(bind, x, out, dims, self._stage_dtype(out.dtype))
+
+    def _stage_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """The dtype between two reductions: what an operation accumulates in, so that nothing is rounded twice."""
+        import torch
+
+        return torch.promote_types(dtype, torch.float32) if self.rounds and dtype.is_floating_point else dtype
+
+
+def _shape_by_rows(names: tuple[str, ...], shape: Shape, dims: Shape, keepdim: bool = False) -> Shape:
+    if names == ROW:
+        return shape
+    if names == ("outer", "inner"):
+        return tuple(1 if d in dims else size for d, size in enumerate(shape) if keepdim or d not in dims)
+    return (math.prod(shape[d] for d in dims) if shape else 1,) if names else ()
+
+
+def launch_of(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:
+    """The launch that a bind returns for canonical tensors. Raises LaunchError if it is not callable."""
+    launch = bind(*tensors, **scalars)
+    if not callable(launch):
+        raise LaunchError(id, launch)
+    return launch

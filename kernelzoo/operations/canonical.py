@@ -11,7 +11,17 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
-from kernelzoo.launch import Bind, ContiguousFallback, Launch, keeping_alive, sequence, via_staging_buffer, void
+from kernelzoo.launch import (
+    Bind,
+    ContiguousFallback,
+    Launch,
+    RebindableLaunch,
+    WorkspaceLaunch,
+    keeping_alive,
+    locked_sequence,
+    sequence,
+    void,
+)
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 
 if TYPE_CHECKING:
@@ -223,3 +233,30 @@ def launch_reduced(
     )
     rest_dims = tuple(i for i, run in enumerate(rest) if run[2])
     return via_staging_buffer(stage, launch, launch_reduced(bind, stage, rest_out, rest_dims, stage_dtype))
+
+
+def via_staging_buffer(stage: torch.Tensor, first: Launch, rest: Launch) -> Launch:
+    """A launch into a staging buffer, and the rest from there. It takes any addresses if both parts do."""
+    if not (isinstance(first, RebindableLaunch) and isinstance(rest, RebindableLaunch)):
+        return keeping_alive(sequence(first, rest), stage)
+    into, out_of = first.at, rest.at
+    # The address is looked up each time, since on the host only a launch keeps the buffer.
+    at = locked_sequence(lambda x, out: into(x, stage.data_ptr()), lambda x, out: out_of(stage.data_ptr(), out))
+    own = [tensor for step in (first, rest) if isinstance(step, WorkspaceLaunch) for tensor in step.workspace]
+    return WorkspaceLaunch(at, first.tensors[0], rest.tensors[-1], workspace=(stage, *own))
+
+
+def split_in_two(
+    bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]]
+) -> Launch:
+    """Bind canonical tensors in two halves, for a grid too small for all rows. ``axes``: those of each tensor."""
+    x = tensors[0]
+    axis = 0 if x.size(0) >= x.size(2) else 2
+    half = x.size(axis) // 512 * 256  # keeps both halves equally aligned
+    name = ("outer", "", "inner")[axis]
+    parts = ((0, half), (half, x.size(axis) - half))
+
+    def part(tensor: torch.Tensor, names: tuple[str, ...], start: int, size: int) -> torch.Tensor:
+        return tensor.narrow(names.index(name), start, size) if name in names else tensor
+
+    return sequence(*(bind(*(part(t, names, *p) for t, names in zip(tensors, axes, strict=True))) for p in parts))

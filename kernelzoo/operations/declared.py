@@ -22,6 +22,27 @@ SUMMED = "summed"
 """A dtype that means int64 where the first input has integers or bool, else its dtype: that of torch's sums."""
 
 
+_SHORT = {
+    "half": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp32": "float32",
+    "float": "float32",
+    "fp64": "float64",
+    "double": "float64",
+}
+
+
+def full_dtype(name: str) -> str:
+    """The full name of a dtype that may be abbreviated.
+
+    >>> full_dtype("fp16"), full_dtype("bf16"), full_dtype("torch.float32"), full_dtype("int8")
+    ('float16', 'bfloat16', 'float32', 'int8')
+    """
+    plain = name.removeprefix("torch.")
+    return _SHORT.get(plain, plain)
+
+
 def widest(dtype: torch.finfo) -> float:
     """The largest number of the dtype that kernels compute in: of float32, or of float64 for float64."""
     return max(dtype.max, 3.4028234663852886e38)

@@ -1,4 +1,4 @@
-"""An operation: how to launch it, what is right, and which inputs to try."""
+"""An operation: what is right, and which inputs to try."""
 
 from __future__ import annotations
 
@@ -8,84 +8,28 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.device import batch_invariant
-from kernelzoo.errors import ContractError, OperationError, UnsupportedProblemError
-from kernelzoo.launch import Bind, Launch, sequence
-from kernelzoo.operations.arguments import NARROW, Arguments, Dims, describe, dtype_name
-from kernelzoo.operations.canonical import launch_invariant, launch_reduced, launch_rows, readable
-from kernelzoo.operations.declared import ROW, Sample
+from kernelzoo.errors import ContractError, OperationError
+from kernelzoo.layout import dtype_name
+from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims
+from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
 from kernelzoo.operations.expected import Bounds, Expected, bounds_of, compared_in
 from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.rows import Rows, parts
 from kernelzoo.operations.sampling import completed, draw
-from kernelzoo.operations.signature import Signature, zip_dict
+from kernelzoo.operations.signature import zip_dict
+from kernelzoo.operations.tensors import describe
 
 if TYPE_CHECKING:
     import torch
 
 
-class Operation(Signature):
+class Operation(Bindable):
     """One operation: what is right, and all that a check, a benchmark or a report needs.
 
     :func:`kernelzoo.operation` makes it from a class. Implementations bind its canonical form; see
     :mod:`kernelzoo.operations.canonical`.
     """
-
-    def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """Bind checked arguments and outputs in canonical form; returns the launch, copies included."""
-        if any(x.is_neg() for x in args.inputs):
-            return self._launch_negated(bind, args, outs)
-        if args.scalars:
-            bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
-        if not self.by_rows:
-            return bind(*args.inputs, *outs)
-        x, tensors = args.x, (*args.inputs, *outs)
-        if args.dims == (x.ndim - 1,) and x.numel() and all(tensor.is_contiguous() for tensor in tensors):
-            shapes = {ROW: (-1, x.size(-1), 1), ("outer", "inner"): (-1, 1)}
-            named = zip(tensors, self.axes, strict=True)
-            return bind(*(tensor.view(shapes[names]) if names in shapes else tensor for tensor, names in named))
-        return self._launch_axes(bind, args, outs)
-
-    def launch_invariant(self, id: str, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The same, batch-invariant. Raises UnsupportedProblemError if the implementation of that id may not be."""
-        if not self.rounds:  # no order of additions is in the bits
-            return self.launch(bind, args, outs)
-        if not self.separable:
-            reason = "a result is a sum over rows, so that its bits depend on their number"
-            raise UnsupportedProblemError(id, reason, "call it without batch_invariant")
-        bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
-        with batch_invariant(id):
-            return launch_invariant(bind, args.inputs, outs, self.axes, args.dims if args.x.ndim else ())
-
-    def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The launch where an input is a lazily negated view (the imaginary part of a conjugate), which is copied
-        first."""
-        plain = [readable(x) for x in args.inputs]
-        launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
-        return sequence(*(copy for _, copy in plain), launch)
-
-    def _launch_axes(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The launch along any axes of tensors of any strides."""
-        if len(args.dims) == 1 and args.x.ndim:
-            return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
-        inputs, dims = list(args.inputs), args.dims or (0,)
-        if args.x.ndim == 0:
-            inputs, outs = Rows.of_scalars(self.axes, inputs, outs)
-            dims = (0,)
-        if not self.several_axes:
-            return launch_rows(bind, inputs, outs, self.axes, dims[0])
-        x, (out,) = inputs[0], outs
-        if out.ndim == x.ndim and len(dims):  # keepdim: drop the reduced axes, which have size 1
-            kept = [d for d in range(out.ndim) if d not in dims]
-            out = out.as_strided([out.size(d) for d in kept], [out.stride(d) for d in kept])
-        return launch_reduced(bind, x, out, dims, self._stage_dtype(out.dtype))
-
-    def _stage_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """The dtype between two reductions: what an operation accumulates in, so that nothing is rounded twice."""
-        import torch
-
-        return torch.promote_types(dtype, torch.float32) if self.rounds and dtype.is_floating_point else dtype
 
     # --- What is right --------------------------------------------------------------------------------------------
 

@@ -11,14 +11,13 @@ from kernelzoo.operations.declared import ROW
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.operations.arguments import Arguments
-    from kernelzoo.operations.signature import Signature
+    from kernelzoo.operations.arguments import Arguments, Bindable
 
 
 class Rows:
     """The inputs of a call in canonical form, and the inverse for its outputs."""
 
-    def __init__(self, op: Signature, args: Arguments) -> None:
+    def __init__(self, op: Bindable, args: Arguments) -> None:
         self._shapes = op.out_shapes(args)
         inputs = [x.resolve_neg() for x in args.inputs]
         self.inputs: list[torch.Tensor] = inputs
@@ -48,15 +47,6 @@ class Rows:
     def back(self, number: int, out: torch.Tensor) -> torch.Tensor:
         """An output in canonical form, restored to its own shape."""
         return out.reshape(self._shapes[number])
-
-    @staticmethod
-    def of_scalars(
-        axes: Sequence[tuple[str, ...]], inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
-    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """The tensors of a call, with a scalar as a vector of one element."""
-        tensors = [*inputs, *outs]
-        turned = [t.view(1) if names == ROW else t for t, names in zip(tensors, axes, strict=True)]
-        return turned[: len(inputs)], turned[len(inputs) :]
 
 
 _PART = 2**20

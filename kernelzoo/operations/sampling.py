@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.operations.arguments import NARROW, Arguments, Dims, axes_of
+from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims, axes_of
 from kernelzoo.operations.derived import completed_sizes
 from kernelzoo.operations.rows import Rows
 from kernelzoo.operations.signature import zip_dict
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     import torch
 
     from kernelzoo.operations.declared import Input
-    from kernelzoo.operations.signature import Signature
 
 
 def draw(
-    op: Signature,
+    op: Bindable,
     shape: tuple[int, ...],
     dtype: str,
     dim: Dims,
@@ -45,7 +44,7 @@ def draw(
 
 
 def completed(
-    op: Signature, inputs: tuple[torch.Tensor, ...], dim: Dims, generator: torch.Generator
+    op: Bindable, inputs: tuple[torch.Tensor, ...], dim: Dims, generator: torch.Generator
 ) -> tuple[torch.Tensor, ...]:
     """The inputs, with companion inputs that match the first where the operation defines them."""
     if "others" not in op.hooks or not inputs[0].numel():
@@ -59,7 +58,7 @@ def completed(
 
 
 def _first(
-    op: Signature,
+    op: Bindable,
     shape: tuple[int, ...],
     dtype: str,
     dim: Dims,

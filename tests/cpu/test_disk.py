@@ -13,20 +13,20 @@ import pytest
 pytest.importorskip("numba", reason="the cpu backend is written in Numba")
 
 import kernelzoo
-from kernelzoo.kernels.cpu import disk  # needs Numba
+from kernelzoo.kernels.cpu import launch  # needs Numba
 
 pytestmark = pytest.mark.slow
 
 # Kernels of several signatures each, in an order of the process's own; prints how many came from the disk.
 COMPILE = """
 import sys, torch, kernelzoo
-from kernelzoo.kernels.cpu.min import chunks
+from kernelzoo.kernels.cpu.min import rows
 dtypes = [torch.int8, torch.uint8]
 turn = int(sys.argv[1])
 for dtype in dtypes[turn:] + dtypes[:turn]:
     x = torch.arange(400_000).remainder(100).to(dtype).view(-1, 2)
     assert torch.equal(kernelzoo.get("cpu").min(x), torch.amin(x, -1)), dtype
-print(sum(function.stats.cache_hits.total() for function in (chunks._columns, chunks._columns_task)))
+print(sum(function.stats.cache_hits.total() for function in (rows._columns, rows._columns_task)))
 """
 
 
@@ -43,8 +43,8 @@ def hits(process: "subprocess.Popen[str]") -> int:
     return int(printed)
 
 
-def files(folder: Path, stamp: object = "source", base: str = "kernel") -> disk._Files:
-    return disk._Files(folder, base, stamp)
+def files(folder: Path, stamp: object = "source", base: str = "kernel") -> launch._Files:
+    return launch._Files(folder, base, stamp)
 
 
 def test_processes_compile_at_once(tmp_path):
@@ -86,13 +86,13 @@ def test_other_source_is_compiled_anew(tmp_path):
 def test_every_file_of_the_backend_counts_as_source(tmp_path):
     """A kernel is made of functions in several files, and in folders of operations."""
     folder = tmp_path / "cpu"
-    shutil.copytree(Path(disk.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(Path(launch.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
     paths = sorted(folder.rglob("*.py"))
     assert {path.parent for path in paths} == {folder, *(found for found in folder.iterdir() if found.is_dir())}
-    stamps = {disk.code_cache.text_of(folder)}
+    stamps = {launch.code_cache.text_of(folder)}
     for path in paths:
         path.write_text(path.read_text(encoding="utf-8") + "# another\n", encoding="utf-8")
-        stamps.add(disk.code_cache.text_of(folder))
+        stamps.add(launch.code_cache.text_of(folder))
     assert len(stamps) == 1 + len(paths)
 
 
@@ -113,16 +113,16 @@ def test_flush_forgets_this_function_alone(tmp_path):
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EROFS, errno.EACCES], ids=errno.errorcode.get)
 def test_nothing_is_kept_where_nothing_can_be_written(tmp_path, monkeypatch, fault):
-    monkeypatch.setattr(disk.numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(launch.numba.config, "CACHE_DIR", str(tmp_path))
 
-    @disk.compiled()
+    @launch.compiled()
     def kernel(a, out):
         out[0] = a[0]
 
     def full(*arguments: object, **folders: int) -> None:
         raise OSError(fault, os.strerror(fault))
 
-    monkeypatch.setattr(disk.code_cache.os, "replace", full)
+    monkeypatch.setattr(launch.code_cache.os, "replace", full)
     array = np.zeros(1, "f4")
     with pytest.warns(RuntimeWarning, match=f"each process compiles for itself: {os.strerror(fault)}"):
         kernel(array, array)

@@ -18,14 +18,16 @@ import sections
 import torch
 from registered import forget
 
+from kernelzoo import device as device_module
 from kernelzoo import registry, tables, torch_private
 from kernelzoo.calls import backend as backends
 from kernelzoo.calls import launch_cache
 from kernelzoo.calls.backend import Backend, get
 from kernelzoo.device import attached, on_its_device
 from kernelzoo.errors import BackendUnavailableError, InputTypeError, UnknownNameError
-from kernelzoo.launch import Launch, RebindableLaunch, keeping_alive, split_in_two, void
+from kernelzoo.launch import Launch, RebindableLaunch, keeping_alive, void
 from kernelzoo.operations import Operation
+from kernelzoo.operations.canonical import split_in_two
 from kernelzoo.registry import Language
 from kernelzoo.torch_private import make_tensor_guard
 
@@ -368,12 +370,12 @@ def test_a_fork_keeps_no_lock_and_no_launch(kept: Backend, monkeypatch: pytest.M
 
 def test_cuda_after_a_fork_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    registry._before_fork()
+    device_module._before_fork()
     monkeypatch.setattr(os, "getpid", lambda: 0)
     x: Any = SimpleNamespace(device=SimpleNamespace(type="cuda"), is_cuda=True)
     with pytest.raises(BackendUnavailableError, match="spawn"):
         Language("kept", ("cuda",), {}).check(x)
-    registry._cuda_user = 0
+    device_module._cuda_user = 0
 
 
 # --- streams, on a torch.cuda that is made up -------------------------------------------------------------------------

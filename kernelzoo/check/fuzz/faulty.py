@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo.check.fuzz.case import Case, contiguous, span
 from kernelzoo.operations import Operation
-from kernelzoo.operations.arguments import same_memory
+from kernelzoo.operations.tensors import same_memory
 
 if TYPE_CHECKING:
     import torch

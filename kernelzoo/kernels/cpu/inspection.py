@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cpu import disk
+from kernelzoo.kernels.cpu.launch import nothing_kept
 
 INPUT_DEVICE = "cpu"
 """Kernels are compiled for the arrays that they are given, so tensors have memory."""
@@ -16,4 +16,4 @@ def refusal(variant: str, arch: str) -> str:
 
 def target(device: Device) -> AbstractContextManager[None]:
     """A context in which kernels are compiled anew: code out of the cache has no assembly to show."""
-    return disk.nothing_kept()
+    return nothing_kept()

@@ -9,7 +9,8 @@ import shutil
 import stat
 import tempfile
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kernelzoo import packages
@@ -29,16 +30,11 @@ def text_of(package: Path) -> str:
 def read(folder: Path, name: str) -> bytes | None:
     """What was kept under that name, or None where it is not there whole or is not to be trusted."""
     try:
-        within = _opened(folder)
-        try:
+        with _opened(folder) as within:
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
-        finally:
-            os.close(within)
         with os.fdopen(handle, "rb") as file:
             about = os.fstat(handle)
-            if not stat.S_ISREG(about.st_mode) or _others_may_write(about):
-                return None
-            held = file.read()
+            held = file.read() if stat.S_ISREG(about.st_mode) and not _distrust(about) else b""
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -52,8 +48,7 @@ def write(folder: Path, name: str, content: bytes) -> None:
     """Keep the content under that name, if that can be. Another process sees all of it or nothing."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        within = _opened(folder)
-        try:
+        with _opened(folder) as within:
             partial = f".{name}.{os.urandom(8).hex()}.tmp"
             handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=within)
             try:
@@ -64,8 +59,6 @@ def write(folder: Path, name: str, content: bytes) -> None:
                 with suppress(OSError):
                     os.unlink(partial, dir_fd=within)
                 raise
-        finally:
-            os.close(within)
     except OSError as error:
         _warn(folder, str(error.strerror or error))
 
@@ -82,9 +75,9 @@ def for_language(variable: str, default: Path) -> Path | None:
     try:
         if not (folder.exists() or folder.is_symlink()):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # another process may have been here first
-        os.close(_opened(folder.resolve(), stat.S_IWOTH))
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError("it can't be written to")
+        with _opened(folder.resolve(), stat.S_IWOTH):
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError("it can't be written to")
     except (OSError, RuntimeError) as error:  # the latter is a chain of links without an end
         return thrown_away(variable, folder, str(getattr(error, "strerror", None) or error))
     return None
@@ -102,23 +95,23 @@ def thrown_away(variable: str, folder: Path, reason: str) -> Path:
 _GROUP_OR_ANYONE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def _opened(folder: Path, writers: int = _GROUP_OR_ANYONE) -> int:
+@contextmanager
+def _opened(folder: Path, writers: int = _GROUP_OR_ANYONE) -> Iterator[int]:
     """A descriptor of the folder, which no link leads away from; OSError if it is not ours, or if these may write."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    about = os.fstat(handle)
-    if _others_may_write(about, writers):
+    try:
+        if reason := _distrust(os.fstat(handle), writers):
+            raise PermissionError(reason)
+        yield handle
+    finally:
         os.close(handle)
-        raise PermissionError(
-            f"it belongs to user {about.st_uid}"
-            if about.st_uid not in (os.geteuid(), 0)
-            else f"others may write to it (mode {stat.S_IMODE(about.st_mode):03o})"
-        )
-    return handle
 
 
-def _others_may_write(about: os.stat_result, writers: int = _GROUP_OR_ANYONE) -> bool:
-    """Whoever can write the programs themselves, root, is no other."""
-    return about.st_uid not in (os.geteuid(), 0) or bool(about.st_mode & writers)
+def _distrust(about: os.stat_result, writers: int = _GROUP_OR_ANYONE) -> str:
+    """Why others may have written there, or "". Whoever can write the programs themselves, root, is no other."""
+    if about.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to user {about.st_uid}"
+    return f"others may write to it (mode {stat.S_IMODE(about.st_mode):03o})" if about.st_mode & writers else ""
 
 
 def _warn(folder: Path, reason: str) -> None:

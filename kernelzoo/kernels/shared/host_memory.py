@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernelzoo.storages import span
+from kernelzoo.layout import span
 
 
 def flat(x: torch.Tensor, dtype: torch.dtype) -> Any:

@@ -5,8 +5,7 @@ import torch
 from numba import prange
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, widen
-from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
 from kernelzoo.kernels.cpu.rms_norm.rows import scale_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register

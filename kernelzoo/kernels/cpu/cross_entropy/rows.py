@@ -5,8 +5,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
 from kernelzoo.kernels.cpu.logsumexp.rows import block_of_exponentials, top_of
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch

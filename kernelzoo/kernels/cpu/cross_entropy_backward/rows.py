@@ -6,8 +6,7 @@ from numba import prange
 
 from kernelzoo.kernels.cpu.cross_entropy.rows import row_state
 from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, widen, zero_of
-from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 

@@ -5,8 +5,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from kernelzoo.kernels.cpu.device_functions import empty, place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
 from kernelzoo.kernels.cpu.layer_norm.rows import distance, moments
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch

@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.kernels.cpu.launch import lanes_last, side_by_side, tasks
-from kernelzoo.kernels.cpu.min.chunks import LANES
+from kernelzoo.kernels.cpu.min.rows import LANES
 from kernelzoo.registry import chooser
 
 

@@ -1,11 +1,212 @@
-"""A row, or a tile of rows side by side, is reduced by one thread in one pass."""
+"""A row, or a tile of rows side by side, is reduced by one thread in one pass, as a minimum of integers.
 
+A float's bits, mapped to an unsigned integer that sorts as the floats do with every NaN first (its *key*), leave NaN
+no comparison to slip through, and make the reduction one that LLVM may vectorise without fast-math: an integer minimum
+can be reordered, a float one can't. Integers and bool are their own keys. In a row, three reductions of the bits as
+they are say as much as one of keys.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import torch
+from numba import njit, prange, types
+from numba.extending import overload
 
-from kernelzoo.kernels.cpu.launch import lanes_last, launcher
-from kernelzoo.kernels.cpu.min.chunks import chunk_minima
+from kernelzoo.kernels.cpu.launch import FIRST, compiled, flat, lanes_last, launcher, side_by_side, tasks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
+
+# The unsigned integer of each float's width, and the distance from +inf to the largest NaN: adding it to the keys wraps
+# the positive NaNs round to the bottom, where the negative ones are already.
+_FLOATS = {
+    torch.float16: (torch.uint16, 0x7FFF - 0x7C00),
+    torch.bfloat16: (torch.uint16, 0x7FFF - 0x7F80),
+    torch.float32: (torch.uint32, 0x7FFFFFFF - 0x7F800000),
+    torch.float64: (torch.uint64, 0x7FFFFFFFFFFFFFFF - 0x7FF0000000000000),
+}
+
+LANES = 1024
+"""Most rows side by side: their minima, 8 kB at most, stay in the first-level cache while the rows stream past."""
+
+
+def _word(bits: Any) -> tuple[Any, Any, int]:
+    """Unsigned and signed integers of the width of a float's bits, and the place of its sign bit."""
+    return getattr(np, f"uint{bits.bitwidth}"), getattr(np, f"int{bits.bitwidth}"), bits.bitwidth - 1
+
+
+def _is_float(bits: Any) -> bool:
+    """Unsigned words are floats' bits; uint8 alone is itself (and bool)."""
+    return bits in (types.uint16, types.uint32, types.uint64)
+
+
+def _key(bits: Any, shift: Any) -> Any:
+    """The integer that sorts as the element does: NaN first, then -inf to +inf."""
+    raise NotImplementedError("compiled only")
+
+
+def _element(key: Any, shift: Any) -> Any:
+    """The element of a key."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(_key)
+def _key_of(bits, shift):
+    if not _is_float(bits):
+        return lambda bits, shift: bits
+    unsigned, signed, sign_at = _word(bits)
+
+    def key(bits, shift):
+        # Negative: all bits flipped, which turns their order round. Positive: the sign bit set, which puts them above.
+        flip = unsigned(signed(bits) >> signed(sign_at)) | unsigned(unsigned(1) << unsigned(sign_at))
+        return unsigned(unsigned(bits ^ flip) + unsigned(shift))
+
+    return key
+
+
+@overload(_element)
+def _element_of(key, shift):
+    if not _is_float(key):
+        return lambda key, shift: key
+    unsigned, signed, sign_at = _word(key)
+
+    def element(key, shift):
+        ordered = unsigned(key - unsigned(shift))
+        flip = unsigned(~(signed(ordered) >> signed(sign_at))) | unsigned(unsigned(1) << unsigned(sign_at))
+        return unsigned(ordered ^ flip)
+
+    return element
+
+
+# Offsets are unsigned 64-bit: Numba compiles a signed index with a branch for negative ones, which stops LLVM from
+# seeing that a row is contiguous.
+
+
+@njit
+def _row(x, start, step, n, shift):
+    """The minimum of one row; step None: contiguous, compiled for that alone."""
+    if step is None:
+        return _contiguous(x, start, n, shift)
+    least = _key(x[start], shift)
+    for j in range(n):
+        least = min(least, _key(x[start + j * np.uint64(step)], shift))
+    return _element(least, shift)
+
+
+def _contiguous(x: Any, start: Any, n: Any, shift: Any) -> Any:
+    """The minimum of a row whose elements are neighbours."""
+    raise NotImplementedError("compiled only")
+
+
+@overload(_contiguous)
+def _contiguous_of(x, start, n, shift):
+    if not _is_float(x.dtype) or x.dtype.bitwidth == 64:
+
+        def least_of(x, start, n, shift):
+            least = _key(x[start], shift)
+            for j in range(n):
+                least = min(least, _key(x[start + j], shift))
+            return _element(least, shift)
+
+        return least_of
+    unsigned, signed, sign_at = _word(x.dtype)
+    negative, largest = unsigned(1 << sign_at), (1 << sign_at) - 1
+
+    def float_of(x, start, n, shift):
+        # Three reductions of the bits as they are, in place of one of keys, which take four operations to make. Of
+        # float64 they take longer, since AVX2 has no 64-bit maximum.
+        most = least = x[start]
+        top = signed(most)
+        for j in range(n):
+            bits = x[start + j]
+            most, least, top = max(most, bits), min(least, bits), max(top, signed(bits))
+        if top > signed(largest - shift):  # a positive NaN; a negative one has the most bits of all
+            return unsigned(top)
+        return most if most >= negative else least
+
+    return float_of
+
+
+@compiled()
+def _rows_task(
+    x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last
+):
+    row, part = first // chunks, first % chunks
+    group, lane = row // lanes, row % lanes
+    x_chunk = chunk if x_n is None else chunk * x_n
+    for _ in range(first, last):
+        start = np.uint64(group * x_group + part * x_chunk + lane * x_lane)
+        count = np.uint64(min(chunk, n - part * chunk))
+        out[np.uint64(group * out_group + part * out_chunk + lane * out_lane)] = _row(x, start, x_n, count, shift)
+        part += 1
+        if part == chunks:
+            part, lane = 0, lane + 1
+            if lane == lanes:
+                lane, group = 0, group + 1
+
+
+@compiled()
+def _columns_task(
+    x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last
+):
+    tiles = (lanes - 1) // LANES + 1
+    least = np.empty(min(lanes, LANES), x.dtype)
+    for unit in range(first, last):
+        tile, part, group = unit % tiles, unit // tiles % chunks, unit // (tiles * chunks)
+        lane = tile * LANES
+        width = np.uint64(min(LANES, lanes - lane))
+        start = np.uint64(group * x_group + part * chunk * x_n + lane * x_lane)
+        for i in range(width):
+            least[i] = _key(x[start + i * np.uint64(x_lane)], shift)
+        for j in range(np.uint64(1), np.uint64(min(chunk, n - part * chunk))):
+            at = start + j * np.uint64(x_n)
+            if x_lane == 1:
+                for i in range(width):
+                    least[i] = min(least[i], _key(x[at + i], shift))
+            else:
+                for i in range(width):
+                    least[i] = min(least[i], _key(x[at + i * np.uint64(x_lane)], shift))
+        to = np.uint64(group * out_group + part * out_chunk + lane * out_lane)
+        for i in range(width):
+            out[to + i * np.uint64(out_lane)] = _element(least[i], shift)
+
+
+@compiled(parallel=True)
+def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, units, tasks):
+    args = n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane
+    if tasks == 1:
+        _rows_task(x, out, shift, *args, FIRST, units)
+        return
+    for i in prange(tasks):
+        _rows_task(x, out, shift, *args, i * units // tasks, (i + 1) * units // tasks)
+
+
+@compiled(parallel=True)
+def _columns(
+    x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, units, tasks
+):
+    args = n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane
+    if tasks == 1:
+        _columns_task(x, out, shift, *args, FIRST, units)
+        return
+    for i in prange(tasks):
+        _columns_task(x, out, shift, *args, i * units // tasks, (i + 1) * units // tasks)
+
+
+def chunk_minima(x: torch.Tensor, out: torch.Tensor, chunk: int) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    """Kernel that writes the minimum of each chunk of x's rows to out (groups, chunks, lanes), and its arguments."""
+    groups, n, lanes = x.shape
+    chunks = out.size(1)
+    x_group, x_n, x_lane = x.stride()
+    step: int | None = x_n
+    if side_by_side(x):
+        kernel, units = _columns, groups * chunks * -(-lanes // LANES)
+    else:
+        kernel, units, step = _rows, groups * chunks * lanes, None if x_n == 1 else x_n
+    dtype, shift = _FLOATS.get(x.dtype, (torch.uint8 if x.dtype == torch.bool else x.dtype, 0))
+    shape = (n, lanes, chunk, chunks, x_group, step, x_lane, *out.stride())
+    return kernel, (flat(x, dtype), flat(out, dtype), shift, *shape, units, tasks(units, x.numel()))
 
 
 @register("cpu", "min", "rows")

@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.kernels.cpu.launch import lanes_last, launcher, side_by_side
-from kernelzoo.kernels.cpu.min.chunks import LANES, chunk_minima
+from kernelzoo.kernels.cpu.min.rows import LANES, chunk_minima
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 

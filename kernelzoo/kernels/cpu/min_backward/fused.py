@@ -5,8 +5,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.device_functions import empty, rounded, widen
-from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last, side_by_side
+from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.tiles import tile_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register

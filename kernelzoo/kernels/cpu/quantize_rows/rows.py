@@ -5,8 +5,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.device_functions import bits_of, float_of, place, rounded, widen
-from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
+from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register

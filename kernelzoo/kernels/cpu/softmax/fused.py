@@ -18,8 +18,7 @@ from kernelzoo.kernels.cpu.device_functions import (
     two_sum,
     widen,
 )
-from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last, side_by_side
+from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
 from kernelzoo.launch import Launch

@@ -5,8 +5,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.device_functions import empty, rounded, two_sum, whole, widen
-from kernelzoo.kernels.cpu.disk import compiled
-from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last, side_by_side
+from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.kernels.cpu.tiles import tile_lanes

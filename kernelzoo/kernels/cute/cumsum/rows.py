@@ -11,8 +11,8 @@ from kernelzoo.kernels.cute.cumsum.device_functions import make_room, scan_tile
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.sum.rows import summed_type
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
+from kernelzoo.layout import plain
 from kernelzoo.registry import register
 
 

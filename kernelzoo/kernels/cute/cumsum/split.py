@@ -11,8 +11,8 @@ from kernelzoo.kernels.cute.cumsum.rows import write_sums
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
 from kernelzoo.kernels.cute.sum.rows import add_up
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch, sequence
+from kernelzoo.layout import plain
 from kernelzoo.registry import register
 
 

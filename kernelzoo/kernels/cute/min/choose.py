@@ -5,7 +5,7 @@ import torch
 from kernelzoo.kernels.cute.launch import device_of
 from kernelzoo.kernels.cute.min.tiles import row_tile
 from kernelzoo.kernels.cute.tiles import block, problem
-from kernelzoo.kernels.shared.minimum import plain
+from kernelzoo.layout import plain
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 

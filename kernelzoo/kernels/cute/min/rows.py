@@ -10,8 +10,8 @@ from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import identity, load_block, online_update, write_rows
 from kernelzoo.kernels.cute.min.tiles import row_tile
 from kernelzoo.kernels.cute.tiles import problem
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
+from kernelzoo.layout import plain
 from kernelzoo.registry import register
 
 

@@ -9,8 +9,8 @@ from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.min.device_functions import identity, last_to_arrive, load_block, online_update, write_rows
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
+from kernelzoo.layout import plain
 from kernelzoo.registry import register
 
 

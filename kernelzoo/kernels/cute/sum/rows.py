@@ -10,8 +10,8 @@ from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import write_rows
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
+from kernelzoo.layout import plain
 from kernelzoo.registry import register
 
 

@@ -11,8 +11,8 @@ from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
 from kernelzoo.kernels.cute.sum.rows import add_up
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
+from kernelzoo.layout import plain
 from kernelzoo.registry import register
 
 

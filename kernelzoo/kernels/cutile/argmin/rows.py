@@ -7,9 +7,8 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded
-from kernelzoo.kernels.shared.minimum import identity
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
 
 PAST = 2**63 - 1

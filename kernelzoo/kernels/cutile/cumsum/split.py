@@ -8,9 +8,8 @@ from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.cumsum.rows import write_sums
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.sum.split import parts_kernel
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
 
 

@@ -6,8 +6,7 @@ from kernelzoo.kernels.cutile.launch import device_of
 from kernelzoo.kernels.cutile.min import tiles
 from kernelzoo.kernels.cutile.min.tiles import block_tile, row_tile
 from kernelzoo.kernels.cutile.tiles import is_ragged
-from kernelzoo.kernels.shared.minimum import plain
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 

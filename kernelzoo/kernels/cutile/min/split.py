@@ -8,9 +8,8 @@ from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import View, bound, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, min_of_ends, row_min
 from kernelzoo.kernels.cutile.min.tiles import block_tile, kinds
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
 
 

@@ -4,8 +4,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cutile.tiles import Tile, along, block
-from kernelzoo.kernels.shared.minimum import identity
-from kernelzoo.layout import Rows, power_of_two
+from kernelzoo.layout import Rows, identity, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192

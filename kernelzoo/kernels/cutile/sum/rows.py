@@ -6,9 +6,8 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
 
 

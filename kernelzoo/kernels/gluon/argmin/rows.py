@@ -7,9 +7,8 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.packs import pack_columns, pack_rows, packs_of
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
-from kernelzoo.kernels.shared.minimum import identity
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
 
 

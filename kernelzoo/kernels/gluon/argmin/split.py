@@ -9,10 +9,9 @@ from kernelzoo.kernels.gluon.argmin.rows import first_least, row_argmin
 from kernelzoo.kernels.gluon.long_rows import load_parts, merged_place, part_of
 from kernelzoo.kernels.gluon.packs import pack_constants, pack_rows
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.minimum import identity
 from kernelzoo.kernels.shared.pack_tiles import plan_of
 from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
 
 

@@ -8,9 +8,8 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.min.tiles import kinds, row_tile
 from kernelzoo.kernels.shared.jit import bound, device_of
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
 
 

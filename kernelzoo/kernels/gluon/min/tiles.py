@@ -5,8 +5,7 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.kernels.gluon.tiles import Tile, along, block, inside
 from kernelzoo.kernels.shared.jit import wide_type
-from kernelzoo.kernels.shared.minimum import identity
-from kernelzoo.layout import Rows, power_of_two
+from kernelzoo.layout import Rows, identity, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192

@@ -5,13 +5,12 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
-from kernelzoo.kernels.shared.minimum import identity
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min.lowest import lower, lowest
 from kernelzoo.kernels.triton.packs import in_packs
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
 
 

@@ -5,14 +5,13 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.minimum import identity
 from kernelzoo.kernels.shared.pack_tiles import plan_of
 from kernelzoo.kernels.triton.argmin.rows import row_argmin
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, part_of
 from kernelzoo.kernels.triton.min.lowest import lowest
 from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
 
 

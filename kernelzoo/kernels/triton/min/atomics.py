@@ -7,12 +7,11 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.minimum import identity, plain
 from kernelzoo.kernels.triton.min import tiles
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lower, lowest, running_minima
 from kernelzoo.kernels.triton.min.tiles import fold_of
 from kernelzoo.launch import Launch, keeping_alive
-from kernelzoo.layout import cdiv, rows_of
+from kernelzoo.layout import cdiv, identity, plain, rows_of
 from kernelzoo.tables import knob, numbers, of
 
 

@@ -9,12 +9,11 @@ import triton.language as tl
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_type
-from kernelzoo.kernels.shared.minimum import identity, plain
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.kernels.triton.min.lowest import lower
 from kernelzoo.kernels.triton.min.tiles import LINE_BYTES
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
+from kernelzoo.layout import Columns, cdiv, identity, plain, power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 

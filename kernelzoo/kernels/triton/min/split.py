@@ -6,13 +6,12 @@ import triton.language as tl
 
 from kernelzoo.device import MIB, Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.minimum import identity, plain
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min import columns, tiles
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, running_minima
 from kernelzoo.kernels.triton.min.tiles import LINE_BYTES, MANY_PARTS, block_tile, fold_of
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Columns, cdiv, rows_of
+from kernelzoo.layout import Columns, cdiv, identity, plain, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
