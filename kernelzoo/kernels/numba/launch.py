@@ -11,17 +11,18 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial, wraps
+from itertools import islice
 from typing import Any, TypeVar
 
 import torch
 from numba import cuda
-from numba.cuda import config
+from numba.cuda import config, types
 
 from kernelzoo import device as devices
 from kernelzoo import tables
 from kernelzoo.device import Device, attached, is_batch_invariant, occupancy
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
-from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, inspected
+from kernelzoo.kernels.numba.source import At, Source, capability_of, compiled, compiling, inspected
 from kernelzoo.kernels.numba.tiling import Tiling, View, view
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
@@ -169,8 +170,6 @@ class Loaded(Kernel):
         if pointers == 2:
             return partial(RebindableLaunch, driver.movable(*launched))
         at = driver.placed(*launched)
-        if pointers == 1:  # a fill
-            return lambda only: lambda: at((only.data_ptr(),))
         if pointers == inputs + 1:
             return partial(RebindableLaunch, lambda *addresses: at(addresses))
 
@@ -196,7 +195,9 @@ class Simulated(Kernel):
 
     def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
         run = cuda.jit(self.source.function)[shape.grid, shape.threads, 0, shape.shared_bytes]
-        return lambda *tensors: lambda: run(*[_flat(tensor) for tensor in tensors], *integers)
+        left, kinds = iter(integers), self.source.arguments[len(self.source.pointees) :]
+        given = [next(left) if kind is types.int64 else At(*islice(left, 3)) for kind in kinds]
+        return lambda *tensors: lambda: run(*[_flat(tensor) for tensor in tensors], *given)
 
 
 @dataclass(frozen=True)

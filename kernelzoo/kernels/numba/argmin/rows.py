@@ -60,12 +60,12 @@ def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
     first_least, find = row_argmin(dtype, tiling), own_row(tiling)
     SCRATCH = tiling.scratch
 
-    def argmin(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def argmin(x, out, rows, inner, n, x_at, out_at, phase):
         values = cuda.shared.array(SCRATCH, kind)
         places = cuda.shared.array(SCRATCH, types.int64)
         lane, lanes, r, length = find(rows, n)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        place = first_least(x, source, x_step, lane, lanes, 0, length, values, places)
+        source, target = row_offsets(r, inner, x_at, out_at)
+        place = first_least(x, source, x_at.step, lane, lanes, 0, length, values, places)
         if lane == 0 and r < rows:
             store(out, target, place)
 

@@ -55,11 +55,11 @@ def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, ZERO, SCRATCH = WIDE[out_dtype], number(out_dtype, 0), tiling.scratch
     scan_row, find = row_cumsum(dtype, tiling, out_dtype), own_row(tiling)
 
-    def cumsum(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def cumsum(x, out, rows, inner, n, x_at, out_at, phase):
         sums = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, length = find(rows, n)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, 0, n, length, ZERO, sums)
+        source, target = row_offsets(r, inner, x_at, out_at)
+        scan_row(x, out, source, target, x_at.step, out_at.step, lane, lanes, r, 0, n, length, ZERO, sums)
 
     return Source(cumsum, (dtype, out_dtype), tiling.threads, (dtype, tiling, out_dtype), BLOCKS)
 

@@ -22,12 +22,12 @@ def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     _, store = machine.element_functions(out_dtype)
     SCRATCH = tiling.scratch
 
-    def logsumexp(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def logsumexp(x, out, rows, inner, n, x_at, out_at, phase):
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, length = find(rows, n)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        top, total = state(x, source, x_step, lane, lanes, 0, length, maxima, sums)
+        source, target = row_offsets(r, inner, x_at, out_at)
+        top, total = state(x, source, x_at.step, lane, lanes, 0, length, maxima, sums)
         if lane == 0 and r < rows:
             store(out, target, top + logarithm(total))
 

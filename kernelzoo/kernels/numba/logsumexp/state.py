@@ -32,15 +32,15 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
     @cuda.jit(device=True, inline="always")
     def state(x, source, step, lane, lanes, start, n, maxima, sums):
         words = cuda.local.array(WORDS, WORD)
-        m, total, lost = LOWEST, ZERO, ZERO
+        m, total = LOWEST, (ZERO, ZERO)
         for first in range(start, n, lanes * SIZE):
             load_tile(x, source, step, lane, lanes, first, n, words, 0)
             more = minimum(maximum(m, thread_max(words, 0)), HIGHEST)
             scale = exponential(m - more)
-            total, lost = add_exactly(total * scale, lost * scale, thread_sum(words, 0, more))
+            total = add_exactly((total[0] * scale, total[1] * scale), thread_sum(words, 0, more))
             m = more
         top = block_max(m, maxima)
-        return top, block_sum(whole(total, lost) * exponential(m - top), sums)
+        return top, block_sum(whole(total) * exponential(m - top), sums)
 
     return state
 

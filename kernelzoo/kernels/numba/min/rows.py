@@ -28,18 +28,18 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
     WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
     ROWS, SCRATCH = tiling.rows, tiling.scratch
 
-    def by_tiles(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def by_tiles(x, out, rows, inner, n, x_at, out_at, phase):
         tile = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, group = mapping()
         r = types.int64(cuda.blockIdx.x) * ROWS + group
         length = n if r < rows else types.int64(0)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, length)
         smallest = block_min(load_edge(x, source, lane, head, end, length), scratch)
         first = types.int64(0)
         while first < n:  # as many times in every thread of the block, since all of them reduce
-            load_tile(x, source, x_step, lane, lanes, head + first, end, tile, 0)
+            load_tile(x, source, x_at.step, lane, lanes, head + first, end, tile, 0)
             value = thread_min(tile, 0, HIGHEST)
             cuda.syncthreads()  # what the last reduction left has been read
             smallest = minimum(smallest, block_min(value, scratch))

@@ -41,7 +41,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
     mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
 
-    def fused(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def fused(x, out, rows, inner, n, x_at, out_at, phase):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
@@ -49,15 +49,15 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
         r = types.int64(cuda.blockIdx.x) * ROWS + group
         if r >= rows:
             n = types.int64(0)  # threads without a row go along, for the reductions need whole warps
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        edge = load_row(x, source, x_step, phase + source, lane, lanes, n, row, 0)
+        source, target = row_offsets(r, inner, x_at, out_at)
+        edge = load_row(x, source, x_at.step, phase + source, lane, lanes, n, row, 0)
 
         m = finite(block_max(maximum(thread_max(row, 0), edge), maxima))
         edge = exponential(edge - m)
         scale = ONE / block_sum(edge + thread_sum(row, 0, m), sums)
         normalize(row, 0, m, scale)
 
-        store_row(out, target, out_step, phase + source, lane, lanes, n, row, 0, edge * scale)
+        store_row(out, target, out_at.step, phase + source, lane, lanes, n, row, 0, edge * scale)
 
     return Source(fused, (dtype, dtype), tiling.threads, (dtype, tiling))
 

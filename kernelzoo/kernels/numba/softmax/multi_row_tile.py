@@ -28,7 +28,7 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
     mapping, ROWS, STACK = thread_mapping(tiling), tiling.rows, tiling.stack
     HELD = WORDS * STACK
 
-    def multi_row_tile(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def multi_row_tile(x, out, rows, inner, n, x_at, out_at, phase):
         held = cuda.local.array(HELD, WORD)
         edges = cuda.local.array(STACK, kind)
         scratch = cuda.shared.array(1, kind)
@@ -37,8 +37,8 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
         for level in range(STACK):
             r = first + level * ROWS
             length = n if r < rows else types.int64(0)
-            source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-            edges[level] = load_row(x, source, x_step, phase + source, lane, lanes, length, held, level * WORDS)
+            source, target = row_offsets(r, inner, x_at, out_at)
+            edges[level] = load_row(x, source, x_at.step, phase + source, lane, lanes, length, held, level * WORDS)
 
         for level in range(STACK):
             m = finite(row_max(maximum(thread_max(held, level * WORDS), edges[level]), scratch))
@@ -48,9 +48,9 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
 
             r = first + level * ROWS
             length = n if r < rows else types.int64(0)
-            source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+            source, target = row_offsets(r, inner, x_at, out_at)
             start, k = phase + source, level * WORDS
-            store_row(out, target, out_step, start, lane, lanes, length, held, k, edge * scale)
+            store_row(out, target, out_at.step, start, lane, lanes, length, held, k, edge * scale)
 
     return Source(multi_row_tile, (dtype, dtype), tiling.threads, (dtype, tiling))
 

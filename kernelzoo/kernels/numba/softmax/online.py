@@ -30,7 +30,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
     _, grow, _ = state_functions(dtype)
     mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
 
-    def online(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def online(x, out, rows, inner, n, x_at, out_at, phase):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
@@ -38,14 +38,14 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         r = types.int64(cuda.blockIdx.x) * ROWS + group
         if r >= rows:
             n = types.int64(0)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, n)
         edge = load_edge(x, source, lane, head, end, n)
         m = maximum(edge, LOWEST)
         s = exponential(edge - finite(m))
         first = head
         while first < end:
-            load_tile(x, source, x_step, lane, lanes, first, end, row, 0)
+            load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
             more = maximum(m, thread_max(row, 0))
             s = grow(m, s, more) + thread_sum(row, 0, finite(more))
             m = more
@@ -57,10 +57,10 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         # Backwards: what was read last is the likeliest to be in a cache still.
         while first > head:
             first -= lanes * SIZE
-            load_tile(x, source, x_step, lane, lanes, first, end, row, 0)
+            load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
             thread_sum(row, 0, shift)
             normalize(row, 0, shift, scale)
-            store_tile(out, target, out_step, lane, lanes, first, end, row, 0)
+            store_tile(out, target, out_at.step, lane, lanes, first, end, row, 0)
         store_edge(out, target, lane, head, end, n, exponential(edge - shift) * scale)
 
     return Source(online, (dtype, dtype), tiling.threads, (dtype, tiling))

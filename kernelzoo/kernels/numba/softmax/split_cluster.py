@@ -56,9 +56,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     copy_share, online_update, merge, store_share = on_chip(dtype, tiling, keep_in_l2=True)
     _, _, warp_merge = state_functions(dtype)
 
-    def cluster(
-        x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, blocks, share, kept
-    ):
+    def cluster(x, out, rows, inner, n, x_at, out_at, phase, blocks, share, kept):
         row = cuda.local.array(WORDS, WORD)
         pairs = cuda.shared.array(NUMBERS, kind, ALIGNED)
         barrier = cuda.shared.array(1, types.int64)
@@ -70,11 +68,11 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         block = types.int64(cuda.blockIdx.x)
         r = quotient(block, blocks)
         rank = block - r * blocks
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, n)
         first = head + rank * share
         last = min(first + share, end)
-        load_tile(x, source, x_step, t, threads, first, last, row, 0)
+        load_tile(x, source, x_at.step, t, threads, first, last, row, 0)
         copy_share(x, source, t, threads, first, last, memory, kept)
         edge = LOWEST
         if rank == 0:
@@ -100,7 +98,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         m, s = merge(pairs[0::2], pairs[1::2], blocks * warps)
         shift, scale = finite(m), ONE / s
         normalize(row, 0, shift, rescale(held_max, shift, scale))
-        store_tile(out, target, out_step, t, threads, first, last, row, 0)
+        store_tile(out, target, out_at.step, t, threads, first, last, row, 0)
         store_share(memory, out, target, t, threads, first, last, kept, own_max, shift, scale)
         if rank == 0:
             store_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
