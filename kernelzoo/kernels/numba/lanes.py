@@ -6,11 +6,10 @@ from functools import cache
 from typing import Any
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, machine, opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number, word_type
-from kernelzoo.kernels.numba.row import access, block_reduce, thread_mapping
+from kernelzoo.kernels.numba.row import access, block_reduce
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv, power_of_two
 
@@ -54,20 +53,6 @@ def held_tiling(v: View) -> Tiling:
     if tiling.lanes * tiling.size < v.n:
         return packs_tiling(v, size=16)
     return replace(tiling, held=True, blocks=2 if is_packed(v.dtype, tiling.vec) else 1)
-
-
-@cache
-def own_row(tiling: Tiling) -> Any:
-    """``find(rows, n)``: this thread's lane, how many its row has, the row, and its elements: none where it isn't."""
-    mapping, ROWS = thread_mapping(tiling), tiling.rows
-
-    @cuda.jit(device=True, inline="always")
-    def find(rows, n):
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        return lane, lanes, r, n if r < rows else types.int64(0)
-
-    return find
 
 
 @cache

@@ -10,7 +10,7 @@ under a recording (:mod:`kernelzoo.launch`) nothing runs.
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -27,15 +27,7 @@ from kernelzoo.kernels.numba.tiling import Tiling, View, view
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.kernels.shared.host_memory import flat
-from kernelzoo.launch import (
-    Bind,
-    Launch,
-    RebindableLaunch,
-    Recording,
-    Step,
-    WorkspaceLaunch,
-    recording,
-)
+from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import cdiv
 
 SIMULATED: bool = config.ENABLE_CUDASIM
@@ -227,20 +219,14 @@ def prepare(source: Source, device: Device) -> Kernel:
     recorder = recording.get()
     if recorder is not None:
         return Recorded(source, device, recorder)
-    if SIMULATED:
-        return Simulated(source)
-    kernel = _kernels.get((source, device.index))
-    if kernel is None:
-        with compiling:
-            kernel = _kernels.get((source, device.index))
-            if kernel is None:
-                name, binary = compiled(source, capability_of(device))
-                kernel = Loaded(source, device, driver.load(binary, name, device.index))
-                _kernels[source, device.index] = kernel
-    return kernel
+    with compiling:
+        return Simulated(source) if SIMULATED else _loaded(source, device)
 
 
-_kernels: dict[tuple[Source, int], Loaded] = {}
+@cache
+def _loaded(source: Source, device: Device) -> Loaded:
+    name, binary = compiled(source, capability_of(device))
+    return Loaded(source, device, driver.load(binary, name, device.index))
 
 
 def within_grid(id: str, blocks: int) -> int:

@@ -38,6 +38,21 @@ def thread_mapping(tiling: Tiling) -> Any:
 
 
 @cache
+def own_row(tiling: Tiling) -> Any:
+    """``find(rows, n)``: this thread's lane, how many its row has, the row, and its elements: none where it isn't, for
+    threads without a row go along to reductions, which need whole warps."""
+    mapping, ROWS = thread_mapping(tiling), tiling.rows
+
+    @cuda.jit(device=True, inline="always")
+    def find(rows, n):
+        lane, lanes, group = mapping()
+        r = types.int64(cuda.blockIdx.x) * ROWS + group
+        return lane, lanes, r, n if r < rows else types.int64(0)
+
+    return find
+
+
+@cache
 def access(
     dtype: str, tiling: Tiling, identity: Any, *, early: bool = False, keep_in_l2: bool = False
 ) -> tuple[Any, Any, Any, Any, Any]:

@@ -9,10 +9,10 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
-from kernelzoo.kernels.numba.lanes import own_row, packs_tiling, place_of
+from kernelzoo.kernels.numba.lanes import packs_tiling, place_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import thread_reduce
-from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets
+from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register

@@ -9,10 +9,9 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.numba.argmin.rows import row_argmin, same
 from kernelzoo.kernels.numba.device_functions import machine, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.lanes import own_row
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
-from kernelzoo.kernels.numba.row import block_reduce, row_offsets
+from kernelzoo.kernels.numba.row import block_reduce, own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register

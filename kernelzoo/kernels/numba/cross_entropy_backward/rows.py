@@ -9,10 +9,10 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, machine
 from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import own_row, packs_tiling, place_of, row_values
+from kernelzoo.kernels.numba.lanes import packs_tiling, place_of, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
-from kernelzoo.kernels.numba.row import row_coords, row_start
+from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register

@@ -7,9 +7,9 @@ from numba import cuda
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import lane_scan, own_row, packs_tiling, row_values
+from kernelzoo.kernels.numba.lanes import lane_scan, packs_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -23,12 +23,8 @@ def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     """``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``: sums of a
     row's elements from ``start`` to n, and of ``before``. All threads of a block come here, for the same ``end``."""
     kind, (load, value, _), (_, _, store) = WIDE[out_dtype], row_values(dtype, tiling), row_values(out_dtype, tiling)
-    WORD, WORDS, SIZE, scan = (
-        word_type(dtype, tiling.vec),
-        tiling.words(dtype),
-        tiling.size,
-        lane_scan(out_dtype, tiling),
-    )
+    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    scan = lane_scan(out_dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
     def scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums):

@@ -7,10 +7,10 @@ from numba import cuda
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import logarithm, machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.lanes import own_row, packs_tiling
+from kernelzoo.kernels.numba.lanes import packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register

@@ -11,7 +11,7 @@ from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import number, word_type
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
-from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, thread_mapping
+from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
@@ -25,20 +25,17 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
     matches, finish = arithmetic(dtype, tiling.vec, WORDS)
-    shares_of, mapping, ROWS, SCRATCH = shares(dtype), thread_mapping(tiling), tiling.rows, tiling.scratch
+    shares_of, find, SCRATCH = shares(dtype), own_row(tiling), tiling.scratch
 
     def online(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):
         row = cuda.local.array(WORDS, WORD)
         counts = cuda.shared.array(SCRATCH, types.int64)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
+        lane, lanes, r, n = find(rows, n)
         least, slope = NAN, NAN
         place = row_coords(r, inner)
         if r < rows:
             least = load(y, row_start(y_at, place))
             slope = load(grad, row_start(grad_at, place))
-        else:
-            n = types.int64(0)
         source, target = row_start(x_at, place), row_start(out_at, place)
         head, end = bounds(phase + source, n)
         edge = load_edge(x, source, lane, head, end, n)

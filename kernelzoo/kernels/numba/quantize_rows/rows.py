@@ -9,9 +9,9 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
 from kernelzoo.kernels.numba.float8 import to_float8
-from kernelzoo.kernels.numba.lanes import held_tiling, own_row, row_values, tiles_of
+from kernelzoo.kernels.numba.lanes import held_tiling, row_values, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_start
+from kernelzoo.kernels.numba.row import block_reduce, own_row, row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.kernels.shared.float8 import LEAST, TOP

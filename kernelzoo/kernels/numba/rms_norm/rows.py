@@ -6,9 +6,9 @@ from numba import cuda
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, own_row, row_values, tile_sums, tiles_of
+from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register

@@ -3,13 +3,12 @@
 from functools import cache
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
 from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import block_reduce, own_row, row_access, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, column_tiling, flexible_tiling
@@ -39,16 +38,13 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
-    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
+    find, SCRATCH = own_row(tiling), tiling.scratch
 
     def fused(x, out, rows, inner, n, x_at, out_at, phase):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        if r >= rows:
-            n = types.int64(0)  # threads without a row go along, for the reductions need whole warps
+        lane, lanes, r, n = find(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         edge = load_row(x, source, x_at.step, phase + source, lane, lanes, n, row, 0)
 

@@ -3,14 +3,13 @@
 from functools import cache
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
 from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
@@ -28,16 +27,13 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
     _, grow, _ = state_functions(dtype)
-    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
+    find, SCRATCH = own_row(tiling), tiling.scratch
 
     def online(x, out, rows, inner, n, x_at, out_at, phase):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        if r >= rows:
-            n = types.int64(0)
+        lane, lanes, r, n = find(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, n)
         edge = load_edge(x, source, lane, head, end, n)

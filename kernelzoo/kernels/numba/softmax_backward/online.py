@@ -3,13 +3,12 @@
 from functools import cache
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, thread_mapping
+from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
@@ -23,16 +22,13 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)
-    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
+    find, SCRATCH = own_row(tiling), tiling.scratch
 
     def online(grad, y, out, rows, inner, n, x_at, out_at, phase, y_at):
         grads = cuda.local.array(WORDS, WORD)
         weights = cuda.local.array(WORDS, WORD)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        if r >= rows:
-            n = types.int64(0)
+        lane, lanes, r, n = find(rows, n)
         place = row_coords(r, inner)
         source, other = row_start(x_at, place), row_start(y_at, place)
         head, end = bounds(phase + source, n)

@@ -7,10 +7,9 @@ from numba import cuda
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.lanes import own_row
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.sum.rows import row_sum
 from kernelzoo.kernels.numba.tiling import Tiling, View
