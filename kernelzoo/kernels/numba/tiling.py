@@ -56,15 +56,12 @@ def view(x: torch.Tensor, out: torch.Tensor, *companions: torch.Tensor) -> View:
     """The rows of canonical ``(x, out)``, with the tensors between them; all are read as widely as each can be."""
     rows, strides = rows_with(x, out, *companions)
     others = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim == 3]
-    vec, edges = 1, False
+    vec = 1
     if rows.n > 1 and rows.contiguous and all(other.n == 1 for other in others):
-        vec = rows.whole_vector
-        apart = rows.apart
+        vec = math.gcd(rows.whole_vector, rows.apart)
         for y in others:
-            apart |= (rows.x_phase - y.phase) | (rows.x_outer - y.outer) | (rows.x_inner - y.inner)
-        while apart % vec:
-            vec //= 2
-        edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
+            vec = math.gcd(vec, rows.x_phase - y.phase, rows.x_outer - y.outer, rows.x_inner - y.inner)
+    edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
     along = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim != 2]
     pack = _pack(rows, out.element_size(), along)
     return View(**rows.fields, vec=vec, edges=edges, pack=pack, companions=strides)
