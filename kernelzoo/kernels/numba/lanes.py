@@ -8,7 +8,7 @@ from typing import Any
 from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, machine, opaque
-from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
 from kernelzoo.kernels.numba.row import access, block_reduce
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv, power_of_two
@@ -64,7 +64,7 @@ def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any
     lanes, start, n, values)`` writes numbers. ``shared``: what is read is all rows', and stays in caches.
     """
     _, load_tile, store_tile, _, _ = access(dtype, tiling, number(dtype, 0), keep_in_l2=shared)
-    WORD, WORDS, PACKED = word_type(dtype, tiling.vec), tiling.words(dtype), is_packed(dtype, tiling.vec)
+    WORD, WORDS, PACKED = tiling.word(dtype), tiling.words(dtype), is_packed(dtype, tiling.vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 
     @cuda.jit(device=True, inline="always")

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.dtypes import is_packed
+from kernelzoo.kernels.numba.dtypes import is_packed, word_type
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, Strides, cdiv, power_of_two, rows_with
 
 
@@ -125,8 +126,12 @@ class Tiling:
         """Elements of a row that a thread reads at once."""
         return self.tiles * self.vec
 
+    def word(self, dtype: str) -> Any:
+        """What a register holds: an element, or two packed halves."""
+        return word_type(dtype, self.vec)
+
     def words(self, dtype: str) -> int:
-        """Registers that those elements take; two packed halves share one."""
+        """Registers that those elements take."""
         return self.size // 2 if is_packed(dtype, self.vec) else self.size
 
     @property

@@ -5,7 +5,7 @@ from functools import cache, partial
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, rounding, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
@@ -20,7 +20,7 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     (load, value, store), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
     (_, add_products), round_off = tile_sums(dtype, tiling, dtype), rounding(dtype)
     find, tiles = own_row(tiling), tiles_of(tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
 
     @cuda.jit(device=True, inline="always")

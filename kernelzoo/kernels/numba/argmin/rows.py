@@ -8,7 +8,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.lanes import packs_tiling, place_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import thread_reduce
@@ -29,7 +29,7 @@ def row_argmin(dtype: str, tiling: Tiling) -> Any:
     """``first_least(x, source, step, lane, lanes, start, n, values, places)``: the place of a row's least element."""
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
     (load, _), (_, load_tile, _, _, _) = machine.element_functions(dtype), access(dtype, tiling, HIGHEST)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     _, block_first, _ = block_reduce(tiling, NOWHERE)
     thread_min, place_in = thread_reduce(dtype, tiling), place_of(tiling)

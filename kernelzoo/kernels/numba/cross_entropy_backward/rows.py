@@ -8,7 +8,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import packs_tiling, place_of, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
@@ -24,7 +24,7 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
     state, find, place_in, IGNORED = row_state(dtype, tiling), own_row(tiling), place_of(tiling), ignore_index
     (load_slope, _), (load_label, _) = machine.element_functions(dtype), machine.element_functions("int64")
     load, value, store = row_values(dtype, tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
     def backward(x, labels, grad, out, rows, inner, n, x_at, out_at, phase, labels_at, grad_at):
         maxima = cuda.shared.array(SCRATCH, kind)

@@ -6,7 +6,7 @@ from typing import Any
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_scan, packs_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
@@ -23,7 +23,7 @@ def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     """``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``: sums of a
     row's elements from ``start`` to n, and of ``before``. All threads of a block come here, for the same ``end``."""
     kind, (load, value, _), (_, _, store) = WIDE[out_dtype], row_values(dtype, tiling), row_values(out_dtype, tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     scan = lane_scan(out_dtype, tiling)
 
     @cuda.jit(device=True, inline="always")

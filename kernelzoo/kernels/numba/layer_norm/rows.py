@@ -5,7 +5,7 @@ from functools import cache, partial
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, place_of, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
@@ -20,7 +20,7 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     (load, value, store), (load_shared, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
     (add_tile, add_products), find = tile_sums(dtype, tiling, dtype), own_row(tiling)
     tiles, place = tiles_of(tiling), place_of(tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
 
     def layer_norm(x, weight, bias, out, rows, inner, n, x_at, out_at, phase, weight_at, bias_at):

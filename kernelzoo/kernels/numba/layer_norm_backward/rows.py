@@ -5,7 +5,7 @@ from functools import cache, partial
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, lane_means, place_of, row_values, tile_sums, tiles_of, tree_sum
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.partials import by_turns, rows_in_turn, sums_over_rows, three_loads
@@ -22,7 +22,7 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     (add_tile, add_products), add_up = tile_sums(dtype, tiling, dtype), tree_sum(tiling.size)
     (begin, add, leave), find = sums_over_rows(dtype, tiling, 2), rows_in_turn(tiling)
     tiles, place_in, SCRATCH = tiles_of(tiling), place_of(tiling), tiling.scratch
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
 
     def backward(x, weight, grad, dx, partials, rows, inner, n, x_at, dw_at, phase, weight_at, grad_at, dx_at, db_at):
         words = cuda.local.array(WORDS, WORD)

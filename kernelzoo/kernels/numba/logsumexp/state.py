@@ -7,7 +7,7 @@ import numpy as np
 from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import WARP, exponential, machine, maximum, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.row import access, block_reduce, warp_max, warp_sum
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
@@ -24,7 +24,7 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
     """
     TOP = float(np.finfo(str(WIDE[dtype])).max)
     ZERO, HIGHEST, LOWEST = (number(dtype, value) for value in (0, TOP, -TOP))
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     _, load_tile, _, _, _ = access(dtype, tiling, number(dtype, -np.inf))
     _, thread_max, thread_sum, _, _ = arithmetic(dtype, tiling.vec, WORDS)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)

@@ -6,7 +6,7 @@ from numba import cuda
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, machine
-from kernelzoo.kernels.numba.dtypes import WIDE, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.lanes import packs_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
@@ -18,7 +18,7 @@ from kernelzoo.registry import register
 @cache
 def backward_kernel(dtype: str, tiling: Tiling) -> Source:
     (load_one, _), (load, value, store) = machine.element_functions(dtype), row_values(dtype, tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     kind, find = WIDE[dtype], own_row(tiling)
 
     def backward(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):

@@ -12,7 +12,7 @@ import torch
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import computed_in, highest, word_type
+from kernelzoo.kernels.numba.dtypes import computed_in, highest
 from kernelzoo.kernels.numba.launch import BindView, prepare, within_grid
 from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, thread_mapping
@@ -40,7 +40,7 @@ def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
     bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min = thread_reduce(dtype, tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
 
     @cuda.jit(device=True, inline="always")
     def chunk_min(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch):

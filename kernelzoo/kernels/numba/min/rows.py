@@ -9,7 +9,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
@@ -25,7 +25,7 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min, find = thread_reduce(dtype, tiling), own_row(tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
     def by_tiles(x, out, rows, inner, n, x_at, out_at, phase):
         tile = cuda.local.array(WORDS, WORD)

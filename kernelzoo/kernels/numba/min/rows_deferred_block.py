@@ -7,7 +7,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
@@ -23,7 +23,7 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     ROWS, SCRATCH = tiling.rows, tiling.scratch
     STACK, ONCE = tiling.stack, not (tiling.flexible or tiling.across)  # short rows are read at once
     HELD = WORDS * STACK

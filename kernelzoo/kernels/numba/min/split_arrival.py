@@ -7,7 +7,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
 from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
@@ -36,7 +36,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     ROWS, SCRATCH, arrive = tiling.rows, tiling.scratch, machine.arrive
 
     def split(x, partials, counters, out, rows, inner, n, x_at, out_at, phase, chunks, span):

@@ -8,7 +8,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP, machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_coords, row_start, thread_mapping
@@ -21,7 +21,7 @@ from kernelzoo.registry import register
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """As softmax's multi_row_tile, with up to a block to each row."""
     kind, NAN = WIDE[dtype], number(dtype, np.nan)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, NAN)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))

@@ -8,7 +8,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import number, word_type
+from kernelzoo.kernels.numba.dtypes import number
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
@@ -20,7 +20,7 @@ from kernelzoo.registry import register
 @cache
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     NAN, SIZE = number(dtype, np.nan), tiling.size
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))

@@ -8,7 +8,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP, machine
-from kernelzoo.kernels.numba.dtypes import number, word_type
+from kernelzoo.kernels.numba.dtypes import number
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
 from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, wait_for_blocks, warp_sum
@@ -29,7 +29,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     counter, which only ever grows; every block then adds up the same counts. Each has the first batch of its share in
     registers; what is beyond is read a second time, from the L2 cache with luck."""
     NAN, SIZE, SCRATCH = number(dtype, np.nan), tiling.size, tiling.scratch
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))

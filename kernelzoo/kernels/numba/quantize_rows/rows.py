@@ -7,7 +7,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.float8 import to_float8
 from kernelzoo.kernels.numba.lanes import held_tiling, row_values, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
@@ -25,7 +25,7 @@ def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
     (load, value, _), (_, _, store_bits) = row_values(dtype, tiling), row_values("uint8", tiling)
     (_, store), convert = machine.element_functions("float32"), to_float8(tiling.size, hardware)
     (_, block_min, _), find, tiles = block_reduce(tiling, ZERO), own_row(tiling), tiles_of(tiling)
-    WORD, WORDS, SIZE, HELD = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.held
+    WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.held
     SCRATCH, pointees, constants = tiling.scratch, (dtype, "uint8", "float32"), (dtype, tiling, hardware)
 
     def quantize(x, values, scale, rows, inner, n, x_at, scale_at, phase, values_at):

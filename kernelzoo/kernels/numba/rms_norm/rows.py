@@ -5,7 +5,7 @@ from functools import cache, partial
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
@@ -19,7 +19,7 @@ def rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (_, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (load, value, store), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
     (_, add_products), find, tiles = tile_sums(dtype, tiling, dtype), own_row(tiling), tiles_of(tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
 
     def rms_norm(x, weight, out, rows, inner, n, x_at, out_at, phase, weight_at):

@@ -5,7 +5,7 @@ from functools import cache, partial
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_means, place_of, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.partials import by_turns, rows_in_turn, sums_over_rows, three_loads
@@ -21,7 +21,7 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     (_, value, store), (read, read_again) = row_values(dtype, tiling), three_loads(dtype, tiling)
     (_, add_products), (begin, add, leave) = tile_sums(dtype, tiling, dtype), sums_over_rows(dtype, tiling, 1)
     find, tiles, place_in = rows_in_turn(tiling), tiles_of(tiling), place_of(tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
     def backward(x, weight, grad, dx, partials, rows, inner, n, x_at, dw_at, phase, weight_at, grad_at, dx_at):
         words = cuda.local.array(WORDS, WORD)

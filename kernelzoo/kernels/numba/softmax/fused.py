@@ -6,7 +6,6 @@ from numba import cuda
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_access, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
@@ -34,7 +33,7 @@ class Numbers:
 @cache
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)

@@ -7,7 +7,6 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
@@ -21,7 +20,7 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
     """A block takes ``rows * stack`` consecutive rows: side by side one per group of lanes, and ``stack`` of those one
     above the other in each thread's registers, all of them read before the first is reduced. No shared memory."""
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     row_max, _, row_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)

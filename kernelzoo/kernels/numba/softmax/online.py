@@ -7,7 +7,6 @@ from numba import cuda
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
@@ -22,7 +21,7 @@ ONLINE_COLUMNS = 2**22
 @cache
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)

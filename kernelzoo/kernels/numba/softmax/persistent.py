@@ -8,7 +8,6 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
@@ -24,7 +23,7 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
     """Program p takes rows p, p + programs, p + 2 programs, ..., and reads the next row before it reduces this one:
     a software pipeline of two stages, both in registers."""
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)

@@ -8,7 +8,7 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, cluster_functions, exponential, maximum, quotient
-from kernelzoo.kernels.numba.dtypes import STORAGE, word_type
+from kernelzoo.kernels.numba.dtypes import STORAGE
 from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, shared_bytes, within_grid
 from kernelzoo.kernels.numba.row import access, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
@@ -49,7 +49,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     its (max, sum) state to every block; once all have come, each block merges the same states in the same order."""
     cluster_arrive, cluster_wait, send, wait_for = cluster_functions()
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS, NUMBERS = word_type(dtype, tiling.vec), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
+    WORD, WORDS, NUMBERS = tiling.word(dtype), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
     PAIR_BYTES, storage = 2 * kind.bitwidth // 8, STORAGE[dtype]
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST, keep_in_l2=True)
     finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, tiling.vec, WORDS)

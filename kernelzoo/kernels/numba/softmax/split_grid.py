@@ -7,7 +7,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum
-from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize, word_type
+from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare, shared_bytes
 from kernelzoo.kernels.numba.row import access, row_offsets, wait_for_blocks
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
@@ -27,7 +27,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     cache with luck.
     """
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS, SIZE, VEC = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.vec
+    WORD, WORDS, SIZE, VEC = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.vec
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, tiling.vec, WORDS)
     copy_share, online_update, merge, store_share = on_chip(dtype, tiling)

@@ -7,7 +7,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_coords, row_start, thread_mapping
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
@@ -20,7 +20,7 @@ from kernelzoo.registry import register
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """As softmax's multi_row_tile, with up to a block to each row."""
     kind, ZERO = WIDE[dtype], number(dtype, 0)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)

@@ -5,7 +5,7 @@ from functools import cache
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
@@ -18,7 +18,7 @@ from kernelzoo.registry import register
 @cache
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, ZERO = WIDE[dtype], number(dtype, 0)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)

@@ -8,7 +8,7 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import WARP, cluster_functions, quotient
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import access, row_coords, row_start, warp_sum
@@ -37,7 +37,7 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
     """
     cluster_arrive, cluster_wait, send, wait_for = cluster_functions()
     kind, ZERO = WIDE[dtype], number(dtype, 0)
-    WORD, WORDS, SIZE, HELD = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, held
+    WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, held
     NUMBERS, BYTES = MOST_BLOCKS * BLOCK_LIMIT // WARP, kind.bitwidth // 8
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, ZERO, keep_in_l2=True)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)

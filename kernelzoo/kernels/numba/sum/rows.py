@@ -7,7 +7,7 @@ from numba import cuda
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_sum, packs_tiling, row_values, tile_sums
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
@@ -20,7 +20,7 @@ from kernelzoo.registry import register
 def row_sum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     """``add_row(x, source, step, lane, lanes, start, n, scratch)``: the sum of a row's elements from ``start`` to n."""
     ZERO, SIZE = number(out_dtype, 0), tiling.size
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     (load, _, _), (add_tile, _) = row_values(dtype, tiling), tile_sums(dtype, tiling, out_dtype)
     sum_over_lanes = lane_sum(out_dtype, tiling)
 
