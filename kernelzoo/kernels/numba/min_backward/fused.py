@@ -11,7 +11,7 @@ from kernelzoo.kernels.numba.device_functions import WARP, machine
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
-from kernelzoo.kernels.numba.row import block_reduce, row_access, row_coords, row_start, thread_mapping
+from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, thread_mapping
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling, whole_row_tiling
 from kernelzoo.registry import register
@@ -22,7 +22,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """As softmax's multi_row_tile, with up to a block to each row."""
     kind, NAN = WIDE[dtype], number(dtype, np.nan)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    load_row, store_row = row_access(dtype, tiling, NAN)
+    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN, keep_in_l2=True)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
     matches, finish = arithmetic(dtype, tiling.vec, WORDS)
@@ -46,8 +46,9 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
                 minima[level] = load(y, row_start(y_at, place))
                 slopes[level] = load(grad, row_start(grad_at, place))
             source = row_start(x_at, place)
-            start = phase + source
-            edges[level] = load_row(x, source, x_at.step, start, lane, lanes, length, held, level * WORDS)
+            head, end = bounds(phase + source, length)
+            load_tile(x, source, x_at.step, lane, lanes, head, end, held, level * WORDS)
+            edges[level] = load_edge(x, source, lane, head, end, length)
 
         for level in range(STACK):
             least, edge, k = minima[level], edges[level], level * WORDS
@@ -59,9 +60,10 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
                 r = r0 + level * ROWS
                 length = n if r < rows else types.int64(0)
                 place = row_coords(r, inner)
-                start = phase + row_start(x_at, place)
-            target, edge = row_start(out_at, place), share if edge == least else rest
-            store_row(out, target, out_at.step, start, lane, lanes, length, held, k, edge)
+                head, end = bounds(phase + row_start(x_at, place), length)
+            target = row_start(out_at, place)
+            store_tile(out, target, out_at.step, lane, lanes, head, end, held, k)
+            store_edge(out, target, lane, head, end, length, share if edge == least else rest)
 
     return Source(fused, (dtype, dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=3)
 
