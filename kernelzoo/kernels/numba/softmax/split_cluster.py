@@ -111,11 +111,6 @@ def held_tiling(v: View, tiles: int) -> Tiling:
     return flexible_tiling(v, MOST_WARPS * WARP, tiles)
 
 
-def is_for_clusters(v: View, device: Device) -> bool:
-    """Whether there are clusters, and rows lie along memory in whole vectors."""
-    return has_clusters(device) and not v.across and v.whole
-
-
 def fit(device: Device) -> int:
     """Vectors that each thread of a large block can have in shared memory, beside the pairs of all warps."""
     return (shared_bytes(device) - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (LARGE * VECTOR_BYTES)
@@ -144,7 +139,10 @@ def leaves_idle(v: View, device: Device, numbers: Numbers) -> bool:
 
 
 def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
-    """``(blocks, threads, tiles)`` of a cluster for a row, or None where the device has none that holds it."""
+    """``(blocks, threads, tiles)`` of a cluster for a row. None where the device has none that holds it, or the row is
+    not of whole vectors."""
+    if not has_clusters(device) or v.across or not v.whole:
+        return None
     found = small_shape(v, device, numbers)
     if found is None:
         least = 4 if leaves_idle(v, device, numbers) else 1
@@ -163,7 +161,7 @@ def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, 
 def split_cluster(v: View, device: Device, numbers: Numbers) -> BindView:
     """A row in the registers and the shared memory of a thread-block cluster: read once, written once."""
     id = "numba/softmax/split_cluster"
-    shape = cluster_shape(v, device, numbers) if is_for_clusters(v, device) else None
+    shape = cluster_shape(v, device, numbers)
     if shape is None:
         raise UnsupportedProblemError(
             id, f"a row of {v.n} elements is no cluster's: too long, not in whole vectors, or a device without clusters"
