@@ -50,8 +50,6 @@ class Emulated(launch.Kernel):
                 )
 
             canonical = (*tensors[:inputs], tensors[-1])
-            if len(tensors) == 1:  # a fill
-                return lambda: at(tensors[0].data_ptr())
             return (
                 WorkspaceLaunch(at, *canonical, workspace=workspace) if workspace else RebindableLaunch(at, *canonical)
             )

@@ -80,12 +80,9 @@ def min_kernels(v: View) -> dict[str, Source]:
         "atomic_eager": minima.atomic_eager.atomic_eager_kernel(v.dtype, by_slabs),
         "atomic_batched": minima.atomic_batched.atomic_batched_kernel(v.dtype, by_slabs),
         "split": minima.split_arrival.split_kernel(v.dtype, minima.split_arrival.split_tiling(v)),
-        "fill": minima.atomics.fill_kernel(v.dtype),
     }
     if minima.columns.cut(v, H200.multiprocessors) is not None:
         found["columns"] = minima.columns.columns_kernel(v.dtype, minima.row_tiles.deep(v.dtype, v.whole_vector))
-    if v.itemsize < 4:
-        found["narrow"] = minima.atomics.narrow_kernel(v.dtype)
     return found
 
 
@@ -196,18 +193,17 @@ def test_compiles_to_what_it_is_written_for(op, dtype, shape, name, capability) 
     assert "call" not in re.sub(r"//.*", "", ptx).replace(".callprototype", ""), "everything is inlined"
 
     v = look(SHAPES[shape], dtype, op)
-    if name not in ("fill", "narrow"):
-        wide = is_wide(v)
-        # 16 bytes: four words, or two of 64 bits
-        words = r"(?:L1::no_allocate\.|L2::cache_hint\.)?v[24]\.[a-z]\d+" if wide or name in BY_VECTORS else r"\w+"
-        if op == "softmax" and name in COPIED and v.whole:
-            assert count(r"cp\.async\.cg\.shared\.global", ptx) > 0
-            # What the simulator can't miss, since its copies are done at once.
-            assert count(r"cp\.async\.wait_all", ptx) > 0
-        assert count(rf"ld\.global\.{words}", ptx) > 0
-        # A warp whose lanes belong to 32 rows has nothing to shuffle.
-        across = v.across and name not in (*MEETING, *CLUSTERS)
-        assert count(r"bar\.sync" if across else r"shfl\.sync", ptx) > 0
+    wide = is_wide(v)
+    # 16 bytes: four words, or two of 64 bits
+    words = r"(?:L1::no_allocate\.|L2::cache_hint\.)?v[24]\.[a-z]\d+" if wide or name in BY_VECTORS else r"\w+"
+    if op == "softmax" and name in COPIED and v.whole:
+        assert count(r"cp\.async\.cg\.shared\.global", ptx) > 0
+        # What the simulator can't miss, since its copies are done at once.
+        assert count(r"cp\.async\.wait_all", ptx) > 0
+    assert count(rf"ld\.global\.{words}", ptx) > 0
+    # A warp whose lanes belong to 32 rows has nothing to shuffle.
+    across = v.across and name not in (*MEETING, *CLUSTERS)
+    assert count(r"bar\.sync" if across else r"shfl\.sync", ptx) > 0
     if op.endswith("_backward") and dtype != "float64":
         assert count(r"\.f64", ptx) == 0, "a plain Python number has widened float32 arithmetic"
     if op == "softmax":
@@ -259,13 +255,12 @@ def is_wide(v: View) -> bool:
 
 def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[str]:
     """What a kernel's machine code for sm_90 must hold."""
-    if name not in ("fill", "narrow"):
-        if op == "softmax" and name in COPIED and v.whole:
-            yield r"LDGSTS\.E\S*\.128"
-        if is_wide(v) or name in BY_VECTORS:
-            yield r"LDG\.E\S*\.128"
-        if not v.across:
-            yield r"SHFL\.BFLY"
+    if op == "softmax" and name in COPIED and v.whole:
+        yield r"LDGSTS\.E\S*\.128"
+    if is_wide(v) or name in BY_VECTORS:
+        yield r"LDG\.E\S*\.128"
+    if not v.across:
+        yield r"SHFL\.BFLY"
     if op == "softmax" and dtype != "float64":
         yield r"MUFU\.EX2"
     if name.startswith("atomic"):

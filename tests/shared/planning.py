@@ -13,7 +13,6 @@ import knobs
 import matrix
 import pytest
 
-import kernelzoo
 from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.inspect import on_described
@@ -96,7 +95,7 @@ class Planning:
 
     def test_a_few_kernels_are_right_at_other_values(self) -> None:
         """``python tests/knob_values.py BACKEND`` takes all."""
-        script = Path(kernelzoo.__file__).parents[1] / "tests" / "knob_values.py"
+        script = Path(__file__).parents[1] / "knob_values.py"
         command, environment = [sys.executable, script, self.backend, "--few"], {**os.environ, **self.environment}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr[-2000:]

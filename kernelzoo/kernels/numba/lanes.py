@@ -1,15 +1,15 @@
 """Plain kernels: how many lanes go along a row, how they read and write it, and how they keep a long sum exact."""
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, machine, opaque
-from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number, word_type
-from kernelzoo.kernels.numba.row import access, block_reduce, thread_mapping
+from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
+from kernelzoo.kernels.numba.row import access, block_reduce
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv, power_of_two
 
@@ -56,20 +56,6 @@ def held_tiling(v: View) -> Tiling:
 
 
 @cache
-def own_row(tiling: Tiling) -> Any:
-    """``find(rows, n)``: this thread's lane, how many its row has, the row, and its elements: none where it isn't."""
-    mapping, ROWS = thread_mapping(tiling), tiling.rows
-
-    @cuda.jit(device=True, inline="always")
-    def find(rows, n):
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        return lane, lanes, r, n if r < rows else types.int64(0)
-
-    return find
-
-
-@cache
 def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any, Any, Any]:
     """``load``, ``value``, ``store``, of a lane's elements of a row.
 
@@ -78,7 +64,7 @@ def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any
     lanes, start, n, values)`` writes numbers. ``shared``: what is read is all rows', and stays in caches.
     """
     _, load_tile, store_tile, _, _ = access(dtype, tiling, number(dtype, 0), keep_in_l2=shared)
-    WORD, WORDS, PACKED = word_type(dtype, tiling.vec), tiling.words(dtype), is_packed(dtype, tiling.vec)
+    WORD, WORDS, PACKED = tiling.word(dtype), tiling.words(dtype), is_packed(dtype, tiling.vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 
     @cuda.jit(device=True, inline="always")
@@ -100,6 +86,22 @@ def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any
         store_tile(pointer, base, step, lane, lanes, start, n, words, 0)
 
     return load, value, store
+
+
+@cache
+def tiles_of(tiling: Tiling) -> Any:
+    """``tiles(length, lanes)``: where the tiles of a row begin; a row that the tiling holds is one tile."""
+    SIZE = tiling.size
+
+    @cuda.jit(device=True, inline="always")
+    def one(length, lanes):
+        return range(0, 1, 1)
+
+    @cuda.jit(device=True, inline="always")
+    def several(length, lanes):
+        return range(0, length, lanes * SIZE)
+
+    return one if tiling.held else several
 
 
 @cache
@@ -145,62 +147,74 @@ def rounding(dtype: str) -> Any:
 
 
 @cuda.jit(device=True, inline="always")
-def add_exactly(total, lost, x):
-    """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2). Integers lose nothing."""
-    new = total + x
-    back = new - total
-    return new, lost + ((total - (new - back)) + (x - back))
+def add_exactly(total, x):
+    """A running sum and x. It is (what it is, what that rounded off), after Knuth (TAOCP 2, 4.2.2); of integers, 0."""
+    rounded, lost = total
+    new = rounded + x
+    back = new - rounded
+    return new, lost + ((rounded - (new - back)) + (x - back))
 
 
 @cuda.jit(device=True, inline="always")
-def whole(total, lost):
-    """A sum with what it rounded off, which is NaN where the sum is infinite."""
-    return total + lost if lost == lost else total
+def whole(total):
+    """A running sum with what it rounded off, which is NaN where the sum is infinite."""
+    rounded, lost = total
+    return rounded + lost if lost == lost else rounded
 
 
 @cache
 def lane_sum(dtype: str, tiling: Tiling) -> Any:
-    """``sum_over_lanes(total, lost, scratch)``: of a sum in each lane with what it rounded off, over the lanes of each
-    row; every lane gets it. ``scratch`` may be that of an earlier sum."""
+    """``sum_over_lanes(total, scratch)``: of a running sum in each lane, over the lanes of each row; every lane gets
+    it. ``scratch`` may be that of an earlier sum."""
     _, _, block_sum = block_reduce(tiling, number(dtype, 0))
 
     @cuda.jit(device=True, inline="always")
-    def sum_over_lanes(total, lost, scratch):
+    def sum_over_lanes(total, scratch):
         cuda.syncthreads()
-        return block_sum(whole(total, lost), scratch)
+        return block_sum(whole(total), scratch)
 
     return sum_over_lanes
 
 
 @cache
-def tile_sum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
-    """``add_tile(total, lost, words)``: a running sum with what a lane has read at once, a tree of it."""
+def lane_means(dtype: str, tiling: Tiling, eps: float) -> tuple[Any, Any]:
+    """``mean(total, n, scratch)``: as ``lane_sum``, over n elements; ``inverse_root(...)``: 1 over the root of that and
+    eps."""
+    kind, ONE, EPS, sum_over_lanes = WIDE[dtype], number(dtype, 1), number(dtype, eps), lane_sum(dtype, tiling)
+
+    @cuda.jit(device=True, inline="always")
+    def mean(total, n, scratch):
+        return sum_over_lanes(total, scratch) / kind(n)
+
+    @cuda.jit(device=True, inline="always")
+    def inverse_root(total, n, scratch):
+        return ONE / kind(math.sqrt(mean(total, n, scratch) + EPS))
+
+    return mean, inverse_root
+
+
+@cache
+def tile_sums(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
+    """``add_tile(total, words)``: a running sum and a tree of what a lane has read at once.
+    ``add_products(total, a, b)``: the same of products of a lane's numbers."""
     kind, SIZE, add_up = WIDE[out_dtype], tiling.size, tree_sum(tiling.size)
     _, value, _ = row_values(dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
-    def add_tile(total, lost, words):
+    def add_tile(total, words):
         values = cuda.local.array(SIZE, kind)
         for j in range(SIZE):
             values[j] = value(words, j)
-        return add_exactly(total, lost, add_up(values, 0))
-
-    return add_tile
-
-
-@cache
-def tile_squares(dtype: str, tiling: Tiling) -> Any:
-    """``add_squares(total, lost, values)``: a running sum with a tree of squares."""
-    kind, SIZE, add_up = WIDE[dtype], tiling.size, tree_sum(tiling.size)
+        return add_exactly(total, add_up(values, 0))
 
     @cuda.jit(device=True, inline="always")
-    def add_squares(total, lost, values):
-        squares = cuda.local.array(SIZE, kind)
+    def add_products(total, a, b):
+        products = cuda.local.array(SIZE, kind)
         for j in range(SIZE):
-            squares[j] = values[j] * values[j]
-        return add_exactly(total, lost, add_up(squares, 0))
+            products[j] = a[j] * b[j]
+        return add_exactly(total, add_up(products, 0))
 
-    return add_squares
+    return add_tile, add_products
 
 
 @cache

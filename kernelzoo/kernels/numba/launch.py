@@ -10,31 +10,24 @@ under a recording (:mod:`kernelzoo.launch`) nothing runs.
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import cache, partial, wraps
+from itertools import islice
 from typing import Any, TypeVar
 
 import torch
 from numba import cuda
-from numba.cuda import config
+from numba.cuda import config, types
 
 from kernelzoo import device as devices
 from kernelzoo import tables
 from kernelzoo.device import Device, attached, is_batch_invariant, occupancy
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
-from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, inspected
+from kernelzoo.kernels.numba.source import At, Source, capability_of, compiled, compiling, inspected
 from kernelzoo.kernels.numba.tiling import Tiling, View, view
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.kernels.shared.host_memory import flat
-from kernelzoo.launch import (
-    Bind,
-    Launch,
-    RebindableLaunch,
-    Recording,
-    Step,
-    WorkspaceLaunch,
-    recording,
-)
+from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import cdiv
 
 SIMULATED: bool = config.ENABLE_CUDASIM
@@ -169,8 +162,6 @@ class Loaded(Kernel):
         if pointers == 2:
             return partial(RebindableLaunch, driver.movable(*launched))
         at = driver.placed(*launched)
-        if pointers == 1:  # a fill
-            return lambda only: lambda: at((only.data_ptr(),))
         if pointers == inputs + 1:
             return partial(RebindableLaunch, lambda *addresses: at(addresses))
 
@@ -196,7 +187,9 @@ class Simulated(Kernel):
 
     def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
         run = cuda.jit(self.source.function)[shape.grid, shape.threads, 0, shape.shared_bytes]
-        return lambda *tensors: lambda: run(*[_flat(tensor) for tensor in tensors], *integers)
+        left, kinds = iter(integers), self.source.arguments[len(self.source.pointees) :]
+        given = [next(left) if kind is types.int64 else At(*islice(left, 3)) for kind in kinds]
+        return lambda *tensors: lambda: run(*[_flat(tensor) for tensor in tensors], *given)
 
 
 @dataclass(frozen=True)
@@ -226,20 +219,14 @@ def prepare(source: Source, device: Device) -> Kernel:
     recorder = recording.get()
     if recorder is not None:
         return Recorded(source, device, recorder)
-    if SIMULATED:
-        return Simulated(source)
-    kernel = _kernels.get((source, device.index))
-    if kernel is None:
-        with compiling:
-            kernel = _kernels.get((source, device.index))
-            if kernel is None:
-                name, binary = compiled(source, capability_of(device))
-                kernel = Loaded(source, device, driver.load(binary, name, device.index))
-                _kernels[source, device.index] = kernel
-    return kernel
+    with compiling:
+        return Simulated(source) if SIMULATED else _loaded(source, device)
 
 
-_kernels: dict[tuple[Source, int], Loaded] = {}
+@cache
+def _loaded(source: Source, device: Device) -> Loaded:
+    name, binary = compiled(source, capability_of(device))
+    return Loaded(source, device, driver.load(binary, name, device.index))
 
 
 def within_grid(id: str, blocks: int) -> int:

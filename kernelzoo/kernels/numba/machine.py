@@ -43,15 +43,13 @@ def made_of(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
 
         return typed(*kinds), codegen
 
-    by_count = (  # Numba asks for names
-        lambda typing: of(),
-        lambda typing, a: of(a),
-        lambda typing, a, b: of(a, b),
-        lambda typing, a, b, c: of(a, b, c),
-        lambda typing, a, b, c, d: of(a, b, c, d),
-        lambda typing, a, b, c, d, e: of(a, b, c, d, e),
-    )
-    return intrinsic(by_count[len(signature(typed).parameters)])
+    def typing(_: Any, *kinds: Any) -> Any:
+        return of(*kinds)
+
+    own = signature(typing)
+    first, _ = own.parameters.values()
+    typing.__signature__ = own.replace(parameters=[first, *signature(typed).parameters.values()])  # type: ignore[attr-defined]
+    return intrinsic(typing)
 
 
 def asm(
@@ -275,13 +273,9 @@ def packed_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
     kind = "f16x2" if dtype == "float16" else "bf16x2"
 
     def low(builder: Any, word: Any) -> Any:
-        if dtype == "bfloat16":
-            return builder.bitcast(builder.shl(word, I32(16)), F32)
         return _widen(builder, builder.trunc(word, I16), dtype)
 
     def high(builder: Any, word: Any) -> Any:
-        if dtype == "bfloat16":
-            return builder.bitcast(builder.and_(word, I32(0xFFFF0000)), F32)
         return _widen(builder, builder.trunc(builder.lshr(word, I32(16)), I16), dtype)
 
     def of_both(instruction: str) -> Any:

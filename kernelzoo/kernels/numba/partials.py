@@ -10,10 +10,10 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP, machine
 from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, number
-from kernelzoo.kernels.numba.lanes import THREADS, add_exactly, lanes_tiling, row_values, whole
+from kernelzoo.kernels.numba.lanes import THREADS, lanes_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, KernelOf, prepare
-from kernelzoo.kernels.numba.row import block_reduce
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.row import access, thread_mapping
+from kernelzoo.kernels.numba.sum.rows import sum_kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv, power_of_two
@@ -37,36 +37,61 @@ def turns_tiling(v: View, sums: int) -> Tiling:
 
 
 @cache
-def sums_over_rows(dtype: str, tiling: Tiling) -> tuple[Any, Any, Any]:
-    """``begin``, ``add``, ``leave``: the sum of a term of each row that a group of lanes takes in turn.
-
-    Sums are in ``sums`` of the tiling's size, if it holds rows, else in memory from ``partials[base]`` on.
-    ``begin(partials, base, lane, lanes, n, sums)`` makes them 0, and ``leave`` of the same writes what is held.
-    ``add(partials, base, k, n, sums, j, term)`` adds a term of a lane's j-th element, k in its row of n.
-    """
-    ZERO, SIZE, HELD = number(dtype, 0), tiling.size, tiling.held
-    load, store = machine.element_functions(str(WIDE[dtype]))
-    _, _, store_tile = row_values(str(WIDE[dtype]), tiling)
+def rows_in_turn(tiling: Tiling) -> Any:
+    """``find(rows)``: this thread's lane, how many its row has, which group of lanes it is in, and the rows that this
+    takes: as many as every other, so that all threads of a block go along; the last may be none."""
+    mapping, ROWS = thread_mapping(tiling), tiling.rows
 
     @cuda.jit(device=True, inline="always")
-    def begin(partials, base, lane, lanes, n, sums):
-        for j in range(SIZE):
+    def find(rows):
+        lane, lanes, group = mapping()
+        mine = types.int64(cuda.blockIdx.x) * ROWS + group
+        return lane, lanes, mine, range(mine, rows + group, types.int64(cuda.gridDim.x) * ROWS)
+
+    return find
+
+
+@cache
+def sums_over_rows(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, Any]:
+    """``begin``, ``add``, ``leave``: ``count`` sums, of terms of each row that a group of lanes takes in turn.
+
+    Sums are in registers if the tiling holds rows, else in memory.
+    ``places, sums = begin(partials, mine, lane, lanes, n)`` makes them 0, and ``leave(partials, places, lane, lanes, n,
+    sums)`` writes what is held. ``add(partials, places, k, n, sums, j, terms)`` adds those of a lane's j-th element, k
+    in its row of n.
+    """
+    kind, ZERO, SIZE, HELD, COUNT, ROWS = WIDE[dtype], number(dtype, 0), tiling.size, tiling.held, count, tiling.rows
+    ALL = count * tiling.size
+    load, store = machine.element_functions(str(kind))
+    _, _, store_tile, _, _ = access(str(kind), tiling, ZERO)
+
+    @cuda.jit(device=True, inline="always")
+    def begin(partials, mine, lane, lanes, n):
+        sums = cuda.local.array(ALL, kind)
+        first, apart = mine * n, types.int64(cuda.gridDim.x) * ROWS * n
+        for j in range(ALL):
             sums[j] = ZERO
         if not HELD:
-            for k in range(lane, n, lanes):
-                store(partials, base + k, ZERO)
+            for i in range(COUNT):
+                for k in range(lane, n, lanes):
+                    store(partials, first + i * apart + k, ZERO)
+        return (first, apart), sums
 
     @cuda.jit(device=True, inline="always")
-    def add(partials, base, k, n, sums, j, term):
-        if HELD:
-            sums[j] += term
-        elif k < n:
-            store(partials, base + k, load(partials, base + k) + term)
+    def add(partials, places, k, n, sums, j, terms):
+        first, apart = places
+        for i in range(COUNT):
+            place = first + i * apart + k
+            if HELD:
+                sums[i * SIZE + j] += terms[i]
+            elif k < n:
+                store(partials, place, load(partials, place) + terms[i])
 
     @cuda.jit(device=True, inline="always")
-    def leave(partials, base, lane, lanes, n, sums):
-        if HELD:
-            store_tile(partials, base, 1, lane, lanes, 0, n, sums)
+    def leave(partials, places, lane, lanes, n, sums):
+        first, apart = places
+        for i in range(COUNT if HELD else 0):
+            store_tile(partials, first + i * apart, 1, lane, lanes, 0, n, sums, i * SIZE)
 
     return begin, add, leave
 
@@ -94,28 +119,6 @@ def three_loads(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
     return read, nothing if tiling.held else read
 
 
-@cache
-def partials_kernel(dtype: str) -> Source:
-    kind, ZERO = WIDE[dtype], number(dtype, 0)
-    load, _ = machine.element_functions(str(kind))
-    _, store = machine.element_functions(dtype)
-    _, _, block_sum = block_reduce(COLUMNS, ZERO)
-    LANES, SCRATCH = COLUMNS.lanes, COLUMNS.scratch
-
-    def sum_of_partials(partials, out, count, n, out_step):
-        scratch = cuda.shared.array(SCRATCH, kind)
-        lane = types.int64(cuda.threadIdx.x) // WARP
-        k = types.int64(cuda.blockIdx.x) * WARP + cuda.threadIdx.x % WARP
-        total, lost = ZERO, ZERO
-        for row in range(lane, count if k < n else 0, LANES):
-            total, lost = add_exactly(total, lost, load(partials, row * n + k))
-        total = block_sum(whole(total, lost), scratch)
-        if lane == 0 and k < n:
-            store(out, k * out_step, total)
-
-    return Source(sum_of_partials, (str(kind), dtype), COLUMNS.threads, (dtype,))
-
-
 def by_turns(kernel: KernelOf, v: View, device: Device, sums: int = 1) -> BindView:
     """A call of a kernel whose blocks take rows in turn, and of those that add up what each block leaves.
 
@@ -127,8 +130,9 @@ def by_turns(kernel: KernelOf, v: View, device: Device, sums: int = 1) -> BindVi
     count = blocks * tiling.rows
     first = prepare(kernel(v.dtype, tiling), device).call(blocks, *v.offsets)
     steps = [*(other.n for other in v.companions), v.out_n][-sums:]
-    finish = prepare(partials_kernel(v.dtype), device)
-    adding = [finish.call(cdiv(v.n, WARP), count, v.n, step) for step in steps]
+    finish = prepare(sum_kernel(str(WIDE[v.dtype]), COLUMNS, v.dtype), device)
+    # Of column k of the partials, whose rows are n apart, into element k of the output.
+    adding = [finish.call(cdiv(v.n, WARP), v.n, 1, count, 1, v.n, 0, step, 0, 0, 0) for step in steps]
 
     def bind(*tensors: torch.Tensor) -> Launch:
         outs = tensors[-sums:]

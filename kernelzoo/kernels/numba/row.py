@@ -38,6 +38,21 @@ def thread_mapping(tiling: Tiling) -> Any:
 
 
 @cache
+def own_row(tiling: Tiling) -> Any:
+    """``find(rows, n)``: this thread's lane, how many its row has, the row, and its elements: none where it isn't, for
+    threads without a row go along to reductions, which need whole warps."""
+    mapping, ROWS = thread_mapping(tiling), tiling.rows
+
+    @cuda.jit(device=True, inline="always")
+    def find(rows, n):
+        lane, lanes, group = mapping()
+        r = types.int64(cuda.blockIdx.x) * ROWS + group
+        return lane, lanes, r, n if r < rows else types.int64(0)
+
+    return find
+
+
+@cache
 def access(
     dtype: str, tiling: Tiling, identity: Any, *, early: bool = False, keep_in_l2: bool = False
 ) -> tuple[Any, Any, Any, Any, Any]:
@@ -140,26 +155,33 @@ def row_access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any]:
 
 
 @cuda.jit(device=True, inline="always")
-def row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner):
+def row_offsets(r, inner, x_at, out_at):
     """Where row r begins in x and in out. The branch saves a 64-bit division, which costs as much as a short row."""
-    source = r * x_outer
-    target = r * out_outer
+    source = r * x_at.outer
+    target = r * out_at.outer
     if inner > 1:
         quotient = r // inner
         remainder = r - quotient * inner
-        source = quotient * x_outer + remainder * x_inner
-        target = quotient * out_outer + remainder * out_inner
+        source = quotient * x_at.outer + remainder * x_at.inner
+        target = quotient * out_at.outer + remainder * out_at.inner
     return source, target
 
 
 @cuda.jit(device=True, inline="always")
 def row_coords(r, inner):
     """The index of row r along the outer axis and along the inner one, for tensors of any strides."""
-    outer, place = r, types.int64(0)
+    outer, index = r, types.int64(0)
     if inner > 1:
         outer = r // inner
-        place = r - outer * inner
-    return outer, place
+        index = r - outer * inner
+    return outer, index
+
+
+@cuda.jit(device=True, inline="always")
+def row_start(at, place):
+    """Where the row of those coordinates begins in a tensor."""
+    outer, index = place
+    return outer * at.outer + index * at.inner
 
 
 @lru_cache(maxsize=None, typed=True)

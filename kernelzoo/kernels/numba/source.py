@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuda.core import Program, ProgramOptions
 from numba import cuda
@@ -29,9 +29,18 @@ compiling = threading.RLock()
 """Numba's compiler takes one thread at a time; functions that a kernel is made of enter tables that it reads."""
 
 
+class At(NamedTuple):
+    """How a tensor's rows lie in memory: steps in elements from row to row, on either axis, and within a row."""
+
+    outer: int
+    step: int
+    inner: int
+
+
 @dataclass(frozen=True, eq=False)  # equal to itself alone: the caches of kernels make one of each
 class Source:
-    """A kernel before it is compiled. Its arguments are pointers, and integers of 64 bits after them."""
+    """A kernel before it is compiled. Its arguments are pointers, and after them integers of 64 bits; of a name that
+    ends in ``_at``, three of them as one ``At``."""
 
     function: Callable[..., None]
     pointees: tuple[Any, ...]
@@ -48,8 +57,10 @@ class Source:
     @cached_property
     def arguments(self) -> tuple[Any, ...]:
         """Numba's types of the arguments."""
-        integers = len(inspect.signature(self.function).parameters) - len(self.pointees)
-        return *(types.CPointer(STORAGE.get(p, p)) for p in self.pointees), *(types.int64,) * integers
+        at = types.NamedUniTuple(types.int64, len(At._fields), At)
+        names = [*inspect.signature(self.function).parameters][len(self.pointees) :]
+        pointers = (types.CPointer(STORAGE.get(p, p)) for p in self.pointees)
+        return *pointers, *(at if name.endswith("_at") else types.int64 for name in names)
 
     @cached_property
     def name(self) -> str:

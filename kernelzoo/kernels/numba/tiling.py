@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.dtypes import is_packed
+from kernelzoo.kernels.numba.dtypes import is_packed, word_type
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, Strides, cdiv, power_of_two, rows_with
 
 
@@ -56,15 +57,12 @@ def view(x: torch.Tensor, out: torch.Tensor, *companions: torch.Tensor) -> View:
     """The rows of canonical ``(x, out)``, with the tensors between them; all are read as widely as each can be."""
     rows, strides = rows_with(x, out, *companions)
     others = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim == 3]
-    vec, edges = 1, False
+    vec = 1
     if rows.n > 1 and rows.contiguous and all(other.n == 1 for other in others):
-        vec = rows.whole_vector
-        apart = rows.apart
+        vec = math.gcd(rows.whole_vector, rows.apart)
         for y in others:
-            apart |= (rows.x_phase - y.phase) | (rows.x_outer - y.outer) | (rows.x_inner - y.inner)
-        while apart % vec:
-            vec //= 2
-        edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
+            vec = math.gcd(vec, rows.x_phase - y.phase, rows.x_outer - y.outer, rows.x_inner - y.inner)
+    edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
     along = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim != 2]
     pack = _pack(rows, out.element_size(), along)
     return View(**rows.fields, vec=vec, edges=edges, pack=pack, companions=strides)
@@ -128,8 +126,12 @@ class Tiling:
         """Elements of a row that a thread reads at once."""
         return self.tiles * self.vec
 
+    def word(self, dtype: str) -> Any:
+        """What a register holds: an element, or two packed halves."""
+        return word_type(dtype, self.vec)
+
     def words(self, dtype: str) -> int:
-        """Registers that those elements take; two packed halves share one."""
+        """Registers that those elements take."""
         return self.size // 2 if is_packed(dtype, self.vec) else self.size
 
     @property

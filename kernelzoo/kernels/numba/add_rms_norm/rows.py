@@ -1,15 +1,14 @@
 """Lanes go along a row: they write sums, add up their squares, and write the norm."""
 
-import math
 from functools import cache, partial
 
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import held_tiling, lane_sum, own_row, rounding, row_values, tile_squares
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, rounding, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_coords
+from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -17,11 +16,11 @@ from kernelzoo.registry import register
 
 @cache
 def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, ONE, EPS = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, eps)
+    kind, ZERO, (_, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (load, value, store), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
-    round_off = rounding(dtype)
-    sum_over_lanes, add_squares, find = lane_sum(dtype, tiling), tile_squares(dtype, tiling), own_row(tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    (_, add_products), round_off = tile_sums(dtype, tiling, dtype), rounding(dtype)
+    find, tiles = own_row(tiling), tiles_of(tiling)
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
 
     @cuda.jit(device=True, inline="always")
@@ -34,33 +33,30 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
             values[j] = round_off(value(words, j) + value(others, j))
 
     def add_rms_norm(
-        x, residual, weight, out, total, rows, inner, n, x_outer, x_step, x_inner, total_outer, total_step, total_inner,
-        phase, residual_outer, residual_step, residual_inner, weight_outer, weight_step, weight_inner,
-        out_outer, out_step, out_inner,
-    ):  # fmt: skip
+        x, residual, weight, out, total, rows, inner, n, x_at, total_at, phase, residual_at, weight_at, out_at
+    ):
         values = cuda.local.array(SIZE, kind)
         weights = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, length = find(rows, n)
-        outer, place = row_coords(r, inner)
-        source, added = outer * x_outer + place * x_inner, outer * residual_outer + place * residual_inner
-        target, whole_row = outer * out_outer + place * out_inner, outer * total_outer + place * total_inner
-        squares, lost = ZERO, ZERO
-        end, step = (1, 1) if HELD else (length, lanes * SIZE)  # a row that is held is one tile
-        for start in range(0, end, step):
-            add(x, source, x_step, residual, added, residual_step, lane, lanes, start, length, values)
-            load_weight(weight, 0, weight_step, lane, lanes, start, length, weights)
-            store(total, whole_row, total_step, lane, lanes, start, length, values)
-            squares, lost = add_squares(squares, lost, values)
-        scale = ONE / kind(math.sqrt(sum_over_lanes(squares, lost, scratch) / kind(n) + EPS))
-        for start in range(0, end, step):
+        place = row_coords(r, inner)
+        source, added = row_start(x_at, place), row_start(residual_at, place)
+        target, whole_row = row_start(out_at, place), row_start(total_at, place)
+        squares = (ZERO, ZERO)
+        for start in tiles(length, lanes):
+            add(x, source, x_at.step, residual, added, residual_at.step, lane, lanes, start, length, values)
+            load_weight(weight, 0, weight_at.step, lane, lanes, start, length, weights)
+            store(total, whole_row, total_at.step, lane, lanes, start, length, values)
+            squares = add_products(squares, values, values)
+        scale = inverse_root(squares, n, scratch)
+        for start in tiles(length, lanes):
             if not HELD:
-                add(x, source, x_step, residual, added, residual_step, lane, lanes, start, length, values)
+                add(x, source, x_at.step, residual, added, residual_at.step, lane, lanes, start, length, values)
             if not EARLY:
-                load_weight(weight, 0, weight_step, lane, lanes, start, length, weights)
+                load_weight(weight, 0, weight_at.step, lane, lanes, start, length, weights)
             for j in range(SIZE):
                 values[j] = values[j] * scale * value(weights, j)
-            store(out, target, out_step, lane, lanes, start, length, values)
+            store(out, target, out_at.step, lane, lanes, start, length, values)
 
     return Source(add_rms_norm, (dtype,) * 5, tiling.threads, (dtype, tiling, eps), tiling.blocks, inputs=4)
 

@@ -8,11 +8,11 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
-from kernelzoo.kernels.numba.lanes import own_row, packs_tiling, place_of
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
+from kernelzoo.kernels.numba.lanes import packs_tiling, place_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import thread_reduce
-from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets
+from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -29,7 +29,7 @@ def row_argmin(dtype: str, tiling: Tiling) -> Any:
     """``first_least(x, source, step, lane, lanes, start, n, values, places)``: the place of a row's least element."""
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
     (load, _), (_, load_tile, _, _, _) = machine.element_functions(dtype), access(dtype, tiling, HIGHEST)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     _, block_first, _ = block_reduce(tiling, NOWHERE)
     thread_min, place_in = thread_reduce(dtype, tiling), place_of(tiling)
@@ -60,12 +60,12 @@ def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
     first_least, find = row_argmin(dtype, tiling), own_row(tiling)
     SCRATCH = tiling.scratch
 
-    def argmin(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def argmin(x, out, rows, inner, n, x_at, out_at, phase):
         values = cuda.shared.array(SCRATCH, kind)
         places = cuda.shared.array(SCRATCH, types.int64)
         lane, lanes, r, length = find(rows, n)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        place = first_least(x, source, x_step, lane, lanes, 0, length, values, places)
+        source, target = row_offsets(r, inner, x_at, out_at)
+        place = first_least(x, source, x_at.step, lane, lanes, 0, length, values, places)
         if lane == 0 and r < rows:
             store(out, target, place)
 

@@ -9,10 +9,9 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.numba.argmin.rows import row_argmin, same
 from kernelzoo.kernels.numba.device_functions import machine, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.lanes import own_row
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
-from kernelzoo.kernels.numba.row import block_reduce, row_offsets
+from kernelzoo.kernels.numba.row import block_reduce, own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -23,15 +22,12 @@ def parts_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, first_least, find = WIDE[dtype], row_argmin(dtype, tiling), own_part(tiling)
     (_, store), SCRATCH = machine.element_functions("int64"), tiling.scratch
 
-    def argmin_parts(
-        x, places, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        parts, span,
-    ):  # fmt: skip
+    def argmin_parts(x, places, out, rows, inner, n, x_at, out_at, phase, parts, span):
         least = cuda.shared.array(SCRATCH, kind)
         first = cuda.shared.array(SCRATCH, types.int64)
         lane, lanes, r, part, start, end = find(rows, n, parts, span)
-        source, _ = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        place = first_least(x, source, x_step, lane, lanes, start, end, least, first)
+        source, _ = row_offsets(r, inner, x_at, out_at)
+        place = first_least(x, source, x_at.step, lane, lanes, start, end, least, first)
         if lane == 0 and r < rows:
             store(places, r * parts + part, place)
 
@@ -45,19 +41,16 @@ def together_kernel(dtype: str) -> Source:
     (_, warp_min, _), (_, warp_first, _) = block_reduce(TOGETHER, HIGHEST), block_reduce(TOGETHER, NOWHERE)
     find = own_row(TOGETHER)
 
-    def argmin_together(
-        x, places, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        parts, span,
-    ):  # fmt: skip
+    def argmin_together(x, places, out, rows, inner, n, x_at, out_at, phase, parts, span):
         lane, lanes, r, length = find(rows, parts)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        source, target = row_offsets(r, inner, x_at, out_at)
         least, first = HIGHEST, NOWHERE
         for part in range(lane, length, lanes):
-            least = minimum(least, load(x, source + load_place(places, r * parts + part) * x_step))
+            least = minimum(least, load(x, source + load_place(places, r * parts + part) * x_at.step))
         least = warp_min(least, None)
         for part in range(lane, length, lanes):
             place = load_place(places, r * parts + part)
-            if same(load(x, source + place * x_step), least):
+            if same(load(x, source + place * x_at.step), least):
                 first = min(first, place)
         first = warp_first(first, None)
         if lane == 0 and r < rows:

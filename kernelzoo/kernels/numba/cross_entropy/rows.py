@@ -9,10 +9,10 @@ from numba import cuda
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import logarithm, machine
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import own_row, packs_tiling
+from kernelzoo.kernels.numba.lanes import packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
-from kernelzoo.kernels.numba.row import row_coords
+from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -40,18 +40,15 @@ def cross_entropy_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Sourc
     kind, state, find = WIDE[dtype], row_state(dtype, tiling), own_row(tiling)
     loss_of, (_, store), SCRATCH = row_loss(dtype, ignore_index), machine.element_functions(dtype), tiling.scratch
 
-    def cross_entropy(
-        x, labels, loss, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        labels_outer, labels_step, labels_inner,
-    ):  # fmt: skip
+    def cross_entropy(x, labels, loss, rows, inner, n, x_at, out_at, phase, labels_at):
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, length = find(rows, n)
-        outer, place = row_coords(r, inner)
-        source, label = outer * x_outer + place * x_inner, outer * labels_outer + place * labels_inner
-        top, total = state(x, source, x_step, lane, lanes, 0, length, maxima, sums)
+        place = row_coords(r, inner)
+        source, label = row_start(x_at, place), row_start(labels_at, place)
+        top, total = state(x, source, x_at.step, lane, lanes, 0, length, maxima, sums)
         if lane == 0 and r < rows:
-            store(loss, outer * out_outer + place * out_inner, loss_of(x, source, x_step, labels, label, n, top, total))
+            store(loss, row_start(out_at, place), loss_of(x, source, x_at.step, labels, label, n, top, total))
 
     pointees = (dtype, "int64", dtype)
     return Source(cross_entropy, pointees, tiling.threads, (dtype, tiling, ignore_index), inputs=2)

@@ -8,11 +8,11 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import own_row, packs_tiling, place_of, row_values
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import packs_tiling, place_of, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
-from kernelzoo.kernels.numba.row import row_coords
+from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -24,33 +24,30 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
     state, find, place_in, IGNORED = row_state(dtype, tiling), own_row(tiling), place_of(tiling), ignore_index
     (load_slope, _), (load_label, _) = machine.element_functions(dtype), machine.element_functions("int64")
     load, value, store = row_values(dtype, tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
-    def backward(
-        x, labels, grad, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        labels_outer, labels_step, labels_inner, grad_outer, grad_step, grad_inner,
-    ):  # fmt: skip
+    def backward(x, labels, grad, out, rows, inner, n, x_at, out_at, phase, labels_at, grad_at):
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
         words = cuda.local.array(WORDS, WORD)
         values = cuda.local.array(SIZE, kind)
         lane, lanes, r, length = find(rows, n)
-        outer, place = row_coords(r, inner)
+        place = row_coords(r, inner)
         label, slope = types.int64(-1), NAN
         if r < rows:
-            label = load_label(labels, outer * labels_outer + place * labels_inner)
+            label = load_label(labels, row_start(labels_at, place))
         if 0 <= label < n:
-            slope = load_slope(grad, outer * grad_outer + place * grad_inner)
-        source, target = outer * x_outer + place * x_inner, outer * out_outer + place * out_inner
-        top, total = state(x, source, x_step, lane, lanes, 0, length, maxima, sums)
+            slope = load_slope(grad, row_start(grad_at, place))
+        source, target = row_start(x_at, place), row_start(out_at, place)
+        top, total = state(x, source, x_at.step, lane, lanes, 0, length, maxima, sums)
         inverse = ONE / total + (total - total)  # NaN of an infinite maximum
         for start in range(0, length, lanes * SIZE):
-            load(x, source, x_step, lane, lanes, start, length, words)
+            load(x, source, x_at.step, lane, lanes, start, length, words)
             for j in range(SIZE):
                 share = exponential(value(words, j) - top) * inverse
                 result = slope * (share - ONE if place_in(lane, lanes, start, j) == label else share)
                 values[j] = ZERO if label == IGNORED else result
-            store(out, target, out_step, lane, lanes, start, length, values)
+            store(out, target, out_at.step, lane, lanes, start, length, values)
 
     pointees = (dtype, "int64", dtype, dtype)
     return Source(backward, pointees, tiling.threads, (dtype, tiling, ignore_index), inputs=3)

@@ -6,10 +6,10 @@ from typing import Any
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import lane_scan, own_row, packs_tiling, row_values
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import lane_scan, packs_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -23,12 +23,8 @@ def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     """``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``: sums of a
     row's elements from ``start`` to n, and of ``before``. All threads of a block come here, for the same ``end``."""
     kind, (load, value, _), (_, _, store) = WIDE[out_dtype], row_values(dtype, tiling), row_values(out_dtype, tiling)
-    WORD, WORDS, SIZE, scan = (
-        word_type(dtype, tiling.vec),
-        tiling.words(dtype),
-        tiling.size,
-        lane_scan(out_dtype, tiling),
-    )
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
+    scan = lane_scan(out_dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
     def scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums):
@@ -55,11 +51,11 @@ def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, ZERO, SCRATCH = WIDE[out_dtype], number(out_dtype, 0), tiling.scratch
     scan_row, find = row_cumsum(dtype, tiling, out_dtype), own_row(tiling)
 
-    def cumsum(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def cumsum(x, out, rows, inner, n, x_at, out_at, phase):
         sums = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, length = find(rows, n)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, 0, n, length, ZERO, sums)
+        source, target = row_offsets(r, inner, x_at, out_at)
+        scan_row(x, out, source, target, x_at.step, out_at.step, lane, lanes, r, 0, n, length, ZERO, sums)
 
     return Source(cumsum, (dtype, out_dtype), tiling.threads, (dtype, tiling, out_dtype), BLOCKS)
 

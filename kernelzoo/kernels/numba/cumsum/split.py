@@ -23,16 +23,13 @@ def scan_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, scan_row, find = WIDE[out_dtype], row_cumsum(dtype, tiling, out_dtype), own_part(tiling)
     add_row, SCRATCH = row_sum(str(kind), replace(tiling, vec=1), out_dtype), tiling.scratch
 
-    def scan_parts(
-        x, sums, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        parts, span,
-    ):  # fmt: skip
+    def scan_parts(x, sums, out, rows, inner, n, x_at, out_at, phase, parts, span):
         scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, part, start, end = find(rows, n, parts, span)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        source, target = row_offsets(r, inner, x_at, out_at)
         before = add_row(sums, r * parts, 1, lane, lanes, 0, part if r < rows else 0, scratch)
         last = min(start + span, n)
-        scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, last, end, before, scratch)
+        scan_row(x, out, source, target, x_at.step, out_at.step, lane, lanes, r, start, last, end, before, scratch)
 
     return Source(scan_parts, (dtype, str(kind), out_dtype), tiling.threads, (dtype, tiling, out_dtype), BLOCKS)
 

@@ -1,15 +1,14 @@
 """Lanes go along a row: its mean, its variance, and what is written, a pass each, over registers if they hold it."""
 
-import math
 from functools import cache, partial
 
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import held_tiling, lane_sum, own_row, place_of, row_values, tile_squares, tile_sum
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, place_of, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -17,48 +16,44 @@ from kernelzoo.registry import register
 
 @cache
 def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, ONE, EPS = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, eps)
+    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (load, value, store), (load_shared, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
-    add_tile, add_squares = tile_sum(dtype, tiling, dtype), tile_squares(dtype, tiling)
-    sum_over_lanes, find, place = lane_sum(dtype, tiling), own_row(tiling), place_of(tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    (add_tile, add_products), find = tile_sums(dtype, tiling, dtype), own_row(tiling)
+    tiles, place = tiles_of(tiling), place_of(tiling)
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
 
-    def layer_norm(
-        x, weight, bias, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        weight_outer, weight_step, weight_inner, bias_outer, bias_step, bias_inner,
-    ):  # fmt: skip
+    def layer_norm(x, weight, bias, out, rows, inner, n, x_at, out_at, phase, weight_at, bias_at):
         words = cuda.local.array(WORDS, WORD)
         weights = cuda.local.array(WORDS, WORD)
         biases = cuda.local.array(WORDS, WORD)
         values = cuda.local.array(SIZE, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, length = find(rows, n)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        end, step = (1, 1) if HELD else (length, lanes * SIZE)  # a row that is held is one tile
-        total, lost, squares, lost_too = ZERO, ZERO, ZERO, ZERO
-        for start in range(0, end, step):
-            load(x, source, x_step, lane, lanes, start, length, words)
-            load_shared(weight, 0, weight_step, lane, lanes, start, length, weights)
-            load_shared(bias, 0, bias_step, lane, lanes, start, length, biases)
-            total, lost = add_tile(total, lost, words)
-        mean = sum_over_lanes(total, lost, scratch) / kind(n)
-        for start in range(0, end, step):
+        source, target = row_offsets(r, inner, x_at, out_at)
+        total, squares = (ZERO, ZERO), (ZERO, ZERO)
+        for start in tiles(length, lanes):
+            load(x, source, x_at.step, lane, lanes, start, length, words)
+            load_shared(weight, 0, weight_at.step, lane, lanes, start, length, weights)
+            load_shared(bias, 0, bias_at.step, lane, lanes, start, length, biases)
+            total = add_tile(total, words)
+        mean = mean_of(total, n, scratch)
+        for start in tiles(length, lanes):
             if not HELD:
-                load(x, source, x_step, lane, lanes, start, length, words)
+                load(x, source, x_at.step, lane, lanes, start, length, words)
             for j in range(SIZE):
                 values[j] = value(words, j) - mean if place(lane, lanes, start, j) < length else ZERO
-            squares, lost_too = add_squares(squares, lost_too, values)
-        scale = ONE / kind(math.sqrt(sum_over_lanes(squares, lost_too, scratch) / kind(n) + EPS))
-        for start in range(0, end, step):
+            squares = add_products(squares, values, values)
+        scale = inverse_root(squares, n, scratch)
+        for start in tiles(length, lanes):
             if not HELD:
-                load(x, source, x_step, lane, lanes, start, length, words)
+                load(x, source, x_at.step, lane, lanes, start, length, words)
             if not EARLY:
-                load_shared(weight, 0, weight_step, lane, lanes, start, length, weights)
-                load_shared(bias, 0, bias_step, lane, lanes, start, length, biases)
+                load_shared(weight, 0, weight_at.step, lane, lanes, start, length, weights)
+                load_shared(bias, 0, bias_at.step, lane, lanes, start, length, biases)
             for j in range(SIZE):
                 values[j] = (value(words, j) - mean) * scale * value(weights, j) + value(biases, j)
-            store(out, target, out_step, lane, lanes, start, length, values)
+            store(out, target, out_at.step, lane, lanes, start, length, values)
 
     return Source(layer_norm, (dtype,) * 4, tiling.threads, (dtype, tiling, eps), tiling.blocks, inputs=3)
 

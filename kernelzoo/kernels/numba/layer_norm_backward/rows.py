@@ -1,17 +1,15 @@
 """Blocks take rows in turn, and leave sums over their rows for weight and bias; two more launches add these up."""
 
-import math
 from functools import cache, partial
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import add_exactly, lane_sum, place_of, row_values, tile_squares, tile_sum, tree_sum
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import add_exactly, lane_means, place_of, row_values, tile_sums, tiles_of, tree_sum
 from kernelzoo.kernels.numba.launch import BindView, planned
-from kernelzoo.kernels.numba.partials import by_turns, sums_over_rows, three_loads
-from kernelzoo.kernels.numba.row import row_coords, thread_mapping
+from kernelzoo.kernels.numba.partials import by_turns, rows_in_turn, sums_over_rows, three_loads
+from kernelzoo.kernels.numba.row import row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -19,65 +17,49 @@ from kernelzoo.registry import register
 
 @cache
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, ONE, EPS = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, eps)
+    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (_, value, store), (read, read_again) = row_values(dtype, tiling), three_loads(dtype, tiling)
-    add_tile, add_squares = tile_sum(dtype, tiling, dtype), tile_squares(dtype, tiling)
-    (begin, add, leave), add_up = sums_over_rows(dtype, tiling), tree_sum(tiling.size)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
-    over_lanes, place_in, mapping = lane_sum(dtype, tiling), place_of(tiling), thread_mapping(tiling)
-    ROWS, HELD = tiling.rows, tiling.held
+    (add_tile, add_products), add_up = tile_sums(dtype, tiling, dtype), tree_sum(tiling.size)
+    (begin, add, leave), find = sums_over_rows(dtype, tiling, 2), rows_in_turn(tiling)
+    tiles, place_in, SCRATCH = tiles_of(tiling), place_of(tiling), tiling.scratch
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
 
-    def backward(
-        x, weight, grad, dx, partials, rows, inner, n, x_outer, x_step, x_inner, _0, _1, _2, phase, weight_outer,
-        weight_step, weight_inner, grad_outer, grad_step, grad_inner, dx_outer, dx_step, dx_inner, _3, _4, _5,
-    ):  # fmt: skip
+    def backward(x, weight, grad, dx, partials, rows, inner, n, x_at, dw_at, phase, weight_at, grad_at, dx_at, db_at):
         words = cuda.local.array(WORDS, WORD)
         weights = cuda.local.array(WORDS, WORD)
         grads = cuda.local.array(WORDS, WORD)
+        centred = cuda.local.array(SIZE, kind)
         values = cuda.local.array(SIZE, kind)
-        of_weight = cuda.local.array(SIZE, kind)
-        of_bias = cuda.local.array(SIZE, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        block, blocks = types.int64(cuda.blockIdx.x), types.int64(cuda.gridDim.x)
-        base, after = (block * ROWS + group) * n, ((blocks + block) * ROWS + group) * n
-        begin(partials, base, lane, lanes, n, of_weight)
-        begin(partials, after, lane, lanes, n, of_bias)
-        for first in range(block * ROWS, rows, blocks * ROWS):
-            length = n if first + group < rows else types.int64(0)
-            outer, place = row_coords(first + group, inner)
-            source, pulling = outer * x_outer + place * x_inner, outer * grad_outer + place * grad_inner
-            target = outer * dx_outer + place * dx_inner
-            at = source, x_step, pulling, grad_step, weight_step, lane, lanes
-            end, step = (1, 1) if HELD else (length, lanes * SIZE)  # a row that is held is one tile
-            total, squares, pulls, products, a, b, c, d = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
-            for start in range(0, end, step):
+        lane, lanes, mine, own_rows = find(rows)
+        places, sums = begin(partials, mine, lane, lanes, n)
+        for r in own_rows:
+            length = n if r < rows else 0
+            place = row_coords(r, inner)
+            at = row_start(x_at, place), x_at.step, row_start(grad_at, place), grad_at.step, weight_at.step, lane, lanes
+            total, squares, pulls, products = (ZERO, ZERO), (ZERO, ZERO), (ZERO, ZERO), (ZERO, ZERO)
+            for start in tiles(length, lanes):
                 read(x, grad, weight, at, start, length, words, grads, weights)
-                total, a = add_tile(total, a, words)
-            mean = over_lanes(total, a, scratch) / kind(n)
-            for start in range(0, end, step):
+                total = add_tile(total, words)
+            mean = mean_of(total, n, scratch)
+            for start in tiles(length, lanes):
                 read_again(x, grad, weight, at, start, length, words, grads, weights)
                 for j in range(SIZE):
+                    centred[j] = value(words, j) - mean if place_in(lane, lanes, start, j) < length else ZERO
                     values[j] = value(grads, j) * value(weights, j)
-                pulls, c = add_exactly(pulls, c, add_up(values, 0))
-                for j in range(SIZE):
-                    values[j] *= value(words, j) - mean
-                products, d = add_exactly(products, d, add_up(values, 0))
-                for j in range(SIZE):
-                    values[j] = value(words, j) - mean if place_in(lane, lanes, start, j) < length else ZERO
-                squares, b = add_squares(squares, b, values)
-            scale = ONE / kind(math.sqrt(over_lanes(squares, b, scratch) / kind(n) + EPS))
-            pull, slope = over_lanes(pulls, c, scratch) / kind(n), over_lanes(products, d, scratch) / kind(n) * scale
-            for start in range(0, end, step):
+                pulls = add_exactly(pulls, add_up(values, 0))
+                products = add_products(products, values, centred)
+                squares = add_products(squares, centred, centred)
+            scale = inverse_root(squares, n, scratch)
+            pull, slope = mean_of(pulls, n, scratch), mean_of(products, n, scratch) * scale
+            for start in tiles(length, lanes):
                 read_again(x, grad, weight, at, start, length, words, grads, weights)
                 for j in range(SIZE):
                     g, u, k = value(grads, j), (value(words, j) - mean) * scale, place_in(lane, lanes, start, j)
                     values[j] = scale * (g * value(weights, j) - pull - u * slope)
-                    add(partials, base, k, length, of_weight, j, g * u)
-                    add(partials, after, k, length, of_bias, j, g)
-                store(dx, target, dx_step, lane, lanes, start, length, values)
-        leave(partials, base, lane, lanes, n, of_weight)
-        leave(partials, after, lane, lanes, n, of_bias)
+                    add(partials, places, k, length, sums, j, (g * u, g))
+                store(dx, row_start(dx_at, place), dx_at.step, lane, lanes, start, length, values)
+        leave(partials, places, lane, lanes, n, sums)
 
     return Source(backward, (*[dtype] * 4, str(kind)), tiling.threads, (dtype, tiling, eps), inputs=4)
 

@@ -7,10 +7,10 @@ from numba import cuda
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import logarithm, machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.lanes import own_row, packs_tiling
+from kernelzoo.kernels.numba.lanes import packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -22,12 +22,12 @@ def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     _, store = machine.element_functions(out_dtype)
     SCRATCH = tiling.scratch
 
-    def logsumexp(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def logsumexp(x, out, rows, inner, n, x_at, out_at, phase):
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, length = find(rows, n)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        top, total = state(x, source, x_step, lane, lanes, 0, length, maxima, sums)
+        source, target = row_offsets(r, inner, x_at, out_at)
+        top, total = state(x, source, x_at.step, lane, lanes, 0, length, maxima, sums)
         if lane == 0 and r < rows:
             store(out, target, top + logarithm(total))
 

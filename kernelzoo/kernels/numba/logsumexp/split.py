@@ -7,11 +7,10 @@ from numba import cuda
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import logarithm, machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.lanes import own_row
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.logsumexp.state import merged_state, row_state
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -22,15 +21,12 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, state, find = WIDE[dtype], row_state(dtype, tiling), own_part(tiling)
     (_, store), SCRATCH = machine.element_functions(str(kind)), tiling.scratch
 
-    def logsumexp_parts(
-        x, states, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        parts, span,
-    ):  # fmt: skip
+    def logsumexp_parts(x, states, out, rows, inner, n, x_at, out_at, phase, parts, span):
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, part, start, end = find(rows, n, parts, span)
-        source, _ = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        top, total = state(x, source, x_step, lane, lanes, start, end, maxima, sums)
+        source, _ = row_offsets(r, inner, x_at, out_at)
+        top, total = state(x, source, x_at.step, lane, lanes, start, end, maxima, sums)
         if lane == 0 and r < rows:
             store(states, 2 * (r * parts + part), top)
             store(states, 2 * (r * parts + part) + 1, total)
@@ -42,12 +38,9 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 def together_kernel(dtype: str, out_dtype: str) -> Source:
     merge, find, (_, store) = merged_state(dtype), own_row(TOGETHER), machine.element_functions(out_dtype)
 
-    def logsumexp_together(
-        x, states, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        parts, span,
-    ):  # fmt: skip
+    def logsumexp_together(x, states, out, rows, inner, n, x_at, out_at, phase, parts, span):
         lane, _, r, length = find(rows, parts)
-        _, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        _, target = row_offsets(r, inner, x_at, out_at)
         top, total = merge(states, r * parts, length, lane)
         if lane == 0 and r < rows:
             store(out, target, top + logarithm(total))

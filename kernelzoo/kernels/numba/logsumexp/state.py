@@ -7,7 +7,7 @@ import numpy as np
 from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import WARP, exponential, machine, maximum, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.row import access, block_reduce, warp_max, warp_sum
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
@@ -24,7 +24,7 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
     """
     TOP = float(np.finfo(str(WIDE[dtype])).max)
     ZERO, HIGHEST, LOWEST = (number(dtype, value) for value in (0, TOP, -TOP))
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     _, load_tile, _, _, _ = access(dtype, tiling, number(dtype, -np.inf))
     _, thread_max, thread_sum, _, _ = arithmetic(dtype, tiling.vec, WORDS)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
@@ -32,15 +32,15 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
     @cuda.jit(device=True, inline="always")
     def state(x, source, step, lane, lanes, start, n, maxima, sums):
         words = cuda.local.array(WORDS, WORD)
-        m, total, lost = LOWEST, ZERO, ZERO
+        m, total = LOWEST, (ZERO, ZERO)
         for first in range(start, n, lanes * SIZE):
             load_tile(x, source, step, lane, lanes, first, n, words, 0)
             more = minimum(maximum(m, thread_max(words, 0)), HIGHEST)
             scale = exponential(m - more)
-            total, lost = add_exactly(total * scale, lost * scale, thread_sum(words, 0, more))
+            total = add_exactly((total[0] * scale, total[1] * scale), thread_sum(words, 0, more))
             m = more
         top = block_max(m, maxima)
-        return top, block_sum(whole(total, lost) * exponential(m - top), sums)
+        return top, block_sum(whole(total) * exponential(m - top), sums)
 
     return state
 

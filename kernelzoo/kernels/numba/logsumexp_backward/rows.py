@@ -6,10 +6,10 @@ from numba import cuda
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, machine
-from kernelzoo.kernels.numba.dtypes import WIDE, word_type
-from kernelzoo.kernels.numba.lanes import own_row, packs_tiling, row_values
+from kernelzoo.kernels.numba.dtypes import WIDE
+from kernelzoo.kernels.numba.lanes import packs_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_coords
+from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -18,27 +18,24 @@ from kernelzoo.registry import register
 @cache
 def backward_kernel(dtype: str, tiling: Tiling) -> Source:
     (load_one, _), (load, value, store) = machine.element_functions(dtype), row_values(dtype, tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     kind, find = WIDE[dtype], own_row(tiling)
 
-    def backward(
-        x, y, grad, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        y_outer, y_step, y_inner, grad_outer, grad_step, grad_inner,
-    ):  # fmt: skip
+    def backward(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):
         words = cuda.local.array(WORDS, WORD)
         values = cuda.local.array(SIZE, kind)
         lane, lanes, r, length = find(rows, n)
         if r >= rows:
             return
-        outer, place = row_coords(r, inner)
-        source, target = outer * x_outer + place * x_inner, outer * out_outer + place * out_inner
-        of_row = load_one(y, outer * y_outer + place * y_inner)
-        slope = load_one(grad, outer * grad_outer + place * grad_inner)
+        place = row_coords(r, inner)
+        source, target = row_start(x_at, place), row_start(out_at, place)
+        of_row = load_one(y, row_start(y_at, place))
+        slope = load_one(grad, row_start(grad_at, place))
         for start in range(0, length, lanes * SIZE):
-            load(x, source, x_step, lane, lanes, start, length, words)
+            load(x, source, x_at.step, lane, lanes, start, length, words)
             for j in range(SIZE):
                 values[j] = slope * exponential(value(words, j) - of_row)
-            store(out, target, out_step, lane, lanes, start, length, values)
+            store(out, target, out_at.step, lane, lanes, start, length, values)
 
     return Source(backward, (dtype,) * 4, tiling.threads, (dtype, tiling), inputs=3)
 

@@ -25,9 +25,7 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, atomic_min = WIDE[dtype], machine.atomic_min
     mapping, chunk_min, ROWS, SCRATCH = slab_functions(dtype, tiling)
 
-    def batched(
-        x, results, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, chunks, span, slab
-    ):
+    def batched(x, results, rows, inner, n, x_at, out_at, phase, chunks, span, slab):
         scratch = cuda.shared.array(SCRATCH, kind)
         minima = cuda.shared.array(BATCH, kind)
         lane, lanes, group = mapping()
@@ -37,8 +35,8 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
         while done < slab:
             r = r0 + done + group
             length = n if r < rows else types.int64(0)
-            source, _ = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-            smallest = chunk_min(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch)
+            source, _ = row_offsets(r, inner, x_at, out_at)
+            smallest = chunk_min(x, source, x_at.step, lane, lanes, length, phase, chunk, span, scratch)
             if lane == 0:
                 minima[done + group] = smallest
             done += ROWS
@@ -46,7 +44,7 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
         i = types.int64(cuda.threadIdx.x)
         while i < slab:
             if r0 + i < rows:
-                _, target = row_offsets(r0 + i, inner, x_outer, x_inner, out_outer, out_inner)
+                _, target = row_offsets(r0 + i, inner, x_at, out_at)
                 atomic_min(results, target, minima[i])
             i += cuda.blockDim.x
 

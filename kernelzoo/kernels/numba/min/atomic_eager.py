@@ -25,9 +25,7 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, atomic_min = WIDE[dtype], machine.atomic_min
     mapping, chunk_min, ROWS, SCRATCH = slab_functions(dtype, tiling)
 
-    def eager(
-        x, results, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, chunks, span, slab
-    ):
+    def eager(x, results, rows, inner, n, x_at, out_at, phase, chunks, span, slab):
         scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, group = mapping()
         block = types.int64(cuda.blockIdx.x)
@@ -36,8 +34,8 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
         while done < slab:
             r = r0 + done + group
             length = n if r < rows else types.int64(0)
-            source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-            smallest = chunk_min(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch)
+            source, target = row_offsets(r, inner, x_at, out_at)
+            smallest = chunk_min(x, source, x_at.step, lane, lanes, length, phase, chunk, span, scratch)
             if lane == 0 and r < rows:
                 atomic_min(results, target, smallest)
             done += ROWS

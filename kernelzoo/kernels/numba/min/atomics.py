@@ -10,22 +10,16 @@ from typing import Any
 
 import torch
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, highest, word_type
+from kernelzoo.kernels.numba.dtypes import computed_in, highest
 from kernelzoo.kernels.numba.launch import BindView, prepare, within_grid
 from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
-from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.row import access, block_reduce, thread_mapping
 from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling
-from kernelzoo.launch import Launch, keeping_alive, sequence
+from kernelzoo.launch import Launch, keeping_alive
 from kernelzoo.layout import cdiv
 from kernelzoo.tables import knob, numbers
-
-THREADS = 256
-"""A block of the kernels that have a thread per row."""
 
 
 @numbers
@@ -33,34 +27,6 @@ class Numbers:
     """What depends on the card. Shipped values are an H200's."""
 
     atomic_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="of 256 threads for each SM, that meet by atomics")
-
-
-@cache
-def fill_kernel(dtype: str) -> Source:
-    """The identity into every result, which atomics then lower. One thread per row."""
-    kind, HIGHEST = WIDE[dtype], highest(dtype)
-
-    def fill(results, rows, inner, outer_stride, inner_stride):
-        r = types.int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
-        if r < rows:
-            target, _ = row_offsets(r, inner, outer_stride, inner_stride, outer_stride, inner_stride)
-            results[target] = HIGHEST
-
-    return Source(fill, (kind,), THREADS, (dtype,))
-
-
-@cache
-def narrow_kernel(dtype: str) -> Source:
-    """From the 32-bit numbers that atomics work on to an output of a narrower dtype. One thread per row."""
-    _, store = machine.element_functions(dtype)
-
-    def narrow(results, out, rows, inner, out_outer, out_inner):
-        r = types.int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
-        if r < rows:
-            target, _ = row_offsets(r, inner, out_outer, out_inner, out_outer, out_inner)
-            store(out, target, results[r])
-
-    return Source(narrow, (WIDE[dtype], dtype), THREADS, (dtype,))
 
 
 @cache
@@ -74,7 +40,7 @@ def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
     bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min = thread_reduce(dtype, tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
 
     @cuda.jit(device=True, inline="always")
     def chunk_min(x, source, x_step, lane, lanes, length, phase, chunk, span, scratch):
@@ -114,19 +80,21 @@ def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: Device, n
     slab = min(cdiv(groups * chunks, wanted), slab_limit // tiling.rows) * tiling.rows
     grid = within_grid(id, chunks * cdiv(v.total, slab))
 
-    # The workspace of narrow dtypes is contiguous.
-    outer, inner = (v.out_outer, v.out_inner) if v.itemsize >= 4 else (v.inner, 1)
-    reduced = replace(v, out_outer=outer, out_inner=inner)
-    row_blocks = within_grid(id, cdiv(v.total, THREADS))
-    fill = prepare(fill_kernel(v.dtype), device).call(row_blocks, v.total, v.inner, outer, inner)
-    reduce = prepare(kernel(v.dtype, tiling), device).call(grid, *reduced.offsets, chunks, span, slab)
-    if v.itemsize >= 4:
-        return lambda x, out: sequence(fill(out), reduce(x, out))
-
-    narrow = prepare(narrow_kernel(v.dtype), device).call(row_blocks, v.total, v.inner, v.out_outer, v.out_inner)
+    wide, nothing = v.itemsize >= 4, highest(v.dtype).item()
+    outer, inner = (v.out_outer, v.out_inner) if wide else (v.inner, 1)  # of the workspace, which has no gaps
+    offsets = replace(v, out_outer=outer, out_inner=inner).offsets
+    reduce = prepare(kernel(v.dtype, tiling), device).call(grid, *offsets, chunks, span, slab)
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        results = torch.empty(v.total, dtype=computed_in(v.dtype), device=x.device)
-        return keeping_alive(sequence(fill(results), reduce(x, results), narrow(results, out)), results)
+        results = out if wide else torch.empty(out.shape, dtype=computed_in(v.dtype), device=out.device)
+        lower = reduce(x, results)
+
+        def launch() -> None:
+            results.fill_(nothing)
+            lower()
+            if not wide:
+                out.copy_(results)
+
+        return launch if wide else keeping_alive(launch, results)
 
     return bind

@@ -9,10 +9,10 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
-from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -24,22 +24,19 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
     bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST)
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
-    thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
-    ROWS, SCRATCH = tiling.rows, tiling.scratch
+    thread_min, find = thread_reduce(dtype, tiling), own_row(tiling)
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
-    def by_tiles(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def by_tiles(x, out, rows, inner, n, x_at, out_at, phase):
         tile = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        length = n if r < rows else types.int64(0)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        lane, lanes, r, length = find(rows, n)
+        source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, length)
         smallest = block_min(load_edge(x, source, lane, head, end, length), scratch)
         first = types.int64(0)
         while first < n:  # as many times in every thread of the block, since all of them reduce
-            load_tile(x, source, x_step, lane, lanes, head + first, end, tile, 0)
+            load_tile(x, source, x_at.step, lane, lanes, head + first, end, tile, 0)
             value = thread_min(tile, 0, HIGHEST)
             cuda.syncthreads()  # what the last reduction left has been read
             smallest = minimum(smallest, block_min(value, scratch))

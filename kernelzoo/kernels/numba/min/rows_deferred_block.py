@@ -7,7 +7,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
@@ -23,12 +23,12 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     ROWS, SCRATCH = tiling.rows, tiling.scratch
     STACK, ONCE = tiling.stack, not (tiling.flexible or tiling.across)  # short rows are read at once
     HELD = WORDS * STACK
 
-    def deferred(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def deferred(x, out, rows, inner, n, x_at, out_at, phase):
         tiles = cuda.local.array(HELD, WORD)
         smallest = cuda.local.array(STACK, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
@@ -41,9 +41,9 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
             for level in range(STACK):
                 r = r0 + level * ROWS
                 length = n if r < rows else types.int64(0)
-                source, _ = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+                source, _ = row_offsets(r, inner, x_at, out_at)
                 head, end = bounds(phase + source, length)
-                load_tile(x, source, x_step, lane, lanes, head + first, end, tiles, level * WORDS)
+                load_tile(x, source, x_at.step, lane, lanes, head + first, end, tiles, level * WORDS)
                 if first > 0:  # the edges come with the first tile: before it, its loads would wait for theirs
                     head, length = types.int64(0), types.int64(0)
                 smallest[level] = minimum(smallest[level], load_edge(x, source, lane, head, end, length))
@@ -54,7 +54,7 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
             r = r0 + level * ROWS
             value = block_min(smallest[level], scratch)
             if lane == 0 and r < rows:
-                _, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+                _, target = row_offsets(r, inner, x_at, out_at)
                 store(out, target, value)
 
     blocks = 8 if ONCE and tiling.threads <= 128 else 1  # 1024 threads an SM with 64 registers each

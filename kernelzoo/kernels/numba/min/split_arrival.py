@@ -7,7 +7,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, highest, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
 from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
@@ -36,13 +36,10 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     ROWS, SCRATCH, arrive = tiling.rows, tiling.scratch, machine.arrive
 
-    def split(
-        x, partials, counters, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        chunks, span,
-    ):  # fmt: skip
+    def split(x, partials, counters, out, rows, inner, n, x_at, out_at, phase, chunks, span):
         tile = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
         is_last = cuda.shared.array(1, types.int32)
@@ -52,7 +49,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
         chunk, team = block % chunks, block // chunks
         r = team * ROWS + group
         length = n if r < rows else types.int64(0)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, length)
         smallest = HIGHEST
         first = head + chunk * span
@@ -60,7 +57,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
         if chunk > 0:
             head, length = types.int64(0), types.int64(0)  # the edges are the first chunk's
         while first < last or length > 0:
-            load_tile(x, source, x_step, lane, lanes, first, last, tile, 0)
+            load_tile(x, source, x_at.step, lane, lanes, first, last, tile, 0)
             smallest = minimum(smallest, load_edge(x, source, lane, head, end, length))
             head, length = types.int64(0), types.int64(0)
             smallest = thread_min(tile, 0, smallest)

@@ -8,10 +8,10 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP, machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
-from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, thread_mapping
+from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, thread_mapping
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling, whole_row_tiling
 from kernelzoo.registry import register
@@ -21,7 +21,7 @@ from kernelzoo.registry import register
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """As softmax's multi_row_tile, with up to a block to each row."""
     kind, NAN = WIDE[dtype], number(dtype, np.nan)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN, keep_in_l2=True)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
@@ -29,10 +29,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     shares_of, mapping = shares(dtype), thread_mapping(tiling)
     ROWS, STACK, SCRATCH, HELD = tiling.rows, tiling.stack, tiling.scratch, WORDS * tiling.stack
 
-    def fused(
-        x, y, grad, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        y_outer, y_step, y_inner, grad_outer, grad_step, grad_inner,
-    ):  # fmt: skip
+    def fused(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):
         held = cuda.local.array(HELD, WORD)
         edges = cuda.local.array(STACK, kind)
         minima = cuda.local.array(STACK, kind)
@@ -43,14 +40,14 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
         for level in range(STACK):
             r = r0 + level * ROWS
             length = n if r < rows else types.int64(0)  # threads without a row go along: reductions need whole warps
-            outer, index = row_coords(r, inner)
+            place = row_coords(r, inner)
             minima[level], slopes[level] = NAN, NAN
             if r < rows:
-                minima[level] = load(y, outer * y_outer + index * y_inner)
-                slopes[level] = load(grad, outer * grad_outer + index * grad_inner)
-            source = outer * x_outer + index * x_inner
+                minima[level] = load(y, row_start(y_at, place))
+                slopes[level] = load(grad, row_start(grad_at, place))
+            source = row_start(x_at, place)
             head, end = bounds(phase + source, length)
-            load_tile(x, source, x_step, lane, lanes, head, end, held, level * WORDS)
+            load_tile(x, source, x_at.step, lane, lanes, head, end, held, level * WORDS)
             edges[level] = load_edge(x, source, lane, head, end, length)
 
         for level in range(STACK):
@@ -62,10 +59,10 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
             if STACK > 1:  # where the only row is, is known still
                 r = r0 + level * ROWS
                 length = n if r < rows else types.int64(0)
-                outer, index = row_coords(r, inner)
-                head, end = bounds(phase + outer * x_outer + index * x_inner, length)
-            target = outer * out_outer + index * out_inner
-            store_tile(out, target, out_step, lane, lanes, head, end, held, k)
+                place = row_coords(r, inner)
+                head, end = bounds(phase + row_start(x_at, place), length)
+            target = row_start(out_at, place)
+            store_tile(out, target, out_at.step, lane, lanes, head, end, held, k)
             store_edge(out, target, lane, head, end, length, share if edge == least else rest)
 
     return Source(fused, (dtype, dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=3)

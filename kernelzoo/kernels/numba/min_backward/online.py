@@ -8,10 +8,10 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import number, word_type
+from kernelzoo.kernels.numba.dtypes import number
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
-from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, thread_mapping
+from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
@@ -20,35 +20,29 @@ from kernelzoo.registry import register
 @cache
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     NAN, SIZE = number(dtype, np.nan), tiling.size
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
     matches, finish = arithmetic(dtype, tiling.vec, WORDS)
-    shares_of, mapping, ROWS, SCRATCH = shares(dtype), thread_mapping(tiling), tiling.rows, tiling.scratch
+    shares_of, find, SCRATCH = shares(dtype), own_row(tiling), tiling.scratch
 
-    def online(
-        x, y, grad, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        y_outer, y_step, y_inner, grad_outer, grad_step, grad_inner,
-    ):  # fmt: skip
+    def online(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):
         row = cuda.local.array(WORDS, WORD)
         counts = cuda.shared.array(SCRATCH, types.int64)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
+        lane, lanes, r, n = find(rows, n)
         least, slope = NAN, NAN
-        outer, index = row_coords(r, inner)
+        place = row_coords(r, inner)
         if r < rows:
-            least = load(y, outer * y_outer + index * y_inner)
-            slope = load(grad, outer * grad_outer + index * grad_inner)
-        else:
-            n = types.int64(0)
-        source, target = outer * x_outer + index * x_inner, outer * out_outer + index * out_inner
+            least = load(y, row_start(y_at, place))
+            slope = load(grad, row_start(grad_at, place))
+        source, target = row_start(x_at, place), row_start(out_at, place)
         head, end = bounds(phase + source, n)
         edge = load_edge(x, source, lane, head, end, n)
         count = types.int64(edge == least)
         first = head
         while first < end:
-            load_tile(x, source, x_step, lane, lanes, first, end, row, 0)
+            load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
             count += matches(row, 0, least)
             first += lanes * SIZE
 
@@ -57,9 +51,9 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         # Backwards: what was read last is the likeliest to be in a cache still.
         while first > head:
             first -= lanes * SIZE
-            load_tile(x, source, x_step, lane, lanes, first, end, row, 0)
+            load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
             finish(row, 0, least, share, rest)
-            store_tile(out, target, out_step, lane, lanes, first, end, row, 0)
+            store_tile(out, target, out_at.step, lane, lanes, first, end, row, 0)
         store_edge(out, target, lane, head, end, n, share if edge == least else rest)
 
     return Source(online, (dtype, dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=3)

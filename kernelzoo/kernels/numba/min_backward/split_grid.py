@@ -8,10 +8,10 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP, machine
-from kernelzoo.kernels.numba.dtypes import number, word_type
+from kernelzoo.kernels.numba.dtypes import number
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
-from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, wait_for_blocks, warp_sum
+from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, wait_for_blocks, warp_sum
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import cdiv
@@ -29,7 +29,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     counter, which only ever grows; every block then adds up the same counts. Each has the first batch of its share in
     registers; what is beyond is read a second time, from the L2 cache with luck."""
     NAN, SIZE, SCRATCH = number(dtype, np.nan), tiling.size, tiling.scratch
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
@@ -37,9 +37,8 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     shares_of = shares(dtype)
 
     def grid(
-        x, y, grad, counts, counters, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner,
-        phase, y_outer, y_step, y_inner, grad_outer, grad_step, grad_inner, chunks, share_of_row,
-    ):  # fmt: skip
+        x, y, grad, counts, counters, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at, chunks, share_of_row
+    ):
         row = cuda.local.array(WORDS, WORD)
         more = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, types.int64)
@@ -48,14 +47,14 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
         groups = types.int64(cuda.gridDim.x) // chunks
         r, chunk = block // chunks, block % chunks
         while r < rows:
-            outer, index = row_coords(r, inner)
-            least = load(y, outer * y_outer + index * y_inner)
-            slope = load(grad, outer * grad_outer + index * grad_inner)
-            source, target = outer * x_outer + index * x_inner, outer * out_outer + index * out_inner
+            place = row_coords(r, inner)
+            least = load(y, row_start(y_at, place))
+            slope = load(grad, row_start(grad_at, place))
+            source, target = row_start(x_at, place), row_start(out_at, place)
             head, end = bounds(phase + source, n)
             first = head + chunk * share_of_row
             last = min(first + share_of_row, end)
-            load_tile(x, source, x_step, t, threads, first, last, row, 0)
+            load_tile(x, source, x_at.step, t, threads, first, last, row, 0)
             edge = NAN
             if chunk == 0:
                 edge = load_edge(x, source, t, head, end, n)
@@ -63,7 +62,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             beyond = first + threads * SIZE
             i = beyond
             while i < last:
-                load_tile(x, source, x_step, t, threads, i, last, more, 0)
+                load_tile(x, source, x_at.step, t, threads, i, last, more, 0)
                 count += matches(more, 0, least)
                 i += threads * SIZE
 
@@ -81,11 +80,11 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
 
             while i > beyond:  # backwards: what was read last is the likeliest to be in the cache still
                 i -= threads * SIZE
-                load_tile(x, source, x_step, t, threads, i, last, more, 0)
+                load_tile(x, source, x_at.step, t, threads, i, last, more, 0)
                 finish(more, 0, least, share, rest)
-                store_tile(out, target, out_step, t, threads, i, last, more, 0)
+                store_tile(out, target, out_at.step, t, threads, i, last, more, 0)
             finish(row, 0, least, share, rest)
-            store_tile(out, target, out_step, t, threads, first, last, row, 0)
+            store_tile(out, target, out_at.step, t, threads, first, last, row, 0)
             if chunk == 0:
                 store_edge(out, target, t, head, end, n, share if edge == least else rest)
             r += groups

@@ -7,11 +7,11 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.float8 import to_float8
-from kernelzoo.kernels.numba.lanes import held_tiling, own_row, row_values
+from kernelzoo.kernels.numba.lanes import held_tiling, row_values, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_coords
+from kernelzoo.kernels.numba.row import block_reduce, own_row, row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
@@ -24,39 +24,35 @@ FLOAT, (ZERO, ONE, LARGEST, SMALLEST) = WIDE["float32"], (number("float32", valu
 def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
     (load, value, _), (_, _, store_bits) = row_values(dtype, tiling), row_values("uint8", tiling)
     (_, store), convert = machine.element_functions("float32"), to_float8(tiling.size, hardware)
-    (_, block_min, _), find = block_reduce(tiling, ZERO), own_row(tiling)
-    WORD, WORDS, SIZE, HELD = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.held
+    (_, block_min, _), find, tiles = block_reduce(tiling, ZERO), own_row(tiling), tiles_of(tiling)
+    WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.held
     SCRATCH, pointees, constants = tiling.scratch, (dtype, "uint8", "float32"), (dtype, tiling, hardware)
 
-    def quantize(
-        x, values, scale, rows, inner, n, x_outer, x_step, x_inner, scale_outer, scale_step, scale_inner, phase,
-        values_outer, values_step, values_inner,
-    ):  # fmt: skip
+    def quantize(x, values, scale, rows, inner, n, x_at, scale_at, phase, values_at):
         words = cuda.local.array(WORDS, WORD)
         scaled = cuda.local.array(SIZE, FLOAT)
         bits = cuda.local.array(SIZE, types.int32)
         scratch = cuda.shared.array(SCRATCH, FLOAT)
         lane, lanes, r, length = find(rows, n)
-        outer, place = row_coords(r, inner)
-        source, target = outer * x_outer + place * x_inner, outer * values_outer + place * values_inner
-        end, step = (1, 1) if HELD else (length, lanes * SIZE)  # a row that is held is one tile
+        place = row_coords(r, inner)
+        source, target = row_start(x_at, place), row_start(values_at, place)
         lowest = ZERO  # of negated sizes: a minimum, which keeps a NaN
-        for start in range(0, end, step):
-            load(x, source, x_step, lane, lanes, start, length, words)
+        for start in tiles(length, lanes):
+            load(x, source, x_at.step, lane, lanes, start, length, words)
             for j in range(SIZE):
                 lowest = minimum(lowest, -abs(value(words, j)))
         top = -block_min(lowest, scratch)
         by = ONE if top < SMALLEST else top / LARGEST
         inverse = ONE / by  # exact of a power of two, so that ties stay ties
-        for start in range(0, end, step):
+        for start in tiles(length, lanes):
             if not HELD:
-                load(x, source, x_step, lane, lanes, start, length, words)
+                load(x, source, x_at.step, lane, lanes, start, length, words)
             for j in range(SIZE):
                 scaled[j] = value(words, j) * inverse
             convert(scaled, bits)
-            store_bits(values, target, values_step, lane, lanes, start, length, bits)
+            store_bits(values, target, values_at.step, lane, lanes, start, length, bits)
         if lane == 0 and r < rows:
-            store(scale, outer * scale_outer + place * scale_inner, by)
+            store(scale, row_start(scale_at, place), by)
 
     return Source(quantize, pointees, tiling.threads, constants, tiling.blocks, inputs=2)
 

@@ -1,15 +1,14 @@
 """Lanes go along a row: they add up its squares, and write it from registers, or read it again."""
 
-import math
 from functools import cache, partial
 
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import held_tiling, lane_sum, own_row, row_values, tile_squares
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -17,39 +16,35 @@ from kernelzoo.registry import register
 
 @cache
 def rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, ONE, EPS = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, eps)
+    kind, ZERO, (_, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (load, value, store), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
-    sum_over_lanes, add_squares, find = lane_sum(dtype, tiling), tile_squares(dtype, tiling), own_row(tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
+    (_, add_products), find, tiles = tile_sums(dtype, tiling, dtype), own_row(tiling), tiles_of(tiling)
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
 
-    def rms_norm(
-        x, weight, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        weight_outer, weight_step, weight_inner,
-    ):  # fmt: skip
+    def rms_norm(x, weight, out, rows, inner, n, x_at, out_at, phase, weight_at):
         words = cuda.local.array(WORDS, WORD)
         weights = cuda.local.array(WORDS, WORD)
         values = cuda.local.array(SIZE, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, length = find(rows, n)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        squares, lost = ZERO, ZERO
-        end, step = (1, 1) if HELD else (length, lanes * SIZE)  # a row that is held is one tile
-        for start in range(0, end, step):
-            load(x, source, x_step, lane, lanes, start, length, words)
-            load_weight(weight, 0, weight_step, lane, lanes, start, length, weights)
+        source, target = row_offsets(r, inner, x_at, out_at)
+        squares = (ZERO, ZERO)
+        for start in tiles(length, lanes):
+            load(x, source, x_at.step, lane, lanes, start, length, words)
+            load_weight(weight, 0, weight_at.step, lane, lanes, start, length, weights)
             for j in range(SIZE):
                 values[j] = value(words, j)
-            squares, lost = add_squares(squares, lost, values)
-        scale = ONE / kind(math.sqrt(sum_over_lanes(squares, lost, scratch) / kind(n) + EPS))
-        for start in range(0, end, step):
+            squares = add_products(squares, values, values)
+        scale = inverse_root(squares, n, scratch)
+        for start in tiles(length, lanes):
             if not HELD:
-                load(x, source, x_step, lane, lanes, start, length, words)
+                load(x, source, x_at.step, lane, lanes, start, length, words)
             if not EARLY:
-                load_weight(weight, 0, weight_step, lane, lanes, start, length, weights)
+                load_weight(weight, 0, weight_at.step, lane, lanes, start, length, weights)
             for j in range(SIZE):
                 values[j] = value(words, j) * scale * value(weights, j)
-            store(out, target, out_step, lane, lanes, start, length, values)
+            store(out, target, out_at.step, lane, lanes, start, length, values)
 
     return Source(rms_norm, (dtype,) * 3, tiling.threads, (dtype, tiling, eps), tiling.blocks, inputs=2)
 

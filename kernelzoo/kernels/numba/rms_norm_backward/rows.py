@@ -1,17 +1,15 @@
 """Blocks take rows in turn, and leave sums over their rows for the weight; a second launch adds these up."""
 
-import math
 from functools import cache, partial
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import add_exactly, lane_sum, place_of, row_values, tile_squares, tree_sum
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import lane_means, place_of, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, planned
-from kernelzoo.kernels.numba.partials import by_turns, sums_over_rows, three_loads
-from kernelzoo.kernels.numba.row import row_coords, thread_mapping
+from kernelzoo.kernels.numba.partials import by_turns, rows_in_turn, sums_over_rows, three_loads
+from kernelzoo.kernels.numba.row import row_coords, row_start
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -19,56 +17,44 @@ from kernelzoo.registry import register
 
 @cache
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, ONE, EPS = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, eps)
+    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (_, value, store), (read, read_again) = row_values(dtype, tiling), three_loads(dtype, tiling)
-    add_squares, add_up, sum_over_lanes = tile_squares(dtype, tiling), tree_sum(tiling.size), lane_sum(dtype, tiling)
-    (begin, add, leave), place_in, mapping = sums_over_rows(dtype, tiling), place_of(tiling), thread_mapping(tiling)
-    WORD, WORDS, SIZE, SCRATCH = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.scratch
-    ROWS, HELD = tiling.rows, tiling.held
+    (_, add_products), (begin, add, leave) = tile_sums(dtype, tiling, dtype), sums_over_rows(dtype, tiling, 1)
+    find, tiles, place_in = rows_in_turn(tiling), tiles_of(tiling), place_of(tiling)
+    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
-    def backward(
-        x, weight, grad, dx, partials, rows, inner, n, x_outer, x_step, x_inner, _0, _1, _2, phase,
-        weight_outer, weight_step, weight_inner, grad_outer, grad_step, grad_inner, dx_outer, dx_step, dx_inner,
-    ):  # fmt: skip
+    def backward(x, weight, grad, dx, partials, rows, inner, n, x_at, dw_at, phase, weight_at, grad_at, dx_at):
         words = cuda.local.array(WORDS, WORD)
         weights = cuda.local.array(WORDS, WORD)
         grads = cuda.local.array(WORDS, WORD)
         values = cuda.local.array(SIZE, kind)
-        sums = cuda.local.array(SIZE, kind)
+        pulls = cuda.local.array(SIZE, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        block = types.int64(cuda.blockIdx.x)
-        base = (block * ROWS + group) * n
-        begin(partials, base, lane, lanes, n, sums)
-        for first in range(block * ROWS, rows, cuda.gridDim.x * ROWS):
-            length = n if first + group < rows else types.int64(0)
-            outer, place = row_coords(first + group, inner)
-            source, pulled = outer * x_outer + place * x_inner, outer * grad_outer + place * grad_inner
-            target = outer * dx_outer + place * dx_inner
-            at = source, x_step, pulled, grad_step, weight_step, lane, lanes
-            end, step = (1, 1) if HELD else (length, lanes * SIZE)  # a row that is held is one tile
-            squares, lost, products, lost_too = ZERO, ZERO, ZERO, ZERO
-            for start in range(0, end, step):
+        lane, lanes, mine, own_rows = find(rows)
+        places, sums = begin(partials, mine, lane, lanes, n)
+        for r in own_rows:
+            length = n if r < rows else 0
+            place = row_coords(r, inner)
+            at = row_start(x_at, place), x_at.step, row_start(grad_at, place), grad_at.step, weight_at.step, lane, lanes
+            squares, products = (ZERO, ZERO), (ZERO, ZERO)
+            for start in tiles(length, lanes):
                 read(x, grad, weight, at, start, length, words, grads, weights)
                 for j in range(SIZE):
-                    values[j] = value(words, j)
-                squares, lost = add_squares(squares, lost, values)
-                for j in range(SIZE):
-                    values[j] *= value(grads, j) * value(weights, j)
-                products, lost_too = add_exactly(products, lost_too, add_up(values, 0))
-            scale = ONE / kind(math.sqrt(sum_over_lanes(squares, lost, scratch) / kind(n) + EPS))
-            slope = sum_over_lanes(products, lost_too, scratch) / kind(n) * scale * scale
-            for start in range(0, end, step):
+                    values[j], pulls[j] = value(words, j), value(grads, j) * value(weights, j)
+                squares = add_products(squares, values, values)
+                products = add_products(products, values, pulls)
+            scale = inverse_root(squares, n, scratch)
+            slope = mean_of(products, n, scratch) * scale * scale
+            for start in tiles(length, lanes):
                 read_again(x, grad, weight, at, start, length, words, grads, weights)
                 for j in range(SIZE):
                     v, g = value(words, j), value(grads, j)
                     values[j] = scale * (g * value(weights, j) - v * slope)
-                    add(partials, base, place_in(lane, lanes, start, j), length, sums, j, g * (v * scale))
-                store(dx, target, dx_step, lane, lanes, start, length, values)
-        leave(partials, base, lane, lanes, n, sums)
+                    add(partials, places, place_in(lane, lanes, start, j), length, sums, j, (g * (v * scale),))
+                store(dx, row_start(dx_at, place), dx_at.step, lane, lanes, start, length, values)
+        leave(partials, places, lane, lanes, n, sums)
 
-    pointees = (*[dtype] * 4, str(kind))
-    return Source(backward, pointees, tiling.threads, (dtype, tiling, eps), inputs=4)
+    return Source(backward, (*[dtype] * 4, str(kind)), tiling.threads, (dtype, tiling, eps), inputs=4)
 
 
 @register("numba", "rms_norm_backward", "rows")

@@ -82,7 +82,7 @@ def by_several_blocks(v: View, device: Device, knobs: Knobs) -> str:
     blocks would leave SMs idle. For short rows the way through memory that the grid goes costs more."""
     if fits_columns(v, device):
         return "columns"
-    if not split_cluster.is_for_clusters(v, device) or split_cluster.cluster_shape(v, device, knobs) is None:
+    if split_cluster.cluster_shape(v, device, knobs) is None:
         return "split_grid"
     for_large = split_cluster.small_shape(v, device, knobs) is None
     idle = for_large and split_cluster.leaves_idle(v, device, knobs) and v.n // v.vec > knobs.grid_vectors

@@ -3,13 +3,11 @@
 from functools import cache
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import block_reduce, own_row, row_access, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, column_tiling, flexible_tiling
@@ -35,29 +33,26 @@ class Numbers:
 @cache
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
-    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
+    find, SCRATCH = own_row(tiling), tiling.scratch
 
-    def fused(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def fused(x, out, rows, inner, n, x_at, out_at, phase):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        if r >= rows:
-            n = types.int64(0)  # threads without a row go along, for the reductions need whole warps
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        edge = load_row(x, source, x_step, phase + source, lane, lanes, n, row, 0)
+        lane, lanes, r, n = find(rows, n)
+        source, target = row_offsets(r, inner, x_at, out_at)
+        edge = load_row(x, source, x_at.step, phase + source, lane, lanes, n, row, 0)
 
         m = finite(block_max(maximum(thread_max(row, 0), edge), maxima))
         edge = exponential(edge - m)
         scale = ONE / block_sum(edge + thread_sum(row, 0, m), sums)
         normalize(row, 0, m, scale)
 
-        store_row(out, target, out_step, phase + source, lane, lanes, n, row, 0, edge * scale)
+        store_row(out, target, out_at.step, phase + source, lane, lanes, n, row, 0, edge * scale)
 
     return Source(fused, (dtype, dtype), tiling.threads, (dtype, tiling))
 

@@ -7,7 +7,6 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
@@ -21,14 +20,14 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
     """A block takes ``rows * stack`` consecutive rows: side by side one per group of lanes, and ``stack`` of those one
     above the other in each thread's registers, all of them read before the first is reduced. No shared memory."""
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     row_max, _, row_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
     mapping, ROWS, STACK = thread_mapping(tiling), tiling.rows, tiling.stack
     HELD = WORDS * STACK
 
-    def multi_row_tile(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def multi_row_tile(x, out, rows, inner, n, x_at, out_at, phase):
         held = cuda.local.array(HELD, WORD)
         edges = cuda.local.array(STACK, kind)
         scratch = cuda.shared.array(1, kind)
@@ -37,8 +36,8 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
         for level in range(STACK):
             r = first + level * ROWS
             length = n if r < rows else types.int64(0)
-            source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-            edges[level] = load_row(x, source, x_step, phase + source, lane, lanes, length, held, level * WORDS)
+            source, target = row_offsets(r, inner, x_at, out_at)
+            edges[level] = load_row(x, source, x_at.step, phase + source, lane, lanes, length, held, level * WORDS)
 
         for level in range(STACK):
             m = finite(row_max(maximum(thread_max(held, level * WORDS), edges[level]), scratch))
@@ -48,9 +47,9 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
 
             r = first + level * ROWS
             length = n if r < rows else types.int64(0)
-            source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+            source, target = row_offsets(r, inner, x_at, out_at)
             start, k = phase + source, level * WORDS
-            store_row(out, target, out_step, start, lane, lanes, length, held, k, edge * scale)
+            store_row(out, target, out_at.step, start, lane, lanes, length, held, k, edge * scale)
 
     return Source(multi_row_tile, (dtype, dtype), tiling.threads, (dtype, tiling))
 

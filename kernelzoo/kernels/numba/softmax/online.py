@@ -3,14 +3,12 @@
 from functools import cache
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
@@ -23,29 +21,26 @@ ONLINE_COLUMNS = 2**22
 @cache
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
     _, grow, _ = state_functions(dtype)
-    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
+    find, SCRATCH = own_row(tiling), tiling.scratch
 
-    def online(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def online(x, out, rows, inner, n, x_at, out_at, phase):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        if r >= rows:
-            n = types.int64(0)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        lane, lanes, r, n = find(rows, n)
+        source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, n)
         edge = load_edge(x, source, lane, head, end, n)
         m = maximum(edge, LOWEST)
         s = exponential(edge - finite(m))
         first = head
         while first < end:
-            load_tile(x, source, x_step, lane, lanes, first, end, row, 0)
+            load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
             more = maximum(m, thread_max(row, 0))
             s = grow(m, s, more) + thread_sum(row, 0, finite(more))
             m = more
@@ -57,10 +52,10 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         # Backwards: what was read last is the likeliest to be in a cache still.
         while first > head:
             first -= lanes * SIZE
-            load_tile(x, source, x_step, lane, lanes, first, end, row, 0)
+            load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
             thread_sum(row, 0, shift)
             normalize(row, 0, shift, scale)
-            store_tile(out, target, out_step, lane, lanes, first, end, row, 0)
+            store_tile(out, target, out_at.step, lane, lanes, first, end, row, 0)
         store_edge(out, target, lane, head, end, n, exponential(edge - shift) * scale)
 
     return Source(online, (dtype, dtype), tiling.threads, (dtype, tiling))

@@ -8,7 +8,6 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
@@ -24,13 +23,13 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
     """Program p takes rows p, p + programs, p + 2 programs, ..., and reads the next row before it reduces this one:
     a software pipeline of two stages, both in registers."""
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
     mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
 
-    def persistent(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def persistent(x, out, rows, inner, n, x_at, out_at, phase):
         row = cuda.local.array(WORDS, WORD)
         following = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
@@ -39,21 +38,21 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
         stride = types.int64(cuda.gridDim.x) * ROWS
         r0 = types.int64(cuda.blockIdx.x) * ROWS
         length = n if r0 + group < rows else types.int64(0)
-        source, target = row_offsets(r0 + group, inner, x_outer, x_inner, out_outer, out_inner)
-        edge = load_row(x, source, x_step, phase + source, lane, lanes, length, row, 0)
+        source, target = row_offsets(r0 + group, inner, x_at, out_at)
+        edge = load_row(x, source, x_at.step, phase + source, lane, lanes, length, row, 0)
         while r0 < rows:
             r = r0 + stride + group
             next_length = n if r < rows else types.int64(0)
-            next_source, next_target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+            next_source, next_target = row_offsets(r, inner, x_at, out_at)
             start = phase + next_source
-            next_edge = load_row(x, next_source, x_step, start, lane, lanes, next_length, following, 0)
+            next_edge = load_row(x, next_source, x_at.step, start, lane, lanes, next_length, following, 0)
 
             # Either barrier parts the other's scratch memory from the next row's.
             m = finite(block_max(maximum(thread_max(row, 0), edge), maxima))
             edge = exponential(edge - m)
             scale = ONE / block_sum(edge + thread_sum(row, 0, m), sums)
             normalize(row, 0, m, scale)
-            store_row(out, target, out_step, phase + source, lane, lanes, length, row, 0, edge * scale)
+            store_row(out, target, out_at.step, phase + source, lane, lanes, length, row, 0, edge * scale)
 
             for k in range(WORDS):
                 row[k] = following[k]

@@ -8,7 +8,7 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, cluster_functions, exponential, maximum, quotient
-from kernelzoo.kernels.numba.dtypes import STORAGE, word_type
+from kernelzoo.kernels.numba.dtypes import STORAGE
 from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, shared_bytes, within_grid
 from kernelzoo.kernels.numba.row import access, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
@@ -49,16 +49,14 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     its (max, sum) state to every block; once all have come, each block merges the same states in the same order."""
     cluster_arrive, cluster_wait, send, wait_for = cluster_functions()
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS, NUMBERS = word_type(dtype, tiling.vec), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
+    WORD, WORDS, NUMBERS = tiling.word(dtype), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
     PAIR_BYTES, storage = 2 * kind.bitwidth // 8, STORAGE[dtype]
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST, keep_in_l2=True)
     finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, tiling.vec, WORDS)
     copy_share, online_update, merge, store_share = on_chip(dtype, tiling, keep_in_l2=True)
     _, _, warp_merge = state_functions(dtype)
 
-    def cluster(
-        x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase, blocks, share, kept
-    ):
+    def cluster(x, out, rows, inner, n, x_at, out_at, phase, blocks, share, kept):
         row = cuda.local.array(WORDS, WORD)
         pairs = cuda.shared.array(NUMBERS, kind, ALIGNED)
         barrier = cuda.shared.array(1, types.int64)
@@ -70,11 +68,11 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         block = types.int64(cuda.blockIdx.x)
         r = quotient(block, blocks)
         rank = block - r * blocks
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, n)
         first = head + rank * share
         last = min(first + share, end)
-        load_tile(x, source, x_step, t, threads, first, last, row, 0)
+        load_tile(x, source, x_at.step, t, threads, first, last, row, 0)
         copy_share(x, source, t, threads, first, last, memory, kept)
         edge = LOWEST
         if rank == 0:
@@ -100,7 +98,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         m, s = merge(pairs[0::2], pairs[1::2], blocks * warps)
         shift, scale = finite(m), ONE / s
         normalize(row, 0, shift, rescale(held_max, shift, scale))
-        store_tile(out, target, out_step, t, threads, first, last, row, 0)
+        store_tile(out, target, out_at.step, t, threads, first, last, row, 0)
         store_share(memory, out, target, t, threads, first, last, kept, own_max, shift, scale)
         if rank == 0:
             store_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
@@ -111,11 +109,6 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
 def held_tiling(v: View, tiles: int) -> Tiling:
     """Up to 1024 threads: so each has 64 registers, and an SM runs two blocks of 512."""
     return flexible_tiling(v, MOST_WARPS * WARP, tiles)
-
-
-def is_for_clusters(v: View, device: Device) -> bool:
-    """Whether there are clusters, and rows lie along memory in whole vectors."""
-    return has_clusters(device) and not v.across and v.whole
 
 
 def fit(device: Device) -> int:
@@ -146,7 +139,10 @@ def leaves_idle(v: View, device: Device, numbers: Numbers) -> bool:
 
 
 def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
-    """``(blocks, threads, tiles)`` of a cluster for a row, or None where the device has none that holds it."""
+    """``(blocks, threads, tiles)`` of a cluster for a row. None where the device has none that holds it, or the row is
+    not of whole vectors."""
+    if not has_clusters(device) or v.across or not v.whole:
+        return None
     found = small_shape(v, device, numbers)
     if found is None:
         least = 4 if leaves_idle(v, device, numbers) else 1
@@ -165,7 +161,7 @@ def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, 
 def split_cluster(v: View, device: Device, numbers: Numbers) -> BindView:
     """A row in the registers and the shared memory of a thread-block cluster: read once, written once."""
     id = "numba/softmax/split_cluster"
-    shape = cluster_shape(v, device, numbers) if is_for_clusters(v, device) else None
+    shape = cluster_shape(v, device, numbers)
     if shape is None:
         raise UnsupportedProblemError(
             id, f"a row of {v.n} elements is no cluster's: too long, not in whole vectors, or a device without clusters"

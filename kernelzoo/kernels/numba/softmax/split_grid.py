@@ -7,7 +7,7 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum
-from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize, word_type
+from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare, shared_bytes
 from kernelzoo.kernels.numba.row import access, row_offsets, wait_for_blocks
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
@@ -27,17 +27,14 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     cache with luck.
     """
     kind, _, ONE, LOWEST = constants(dtype)
-    WORD, WORDS, SIZE, VEC = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, tiling.vec
+    WORD, WORDS, SIZE, VEC = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.vec
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, tiling.vec, WORDS)
     copy_share, online_update, merge, store_share = on_chip(dtype, tiling)
     _, grow, warp_merge = state_functions(dtype)
     KEEPS, storage = VECTOR_BYTES // itemsize(dtype) == VEC, STORAGE[dtype]
 
-    def grid(
-        x, pairs, counters, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        chunks, share, kept,
-    ):  # fmt: skip
+    def grid(x, pairs, counters, out, rows, inner, n, x_at, out_at, phase, chunks, share, kept):
         row = cuda.local.array(WORDS, WORD)
         batch = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(MOST_WARPS, kind)
@@ -48,12 +45,12 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
         groups = types.int64(cuda.gridDim.x) // chunks
         r, chunk = block // chunks, block % chunks
         while r < rows:
-            source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+            source, target = row_offsets(r, inner, x_at, out_at)
             head, end = bounds(phase + source, n)
             first = head + chunk * share
             last = min(first + share, end)
             beyond = first + threads * (SIZE + kept * VEC)
-            load_tile(x, source, x_step, t, threads, first, last, row, 0)
+            load_tile(x, source, x_at.step, t, threads, first, last, row, 0)
             if KEEPS:
                 copy_share(x, source, t, threads, first, last, memory, kept)
             edge = LOWEST
@@ -67,7 +64,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             own_max = m
             i = beyond
             while i < last:
-                load_tile(x, source, x_step, t, threads, i, last, batch, 0)
+                load_tile(x, source, x_at.step, t, threads, i, last, batch, 0)
                 more = maximum(m, thread_max(batch, 0))
                 s = grow(m, s, more) + thread_sum(batch, 0, finite(more))
                 m = more
@@ -98,15 +95,15 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             shift, scale = finite(m), ONE / s
 
             normalize(row, 0, shift, rescale(held_max, shift, scale))
-            store_tile(out, target, out_step, t, threads, first, last, row, 0)
+            store_tile(out, target, out_at.step, t, threads, first, last, row, 0)
             if KEEPS:
                 store_share(memory, out, target, t, threads, first, last, kept, own_max, shift, scale)
             i = beyond
             while i < last:
-                load_tile(x, source, x_step, t, threads, i, last, batch, 0)
+                load_tile(x, source, x_at.step, t, threads, i, last, batch, 0)
                 thread_sum(batch, 0, shift)
                 normalize(batch, 0, shift, scale)
-                store_tile(out, target, out_step, t, threads, i, last, batch, 0)
+                store_tile(out, target, out_at.step, t, threads, i, last, batch, 0)
                 i += threads * SIZE
             if chunk == 0:
                 store_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)

@@ -12,20 +12,6 @@ from kernelzoo.kernels.numba.device_functions import machine, opaque
 from kernelzoo.kernels.numba.dtypes import is_packed, number
 
 
-@cuda.jit(device=True, inline="always")
-def add_exactly(total, carry, term):
-    """The rounded sum of all three, and what it rounded off (Knuth, TAOCP 2, 4.2.2)."""
-    new = total + term
-    back = new - total
-    return new, carry + ((total - (new - back)) + (term - back))
-
-
-@cuda.jit(device=True, inline="always")
-def rounded(total, carry):
-    """Such a sum; what it rounded off is no number where it is none or infinite."""
-    return total + carry if carry == carry else total
-
-
 @cache
 def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     """``products(grads, weights, k)``: the sum of the products of two times ``words`` registers, from k on.

@@ -7,9 +7,9 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_access, row_coords, thread_mapping
+from kernelzoo.kernels.numba.row import block_reduce, row_access, row_coords, row_start, thread_mapping
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling, whole_row_tiling
@@ -20,17 +20,14 @@ from kernelzoo.registry import register
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """As softmax's multi_row_tile, with up to a block to each row."""
     kind, ZERO = WIDE[dtype], number(dtype, 0)
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)
     mapping, ROWS, STACK, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.stack, tiling.scratch
     HELD = WORDS * STACK
 
-    def fused(
-        grad, y, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        y_outer, y_step, y_inner,
-    ):  # fmt: skip
+    def fused(grad, y, out, rows, inner, n, x_at, out_at, phase, y_at):
         grads = cuda.local.array(HELD, WORD)
         weights = cuda.local.array(HELD, WORD)
         grad_edges = cuda.local.array(STACK, kind)
@@ -41,11 +38,11 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
         for level in range(STACK):
             r, k = r0 + level * ROWS, level * WORDS
             length = n if r < rows else types.int64(0)  # threads without a row go along: reductions need whole warps
-            outer, index = row_coords(r, inner)
-            source, other = outer * x_outer + index * x_inner, outer * y_outer + index * y_inner
+            place = row_coords(r, inner)
+            source, other = row_start(x_at, place), row_start(y_at, place)
             start = phase + source
-            grad_edges[level] = load_row(grad, source, x_step, start, lane, lanes, length, grads, k)
-            weight_edges[level] = load_row(y, other, y_step, start, lane, lanes, length, weights, k)
+            grad_edges[level] = load_row(grad, source, x_at.step, start, lane, lanes, length, grads, k)
+            weight_edges[level] = load_row(y, other, y_at.step, start, lane, lanes, length, weights, k)
 
         for level in range(STACK):
             edge, weight, k = grad_edges[level], weight_edges[level], level * WORDS
@@ -55,10 +52,10 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
             if STACK > 1:  # where the only row is, is known still
                 r = r0 + level * ROWS
                 length = n if r < rows else types.int64(0)
-                outer, index = row_coords(r, inner)
-                start = phase + outer * x_outer + index * x_inner
-            target = outer * out_outer + index * out_inner
-            store_row(out, target, out_step, start, lane, lanes, length, grads, k, weight * (edge - total))
+                place = row_coords(r, inner)
+                start = phase + row_start(x_at, place)
+            target = row_start(out_at, place)
+            store_row(out, target, out_at.step, start, lane, lanes, length, grads, k, weight * (edge - total))
 
     return Source(fused, (dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=2)
 

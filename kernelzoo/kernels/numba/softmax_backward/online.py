@@ -3,13 +3,13 @@
 from functools import cache
 
 from numba import cuda
-from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, thread_mapping
-from kernelzoo.kernels.numba.softmax_backward.arithmetic import add_exactly, arithmetic, rounded
+from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
+from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
@@ -18,47 +18,41 @@ from kernelzoo.registry import register
 @cache
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, ZERO = WIDE[dtype], number(dtype, 0)
-    WORD, WORDS, SIZE = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)
-    mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
+    find, SCRATCH = own_row(tiling), tiling.scratch
 
-    def online(
-        grad, y, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        y_outer, y_step, y_inner,
-    ):  # fmt: skip
+    def online(grad, y, out, rows, inner, n, x_at, out_at, phase, y_at):
         grads = cuda.local.array(WORDS, WORD)
         weights = cuda.local.array(WORDS, WORD)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, group = mapping()
-        r = types.int64(cuda.blockIdx.x) * ROWS + group
-        if r >= rows:
-            n = types.int64(0)
-        outer, index = row_coords(r, inner)
-        source, other = outer * x_outer + index * x_inner, outer * y_outer + index * y_inner
+        lane, lanes, r, n = find(rows, n)
+        place = row_coords(r, inner)
+        source, other = row_start(x_at, place), row_start(y_at, place)
         head, end = bounds(phase + source, n)
         edge = load_edge(grad, source, lane, head, end, n)
         weight = load_edge(y, other, lane, head, end, n)
-        total, carry = edge * weight, ZERO
+        total = (edge * weight, ZERO)
         first = head
         while first < end:
-            load_tile(grad, source, x_step, lane, lanes, first, end, grads, 0)
-            load_tile(y, other, y_step, lane, lanes, first, end, weights, 0)
-            total, carry = add_exactly(total, carry, products(grads, weights, 0))
+            load_tile(grad, source, x_at.step, lane, lanes, first, end, grads, 0)
+            load_tile(y, other, y_at.step, lane, lanes, first, end, weights, 0)
+            total = add_exactly(total, products(grads, weights, 0))
             first += lanes * SIZE
 
-        total = block_sum(rounded(total, carry), sums)
+        dot = block_sum(whole(total), sums)
 
-        target = outer * out_outer + index * out_inner
+        target = row_start(out_at, place)
         # Backwards: what was read last is the likeliest to be in a cache still.
         while first > head:
             first -= lanes * SIZE
-            load_tile(grad, source, x_step, lane, lanes, first, end, grads, 0)
-            load_tile(y, other, y_step, lane, lanes, first, end, weights, 0)
-            finish(grads, weights, 0, total)
-            store_tile(out, target, out_step, lane, lanes, first, end, grads, 0)
-        store_edge(out, target, lane, head, end, n, weight * (edge - total))
+            load_tile(grad, source, x_at.step, lane, lanes, first, end, grads, 0)
+            load_tile(y, other, y_at.step, lane, lanes, first, end, weights, 0)
+            finish(grads, weights, 0, dot)
+            store_tile(out, target, out_at.step, lane, lanes, first, end, grads, 0)
+        store_edge(out, target, lane, head, end, n, weight * (edge - dot))
 
     return Source(online, (dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=2)
 

@@ -8,10 +8,11 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import WARP, cluster_functions, quotient
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, within_grid
-from kernelzoo.kernels.numba.row import access, row_coords, warp_sum
-from kernelzoo.kernels.numba.softmax_backward.arithmetic import add_exactly, arithmetic, rounded
+from kernelzoo.kernels.numba.row import access, row_coords, row_start, warp_sum
+from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, most_tiles
 from kernelzoo.layout import cdiv
@@ -36,15 +37,12 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
     """
     cluster_arrive, cluster_wait, send, wait_for = cluster_functions()
     kind, ZERO = WIDE[dtype], number(dtype, 0)
-    WORD, WORDS, SIZE, HELD = word_type(dtype, tiling.vec), tiling.words(dtype), tiling.size, held
+    WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, held
     NUMBERS, BYTES = MOST_BLOCKS * BLOCK_LIMIT // WARP, kind.bitwidth // 8
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, ZERO, keep_in_l2=True)
     products, finish = arithmetic(dtype, tiling.vec, WORDS)
 
-    def cluster(
-        grad, y, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        y_outer, y_step, y_inner, blocks, share,
-    ):  # fmt: skip
+    def cluster(grad, y, out, rows, inner, n, x_at, out_at, phase, y_at, blocks, share):
         grads = cuda.local.array(WORDS, WORD)
         weights = cuda.local.array(WORDS, WORD)
         sums = cuda.shared.array(NUMBERS, kind)
@@ -55,14 +53,14 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
         block = types.int64(cuda.blockIdx.x)
         r = quotient(block, blocks)
         rank = block - r * blocks
-        outer, index = row_coords(r, inner)
-        source, other = outer * x_outer + index * x_inner, outer * y_outer + index * y_inner
+        place = row_coords(r, inner)
+        source, other = row_start(x_at, place), row_start(y_at, place)
         head, end = bounds(phase + source, n)
         first = head + rank * share
         last = min(first + share, end)
         if HELD:
-            load_tile(grad, source, x_step, t, threads, first, last, grads, 0)
-            load_tile(y, other, y_step, t, threads, first, last, weights, 0)
+            load_tile(grad, source, x_at.step, t, threads, first, last, grads, 0)
+            load_tile(y, other, y_at.step, t, threads, first, last, weights, 0)
         edge, weight = ZERO, ZERO
         if rank == 0:
             edge = load_edge(grad, source, t, head, end, n)
@@ -72,13 +70,13 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
         if HELD:
             total = products(grads, weights, 0) + edge * weight
         else:
-            total, carry = edge * weight, ZERO
+            exact = (edge * weight, ZERO)
             while i < last:
-                load_tile(grad, source, x_step, t, threads, i, last, grads, 0)
-                load_tile(y, other, y_step, t, threads, i, last, weights, 0)
-                total, carry = add_exactly(total, carry, products(grads, weights, 0))
+                load_tile(grad, source, x_at.step, t, threads, i, last, grads, 0)
+                load_tile(y, other, y_at.step, t, threads, i, last, weights, 0)
+                exact = add_exactly(exact, products(grads, weights, 0))
                 i += threads * SIZE
-            total = rounded(total, carry)
+            total = whole(exact)
         total = warp_sum(total)
         cluster_wait()  # the other blocks have begun: their shared memory is there
         if t % WARP < blocks:
@@ -91,17 +89,17 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
             part += WARP
         total = warp_sum(total)
 
-        target = outer * out_outer + index * out_inner
+        target = row_start(out_at, place)
         if HELD:
             finish(grads, weights, 0, total)
-            store_tile(out, target, out_step, t, threads, first, last, grads, 0)
+            store_tile(out, target, out_at.step, t, threads, first, last, grads, 0)
         else:  # backwards: what was read last is the likeliest to be in a cache still
             while i > first:
                 i -= threads * SIZE
-                load_tile(grad, source, x_step, t, threads, i, last, grads, 0)
-                load_tile(y, other, y_step, t, threads, i, last, weights, 0)
+                load_tile(grad, source, x_at.step, t, threads, i, last, grads, 0)
+                load_tile(y, other, y_at.step, t, threads, i, last, weights, 0)
                 finish(grads, weights, 0, total)
-                store_tile(out, target, out_step, t, threads, i, last, grads, 0)
+                store_tile(out, target, out_at.step, t, threads, i, last, grads, 0)
         if rank == 0:
             store_edge(out, target, t, head, end, n, weight * (edge - total))
 

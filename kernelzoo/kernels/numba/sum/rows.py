@@ -7,10 +7,10 @@ from numba import cuda
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number, word_type
-from kernelzoo.kernels.numba.lanes import lane_sum, own_row, packs_tiling, row_values, tile_sum
+from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.lanes import lane_sum, packs_tiling, row_values, tile_sums
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
@@ -20,18 +20,18 @@ from kernelzoo.registry import register
 def row_sum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     """``add_row(x, source, step, lane, lanes, start, n, scratch)``: the sum of a row's elements from ``start`` to n."""
     ZERO, SIZE = number(out_dtype, 0), tiling.size
-    WORD, WORDS = word_type(dtype, tiling.vec), tiling.words(dtype)
-    (load, _, _), add_tile = row_values(dtype, tiling), tile_sum(dtype, tiling, out_dtype)
+    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
+    (load, _, _), (add_tile, _) = row_values(dtype, tiling), tile_sums(dtype, tiling, out_dtype)
     sum_over_lanes = lane_sum(out_dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
     def add_row(x, source, step, lane, lanes, start, n, scratch):
         words = cuda.local.array(WORDS, WORD)
-        total, lost = ZERO, ZERO
+        total = (ZERO, ZERO)
         for first in range(start, n, lanes * SIZE):
             load(x, source, step, lane, lanes, first, n, words)
-            total, lost = add_tile(total, lost, words)
-        return sum_over_lanes(total, lost, scratch)
+            total = add_tile(total, words)
+        return sum_over_lanes(total, scratch)
 
     return add_row
 
@@ -42,11 +42,11 @@ def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     add_row, find = row_sum(dtype, tiling, out_dtype), own_row(tiling)
     SCRATCH = tiling.scratch
 
-    def sum_rows(x, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase):
+    def sum_rows(x, out, rows, inner, n, x_at, out_at, phase):
         scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, length = find(rows, n)
-        source, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        total = add_row(x, source, x_step, lane, lanes, 0, length, scratch)
+        source, target = row_offsets(r, inner, x_at, out_at)
+        total = add_row(x, source, x_at.step, lane, lanes, 0, length, scratch)
         if lane == 0 and r < rows:
             store(out, target, total)
 

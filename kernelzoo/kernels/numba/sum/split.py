@@ -7,10 +7,9 @@ from numba import cuda
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.lanes import own_row
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
-from kernelzoo.kernels.numba.row import row_offsets
+from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.sum.rows import row_sum
 from kernelzoo.kernels.numba.tiling import Tiling, View
@@ -22,14 +21,11 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, add_row, find = WIDE[out_dtype], row_sum(dtype, tiling, out_dtype), own_part(tiling)
     (_, store), SCRATCH = machine.element_functions(str(kind)), tiling.scratch
 
-    def sum_parts(
-        x, sums, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        parts, span,
-    ):  # fmt: skip
+    def sum_parts(x, sums, out, rows, inner, n, x_at, out_at, phase, parts, span):
         scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, part, start, end = find(rows, n, parts, span)
-        source, _ = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
-        total = add_row(x, source, x_step, lane, lanes, start, end, scratch)
+        source, _ = row_offsets(r, inner, x_at, out_at)
+        total = add_row(x, source, x_at.step, lane, lanes, start, end, scratch)
         if lane == 0 and r < rows:
             store(sums, r * parts + part, total)
 
@@ -41,13 +37,10 @@ def together_kernel(dtype: str, out_dtype: str) -> Source:
     kind, find, SCRATCH = WIDE[out_dtype], own_row(TOGETHER), TOGETHER.scratch
     add_row, (_, store) = row_sum(str(kind), TOGETHER, out_dtype), machine.element_functions(out_dtype)
 
-    def sum_together(
-        x, sums, out, rows, inner, n, x_outer, x_step, x_inner, out_outer, out_step, out_inner, phase,
-        parts, span,
-    ):  # fmt: skip
+    def sum_together(x, sums, out, rows, inner, n, x_at, out_at, phase, parts, span):
         scratch = cuda.shared.array(SCRATCH, kind)
         lane, lanes, r, length = find(rows, parts)
-        _, target = row_offsets(r, inner, x_outer, x_inner, out_outer, out_inner)
+        _, target = row_offsets(r, inner, x_at, out_at)
         total = add_row(sums, r * parts, 1, lane, lanes, 0, length, scratch)
         if lane == 0 and r < rows:
             store(out, target, total)
