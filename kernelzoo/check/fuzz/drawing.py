@@ -17,11 +17,11 @@ from kernelzoo.check.fuzz.case import (
     Layout,
     contiguous,
     families,
-    faults,
     named_sizes,
     span,
     specials,
 )
+from kernelzoo.check.fuzz.faulty import faults
 from kernelzoo.check.running import compiled_elements
 from kernelzoo.operations.limits import Limit
 from kernelzoo.registry import Implementation
