@@ -11,6 +11,7 @@ from typing import Any
 from kernelzoo import operations
 from kernelzoo.check.fuzz import values
 from kernelzoo.errors import KernelZooError
+from kernelzoo.operations.arguments import NARROW
 
 FAR = 2**30
 """Fewest elements between rows of a case that is ``far``. Multiples of it exceed 32 bits."""
@@ -183,12 +184,13 @@ def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple
 
 
 def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """The families of values for an input of that dtype. Integers with a declared range have only that."""
+    """The families of values for an input of that dtype. Integers with a declared range, and narrow
+    floats, have only what is declared."""
     operation = operations.OPERATIONS[op]
     declared = operation.inputs[name]
     if "others" in operation.hooks and name != next(iter(operation.inputs)):
         return (values.DECLARED, *values.families(dtype))
-    if declared.low is not None or declared.high is not None:
+    if declared.low is not None or declared.high is not None or dtype in NARROW:
         return (values.DECLARED,)
     return values.families(dtype) + ((values.DECLARED,) if declared.also else ())
 
