@@ -23,7 +23,7 @@ from kernelzoo.launch import Launch, undelivered
 from kernelzoo.measure import planning
 from kernelzoo.measure.calls import call_on, clock_for
 from kernelzoo.measure.ceilings import copies
-from kernelzoo.measure.clocks import Link, Turn
+from kernelzoo.measure.clocks import DeviceClock, Link, Turn
 from kernelzoo.measure.energy import Replays
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
@@ -200,7 +200,7 @@ class Runner:
 
     def empty(self) -> None:
         """A turn without launches, which shows what asking for a turn costs."""
-        if self.device.type == "cuda":
+        if isinstance(self._clock, DeviceClock):
             self._clock.idle()
         self._wait()
 
