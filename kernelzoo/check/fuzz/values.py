@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kernelzoo.check.bits import bits
+
 if TYPE_CHECKING:
     import torch
 
@@ -37,7 +39,7 @@ def specials(dtype: str) -> tuple[str, ...]:
     """Names of a dtype's special values."""
     if dtype == "bool":
         return ("false", "true")
-    return tuple(_SPECIAL_FLOATS) if "float" in dtype else ("least", "most", "zero", "ones")
+    return _SPECIAL_FLOATS if "float" in dtype else ("least", "most", "zero", "ones")
 
 
 def special(name: str, dtype: str) -> int:
@@ -45,47 +47,27 @@ def special(name: str, dtype: str) -> int:
     import torch
 
     kind = getattr(torch, dtype)
-    bits = 8 * kind.itemsize
+    if kind == torch.bool:
+        return int(name == "true")
     if not kind.is_floating_point:
-        if kind == torch.bool:
-            return int(name == "true")
         info = torch.iinfo(kind)
         number = {"least": info.min, "most": info.max, "zero": 0, "ones": -1}[name]
-        return _signed(number % (1 << bits), bits)
-    return _signed(_SPECIAL_FLOATS[name](bits, _mantissa(kind)), bits)
+        return int(bits(torch.tensor(number).to(kind)))
+    if name == "-nan":
+        return -1  # all bits set: the sign and the whole payload
+    limits = torch.finfo(kind)
+    values = {"nan": math.nan, "signaling nan": math.inf, "inf": math.inf, "0": 0.0, "max": limits.max}
+    values |= {"tiny": limits.tiny, "subnormal": limits.tiny * limits.eps}
+    value = math.copysign(values[name.removeprefix("-")], -1 if name.startswith("-") else 1)
+    # The first bit pattern above infinity's is a signaling NaN.
+    return int(bits(torch.tensor(value, dtype=torch.float64).to(kind))) + (name == "signaling nan")
 
 
-def _signed(pattern: int, bits: int) -> int:
-    return pattern - (1 << bits) if pattern >> (bits - 1) else pattern
-
-
-def _mantissa(kind: torch.dtype) -> int:
-    """Bits of a float's mantissa."""
-    import torch
-
-    return round(-math.log2(torch.finfo(kind).eps))
-
-
-def _infinity(bits: int, mantissa: int) -> int:
-    return (1 << (bits - 1)) - (1 << mantissa)
-
-
-# Bit patterns of a float, from its width and mantissa width.
-_SPECIAL_FLOATS: dict[str, Callable[[int, int], int]] = {
-    "nan": lambda bits, mantissa: _infinity(bits, mantissa) | 1 << (mantissa - 1),
-    "-nan": lambda bits, mantissa: (1 << bits) - 1,  # all bits set: the sign and the whole payload
-    "signaling nan": lambda bits, mantissa: _infinity(bits, mantissa) | 1,
-    "inf": _infinity,
-    "-inf": lambda bits, mantissa: _infinity(bits, mantissa) | 1 << (bits - 1),
-    "0": lambda bits, mantissa: 0,
-    "-0": lambda bits, mantissa: 1 << (bits - 1),
-    "max": lambda bits, mantissa: _infinity(bits, mantissa) - 1,
-    "-max": lambda bits, mantissa: (_infinity(bits, mantissa) - 1) | 1 << (bits - 1),
-    "tiny": lambda bits, mantissa: 1 << mantissa,  # the smallest normal number
-    "-tiny": lambda bits, mantissa: 1 << mantissa | 1 << (bits - 1),
-    "subnormal": lambda bits, mantissa: 1,
-    "-subnormal": lambda bits, mantissa: 1 | 1 << (bits - 1),
-}
+_SPECIAL_FLOATS = (
+    *("nan", "-nan", "signaling nan", "inf", "-inf", "0", "-0", "max", "-max", "tiny", "-tiny"),
+    *("subnormal", "-subnormal"),
+)
+"""``tiny`` is the smallest normal number."""
 
 
 def _table(dtype: str) -> dict[str, Family]:
