@@ -49,6 +49,13 @@ MEANT = {
     ),
 }
 
+# Rows of equal elements: where they are added up in order, each addition rounds the same way.
+EQUAL = tuple(
+    fuzz.Case("float32", shape, fuzz.Layout(strides), dim, values=values)
+    for shape, strides, dim in (((3, 300), (601, 2), -1), ((300, 3), (3, 1), 0))
+    for values in ("constant", "plateau")
+)
+
 # Rows of which each is several programs' in ``split``: not whole parts, alone, and across memory.
 SHARED: dict[str, tuple[fuzz.Case, ...]] = {
     op: (
@@ -149,7 +156,8 @@ class TestConformance(Conformance):
         count, elements, alike = (300, 2**16, fuzz.GROUP) if cheap else (120, 2**12, fuzz.GROUP)
         if emulated:
             count, elements, alike = 8 if implementation.variant == "auto" else 0, 2**7, 1
-        cases = [*MEANT.get(implementation.op, ()), *fuzz.draw(implementation.op, count, 1, elements, alike)]
+        equal = EQUAL if "float32" in implementation.operation.dtypes else ()
+        cases = [*MEANT.get(implementation.op, ()), *equal, *fuzz.draw(implementation.op, count, 1, elements, alike)]
         found = running.run(implementation, cases, device)
         assert [(str(cases[number]), words) for number, words in found.wrong] == []
         if found.unavailable:

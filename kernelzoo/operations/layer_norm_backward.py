@@ -49,7 +49,7 @@ class layer_norm_backward:
         normal, pulled = away * scale, grad * weight[:, None]
         slope = (pulled * normal).mean(1, keepdim=True)
         dx = scale * (pulled - pulled.mean(1, keepdim=True) - normal * slope)
-        return dx, (grad * normal).sum((0, 2)), grad.sum((0, 2))
+        return dx, (grad * normal).sum(0).sum(1), grad.sum(0).sum(1)
 
     @staticmethod
     def error(

@@ -48,7 +48,7 @@ class rms_norm_backward:
         scale = 1 / (x.square().mean(1, keepdim=True) + eps).sqrt()
         unit = x * scale
         pulled = grad * weight[:, None]
-        return scale * (pulled - unit * (pulled * unit).mean(1, keepdim=True)), (grad * unit).sum((0, 2))
+        return scale * (pulled - unit * (pulled * unit).mean(1, keepdim=True)), (grad * unit).sum(0).sum(1)
 
     @staticmethod
     def error(

@@ -116,6 +116,15 @@ def _constant(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Genera
     return _normal((), kind, generator).expand(shape)
 
 
+def _plateau(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Equal values and some one in 200 above them: a sum in order rounds each time the same way."""
+    import torch
+
+    low = _normal((), torch.float64, generator).abs_().neg_()
+    above = torch.rand(shape, **_here(generator)) < 0.005
+    return low.expand(shape).masked_fill(above, 2.0)
+
+
 def _close(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """Values a few ulp apart."""
     import torch
@@ -199,6 +208,7 @@ def _true(share: float) -> Family:
 _FLOATS: dict[str, Family] = {
     "normal": _normal,
     "constant": _constant,
+    "plateau": _plateau,
     "offset": lambda shape, kind, generator: _normal(shape, kind, generator).add_(1000.0),
     "spread": lambda shape, kind, generator: _normal(shape, kind, generator).mul_(40.0),
     "spikes": lambda shape, kind, generator: _normal(shape, kind, generator).pow_(5),

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from numba import njit, prange
 
-from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
 from kernelzoo.kernels.cpu.logsumexp.rows import block_of_exponentials, top_of
-from kernelzoo.kernels.cpu.sum.rows import BLOCK
+from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -16,10 +16,11 @@ from kernelzoo.registry import register
 @njit
 def row_state(x, at, step, n):
     """(max, sum) of a row: NaN if it has +inf, or is -inf alone, as their softmax is."""
-    top, total, block = top_of(x, at, step, n), zero_of(x), np.uint64(BLOCK)
+    top, block, total, carry = top_of(x, at, step, n), block_of(step), zero_of(x), zero_of(x)
     for j in range(np.uint64(0), n, block):
-        total += block_of_exponentials(x, at + j * step, step, min(block, n - j), top)
-    return top, total + (top - top)
+        term = block_of_exponentials(x, at + j * step, step, min(block, n - j), top)
+        total, carry = two_sum(total, carry, term)
+    return top, whole(total, carry) + (top - top)
 
 
 @compiled()

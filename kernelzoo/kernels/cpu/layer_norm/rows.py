@@ -7,12 +7,9 @@ from numba import njit, prange
 from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
-from kernelzoo.kernels.cpu.sum.rows import BLOCK, block_sum
+from kernelzoo.kernels.cpu.sum.rows import block_of, block_sum
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
-
-STRIDED = 32
-"""Elements added up at a time, in order, where LLVM has no vectors for them."""
 
 
 @njit
@@ -42,7 +39,7 @@ def moments(x, at, step, n, eps):
 
     The second pass adds up what the first rounds off the mean, which in a row of equal elements is all that is left.
     """
-    zero, block = zero_of(x), np.uint64(BLOCK if step == np.uint64(1) else STRIDED)
+    zero, block = zero_of(x), block_of(step)
     total = lost = rest = squares = off = zero
     real = type(zero)
     for j in range(np.uint64(0), n, block):

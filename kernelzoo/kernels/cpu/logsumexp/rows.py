@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from numba import njit, prange
 
-from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
-from kernelzoo.kernels.cpu.sum.rows import BLOCK
+from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -35,14 +35,15 @@ def block_of_exponentials(x, at, step, n, top):
 
 @compiled()
 def _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
-    n, xn, block = np.uint64(n), np.uint64(xn), np.uint64(BLOCK)
+    n, xn, block = np.uint64(n), np.uint64(xn), block_of(np.uint64(xn))
     for row in range(first, last):
-        at, total = place(row, lanes, xg, xl), zero_of(x)
+        at, total, carry = place(row, lanes, xg, xl), zero_of(x), zero_of(x)
         top = top_of(x, at, xn, n)
         for j in range(np.uint64(0), n, block):
-            total += block_of_exponentials(x, at + j * xn, xn, min(block, n - j), top)
+            term = block_of_exponentials(x, at + j * xn, xn, min(block, n - j), top)
+            total, carry = two_sum(total, carry, term)
         to = place(row, lanes, og, ol)
-        out[to] = rounded(np.log(total) + top, out[to])
+        out[to] = rounded(np.log(whole(total, carry)) + top, out[to])
 
 
 @compiled(parallel=True)

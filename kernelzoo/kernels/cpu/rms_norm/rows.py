@@ -7,7 +7,7 @@ from numba import njit, prange
 from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
-from kernelzoo.kernels.cpu.sum.rows import BLOCK
+from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -27,7 +27,7 @@ def block_of_squares(x, at, step, n, zero):
 @njit
 def scale_of(x, at, step, n, eps):
     """One over the root of a row's mean square and eps."""
-    zero, block = zero_of(x), np.uint64(BLOCK)
+    zero, block = zero_of(x), block_of(step)
     total = zero
     for j in range(np.uint64(0), n, block):
         total += block_of_squares(x, at + j * step, step, min(block, n - j), zero)

@@ -8,7 +8,7 @@ from kernelzoo.kernels.cpu.device_functions import empty, place, rounded, two_su
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last
 from kernelzoo.kernels.cpu.rms_norm.rows import scale_of
-from kernelzoo.kernels.cpu.sum.rows import BLOCK
+from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -26,7 +26,7 @@ def _rows_task(
     x, weight, grad, dx, sums, carries, begin, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps, first, last
 ):
     n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
-    zero, block, begin = zero_of(x), np.uint64(BLOCK), np.uint64(begin)
+    zero, block, begin = zero_of(x), block_of(xn, gn, wn), np.uint64(begin)
     for row in range(first, last):
         at, beside, to = place(row, lanes, xg, xl), place(row, lanes, gg, gl), place(row, lanes, og, ol)
         scale, total = scale_of(x, at, xn, n, eps), zero

@@ -8,7 +8,7 @@ from kernelzoo.kernels.cpu.device_functions import empty, rounded, two_sum, whol
 from kernelzoo.kernels.cpu.disk import compiled
 from kernelzoo.kernels.cpu.launch import FIRST, bound, lanes_last, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes
-from kernelzoo.kernels.cpu.softmax.rows import BLOCK
+from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.kernels.cpu.tiles import tile_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -35,7 +35,7 @@ def product(y, grad, total, like):
 @compiled()
 def _rows_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, first, last):
     n, gn, yn, on = np.uint64(n), np.uint64(gn), np.uint64(yn), np.uint64(on)
-    block, begin, one = np.uint64(BLOCK), np.uint64(0), np.uint64(1)
+    block, begin, one = block_of(gn, yn), np.uint64(0), np.uint64(1)
     zero = empty(one, grad).dtype.type(0)
     group, lane = first // lanes, first % lanes
     for _ in range(first, last):

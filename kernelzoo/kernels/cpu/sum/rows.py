@@ -13,6 +13,19 @@ from kernelzoo.registry import register
 BLOCK = 256
 """Elements added up at a time, in an order that LLVM chooses for their number."""
 
+STRIDED = 16
+"""As many where they lie apart: LLVM has no vectors for them, and adds them one after the other."""
+
+
+@njit
+def block_of(*steps):
+    """Elements of these steps that are added up at a time."""
+    block = np.uint64(BLOCK)
+    for step in steps:
+        if step != np.uint64(1):
+            block = np.uint64(STRIDED)
+    return block
+
 
 @njit(fastmath={"reassoc"})
 def block_sum(x, at, step, n, zero):
@@ -28,8 +41,8 @@ def block_sum(x, at, step, n, zero):
 
 @compiled()
 def _floats_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
-    n, step, block = np.uint64(n), np.uint64(xn), np.uint64(BLOCK)
-    zero = zero_of(x)
+    n, step = np.uint64(n), np.uint64(xn)
+    block, zero = block_of(step), zero_of(x)
     for row in range(first, last):
         at, total, carry = place(row, lanes, xg, xl), zero, zero
         for j in range(np.uint64(0), n, block):

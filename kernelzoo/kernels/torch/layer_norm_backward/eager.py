@@ -16,8 +16,8 @@ def into(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     pulled = grad * weight.to(wide)[:, None]
     slope = (pulled * normal).mean(1, keepdim=True)
     dx.copy_(scale * (pulled - pulled.mean(1, keepdim=True) - normal * slope))
-    dweight.copy_((grad * normal).sum((0, 2)))
-    void(dbias.copy_(grad.sum((0, 2))))
+    dweight.copy_((grad * normal).sum(0).sum(1))
+    void(dbias.copy_(grad.sum(0).sum(1)))
 
 
 @register("torch", "layer_norm_backward", "eager")

@@ -15,7 +15,7 @@ def backward_into(
     normal = x * scale
     pulled = grad * weight.to(wide)[:, None]
     dx.copy_(scale * (pulled - normal * (pulled * normal).mean(1, keepdim=True)))
-    void(dweight.copy_((grad * normal).sum((0, 2))))
+    void(dweight.copy_((grad * normal).sum(0).sum(1)))
 
 
 @register("torch", "rms_norm_backward", "eager")
