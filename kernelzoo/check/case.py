@@ -43,8 +43,8 @@ class Draw:
 
     def beside(self, x: torch.Tensor, dim: int = -1) -> Inputs:
         """The given first input on the case's device, and companion inputs drawn for it."""
-        (first, *_), others = self.there([x]), self.sample(tuple(x.shape), dim)[1:]
-        return self.operation.completed((first, *self.there(others)), dim, generator=self.generator)
+        others = replace(self, dtype=operations.dtype_name(x.dtype)).sample(tuple(x.shape), dim)[1:]
+        return self.operation.completed(self.there([x, *others]), dim, generator=self.generator)
 
 
 Make: TypeAlias = Callable[[Draw], Inputs]

@@ -33,7 +33,8 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
     @st.composite
     def drawn(draw: DrawFn) -> torch.Tensor | tuple[torch.Tensor, ...]:
         choose = choosing(draw)
-        dtype, dim, further = choose(operation.dtypes), -1 if operation.by_rows else None, dict[str, int]()
+        dtype, dim = choose(operation.dtypes), -1 if operation.by_rows else None
+        further = dict[str, int]()
         if operation.by_rows:
             shape = tuple(choose(range(1, largest + 1)) for _ in range(choose(range(6))))
             while math.prod(shape) > _MOST:

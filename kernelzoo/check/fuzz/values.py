@@ -1,7 +1,7 @@
 """Named families of values for fuzzing, drawn on a device from a seed.
 
-A family takes a :class:`Fill`. A special value is one element of a dtype that often breaks kernels. Both
-have names, so that a case can be written down.
+A family takes a :class:`Fill`. A special value is one element of a dtype that often breaks kernels. Both have names, so
+that a case can be written down.
 """
 
 from __future__ import annotations
