@@ -11,6 +11,7 @@ from hypothesis.errors import Unsatisfiable
 
 import kernelzoo
 from kernelzoo.check import fuzz
+from kernelzoo.check.case import Draw
 from kernelzoo.check.fuzz import running
 from kernelzoo.testing import Case, Conformance, check, tensors
 
@@ -119,8 +120,8 @@ class TestConformance(Conformance):
                 dim = tuple(data.draw(st.sets(st.integers(0, rank - 1))))
                 keepdim = data.draw(st.booleans())
 
-            def make(device: str, _: object) -> tuple[torch.Tensor, ...]:
-                return tuple(placed(x, device) for x in inputs)
+            def make(draw: Draw) -> tuple[torch.Tensor, ...]:
+                return tuple(placed(x, draw.device) for x in inputs)
 
             case = Case(implementation.op, "drawn", make, dim, keepdim)
             try:

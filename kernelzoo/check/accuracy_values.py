@@ -27,28 +27,14 @@ _AT_ONCE = 2**22
 _FEW = 33
 """Size of a named axis that is not the first or last of the first input."""
 
-Family: TypeAlias = "Callable[[torch.Tensor, torch.Generator, torch.dtype], torch.Tensor]"
-"""Makes rows of values in float64 from standard normal ones of shape (rows, length)."""
+Family: TypeAlias = "Callable[[torch.Tensor, fuzz_values.Fill], torch.Tensor]"
+"""Makes rows of values in float64 from standard normal ones of shape (rows, length), and from what drew them."""
 
 
 def _index(x: torch.Tensor) -> torch.Tensor:
     import torch
 
     return torch.arange(x.size(1), dtype=torch.float64, device=x.device)
-
-
-def _uniform(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    import torch
-
-    return torch.rand(x.shape, dtype=torch.float64, device=x.device, generator=generator)
-
-
-def _deepest(kind: torch.dtype) -> float:
-    """The depth below the maximum at which an exponential vanishes in that dtype."""
-    import torch
-
-    info = torch.finfo(kind)
-    return -math.log(info.tiny * info.eps) + 2
 
 
 def _one_above(x: torch.Tensor, above: torch.Tensor | float) -> torch.Tensor:
@@ -59,36 +45,32 @@ def _one_above(x: torch.Tensor, above: torch.Tensor | float) -> torch.Tensor:
 
 
 FAMILIES: dict[str, Family] = {
-    "normal": lambda x, generator, kind: x,
-    "wide": lambda x, generator, kind: _uniform(x, generator).mul_(100).sub_(50),
+    "normal": lambda x, fill: x,
+    "wide": lambda x, fill: fill.uniform(double=True).mul_(100).sub_(50),
     # Values a few ulp apart, and equal values. Errors of sums of equal terms add up. A quotient of one and a length
-    # falls
-    # between two numbers of a half precision.
-    "near-equal": lambda x, generator, kind: x.mul(_eps(kind)).add_(1).mul_(x[:, :1] + 3),
-    "equal": lambda x, generator, kind: x[:, :1].expand(x.shape),
-    "equal below one": lambda x, generator, kind: _one_above(x[:, :1].expand(x.shape), x[:, :1].abs() + 0.5),
-    "dominant": lambda x, generator, kind: _one_above(x, 30.0),
-    "offset": lambda x, generator, kind: x + 10000.0,
-    "negative offset": lambda x, generator, kind: x - 10000.0,
-    "subnormal": lambda x, generator, kind: _one_above(_uniform(x, generator).mul_(-_deepest(kind)), 2.0),
-    "ladder up": lambda x, generator, kind: _index(x).remainder(1000).mul_(0.01).expand(x.shape),
-    "ladder down": lambda x, generator, kind: _index(x).remainder_(200).mul_(-0.125).expand(x.shape),
-    "masked": lambda x, generator, kind: x.masked_fill(_uniform(x, generator) < 0.5, -math.inf),
+    # falls between two numbers of a half precision.
+    "near-equal": lambda x, fill: x.mul(fill.info.eps).add_(1).mul_(x[:, :1] + 3),
+    "equal": lambda x, fill: x[:, :1].expand(x.shape),
+    "equal below one": lambda x, fill: _one_above(x[:, :1].expand(x.shape), x[:, :1].abs() + 0.5),
+    "dominant": lambda x, fill: _one_above(x, 30.0),
+    "offset": lambda x, fill: x + 10000.0,
+    "negative offset": lambda x, fill: x - 10000.0,
+    # Down to where an exponential vanishes.
+    "subnormal": lambda x, fill: _one_above(
+        fill.uniform(double=True).mul_(math.log(fill.info.tiny * fill.info.eps) - 2), 2.0
+    ),
+    "ladder up": lambda x, fill: _index(x).remainder(1000).mul_(0.01).expand(x.shape),
+    "ladder down": lambda x, fill: _index(x).remainder_(200).mul_(-0.125).expand(x.shape),
+    "masked": lambda x, fill: x.masked_fill(fill.uniform(double=True) < 0.5, -math.inf),
     # Large terms between small ones, which a running sum rounds in different directions.
-    "two scales": lambda x, generator, kind: x * 0.1 - 12.0 * _index(x).remainder_(2),
+    "two scales": lambda x, fill: x * 0.1 - 12.0 * _index(x).remainder_(2),
     # Powers of two in order: the terms halve as far as the dtype goes.
-    "halving": lambda x, generator, kind: _index(x).remainder_(40).mul_(-math.log(2)) + x * _eps(kind),
+    "halving": lambda x, fill: _index(x).remainder_(40).mul_(-math.log(2)) + x * fill.info.eps,
 }
 """Families of values for the first input of an operation that rounds, by name."""
 
 SAMPLE = "sample"
 """Inputs from the operation's own sampling, where it has no family of values."""
-
-
-def _eps(kind: torch.dtype) -> float:
-    import torch
-
-    return float(torch.finfo(kind).eps)
 
 
 @dataclass(frozen=True)
@@ -185,8 +167,6 @@ def _first(problem: Problem, op: operations.Operation, dtype: str, generator: to
             # One special value of each kind in about every sixteenth row.
             spread[number::16, problem.seed % rows.size(1)] = fuzz_values.special(name, dtype)
         return op.confined(0, x, problem.length)
-    normal = torch.randn(
-        (problem.rows, problem.length), dtype=torch.float64, device=generator.device, generator=generator
-    )
-    drawn = FAMILIES[problem.family](normal, generator, kind).to(kind)
+    fill = fuzz_values.Fill((problem.rows, problem.length), kind, generator)
+    drawn = FAMILIES[problem.family](fill.normal(double=True), fill).to(kind)
     return op.confined(0, (drawn if problem.dim == -1 else drawn.t()).contiguous(), problem.length)

@@ -6,7 +6,6 @@ import random
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo import operations
@@ -17,10 +16,39 @@ if TYPE_CHECKING:
 
 
 Inputs: TypeAlias = "tuple[torch.Tensor, ...]"
-Make: TypeAlias = "Callable[..., Inputs]"
-"""Makes inputs on a device from a generator. Where the case has scalars, it gets them as ``scalars``, a dict."""
 
-Scalars: TypeAlias = "Mapping[str, Any] | None"
+
+@dataclass(frozen=True)
+class Draw:
+    """What the inputs of a case are drawn for, and from."""
+
+    operation: operations.Operation
+    dtype: str
+    """Dtype of the first input."""
+    device: str
+    generator: torch.Generator
+    scalars: Mapping[str, Any]
+    """Scalars of the call that are not at their default."""
+
+    def sample(
+        self, shape: tuple[int, ...], dim: operations.Dims = -1, sizes: Mapping[str, int] | None = None
+    ) -> Inputs:
+        """Inputs of the operation's own sampling, on the generator's device."""
+        drawn = self.operation.sample
+        return drawn(shape, self.dtype, dim, generator=self.generator, sizes=sizes, scalars=self.scalars)
+
+    def there(self, inputs: Iterable[torch.Tensor]) -> Inputs:
+        """Inputs on the case's device."""
+        return tuple(x.to(self.device) for x in inputs)
+
+    def beside(self, x: torch.Tensor, dim: int = -1) -> Inputs:
+        """The given first input on the case's device, and companion inputs drawn for it."""
+        others = replace(self, dtype=operations.dtype_name(x.dtype)).sample(tuple(x.shape), dim)[1:]
+        return self.operation.completed(self.there([x, *others]), dim, generator=self.generator)
+
+
+Make: TypeAlias = Callable[[Draw], Inputs]
+"""Makes the inputs of a case on its device."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +82,11 @@ class Case:
     def inputs(self, device: str) -> Inputs:
         import torch
 
-        return self.make(device, torch.Generator().manual_seed(zlib.crc32(self.name.encode())))
+        generator = torch.Generator().manual_seed(zlib.crc32(self.name.encode()))
+        return self.make(Draw(operations.OPERATIONS[self.op], self.dtype, device, generator, dict(self.scalars)))
 
     def __str__(self) -> str:
         return self.name
-
-    def with_scalars(self, *scalars: tuple[str, Any]) -> Case:
-        """The case with these scalars, which its inputs are drawn for. ``make`` takes ``scalars``."""
-        return replace(self, scalars=scalars, make=partial(self.make, scalars=dict(scalars))) if scalars else self
 
     def with_drawn_scalars(self) -> Case:
         """The case with the default or another declared value of each scalar, as its name decides."""
@@ -70,7 +95,7 @@ class Case:
         choose = random.Random(self.name).choice
         declared = operations.OPERATIONS[self.op].scalars.items()
         drawn = ((name, choose((scalar.default, *scalar.also)), scalar.default) for name, scalar in declared)
-        return self.with_scalars(*((name, value) for name, value, default in drawn if value != default))
+        return replace(self, scalars=tuple((name, value) for name, value, default in drawn if value != default))
 
 
 def by(shape: tuple[int, ...]) -> str:
@@ -78,36 +103,6 @@ def by(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
-def sample(
-    op: str,
-    shape: tuple[int, ...],
-    dtype: str,
-    dim: int = -1,
-    *,
-    generator: torch.Generator,
-    scalars: Scalars = None,
-) -> Inputs:
-    return operations.OPERATIONS[op].sample(shape, dtype, dim, generator=generator, scalars=scalars)
-
-
-def on(device: str, inputs: Iterable[torch.Tensor]) -> Inputs:
-    return tuple(x.to(device) for x in inputs)
-
-
-def beside(op: str, x: torch.Tensor, dim: int, generator: torch.Generator, scalars: Scalars = None) -> Inputs:
-    """The given first input, and companion inputs drawn for it."""
-    dtype = operations.dtype_name(x.dtype)
-    others = sample(op, tuple(x.shape), dtype, dim, generator=generator, scalars=scalars)[1:]
-    return operations.OPERATIONS[op].completed((x, *on(str(x.device), others)), dim, generator=generator)
-
-
-def plain(
-    op: str,
-    shape: tuple[int, ...],
-    dtype: str,
-    device: str,
-    generator: torch.Generator,
-    dim: int = -1,
-    scalars: Scalars = None,
-) -> Inputs:
-    return on(device, operations.OPERATIONS[op].sample(shape, dtype, dim, generator=generator, scalars=scalars))
+def plain(shape: tuple[int, ...], dim: int = -1, sizes: Mapping[str, int] | None = None) -> Make:
+    """Makes the inputs of the operation's own sampling."""
+    return lambda draw: draw.there(draw.sample(shape, dim, sizes))

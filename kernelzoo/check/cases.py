@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kernelzoo import operations
-from kernelzoo.check.case import Case, Inputs, NoRoomError, Scalars, beside, by, on, plain, sample
+from kernelzoo.check.case import Case, Draw, Inputs, NoRoomError, by, plain
 from kernelzoo.check.cases_others import by_axes, others
 from kernelzoo.check.special import FLOATS, special_rows
 from kernelzoo.operations.memory import overlaps_itself
@@ -40,7 +40,7 @@ def cases(op: str) -> tuple[Case, ...]:
 def _samples(op: str) -> Iterator[Case]:
     """The inputs that the operation itself declares, which belong to default scalars."""
     for own in operations.OPERATIONS[op].samples():
-        yield Case(op, own.name, partial(_own, op, own), elements=math.prod(own.shape))
+        yield Case(op, own.name, partial(_own, own), elements=math.prod(own.shape))
 
 
 # Odd and prime lengths, one column, and one element around each power of two and block size in use.
@@ -82,9 +82,7 @@ def _shapes(op: str) -> Iterator[Case]:
             ):
                 core = dtype in ("float32", "bfloat16", "int32") and shape in ((3, 1), (2, 4097), (37, 129))
                 core = core or (shape[0] == 3 and shape[1] in _TAILS)
-                yield Case(
-                    op, f"{dtype}-{by(shape)}", partial(plain, op, shape, dtype), core=core, elements=math.prod(shape)
-                )
+                yield Case(op, f"{dtype}-{by(shape)}", plain(shape), core=core, elements=math.prod(shape))
 
 
 def _floats(op: str) -> tuple[str, ...]:
@@ -143,51 +141,41 @@ def _layouts(op: str) -> Iterator[Case]:
             yield Case(
                 op,
                 f"{dtype}-{name}",
-                partial(_viewed, op, base, dtype, view, dim),
+                partial(_viewed, base, view, dim),
                 dim,
                 core=core,
                 elements=math.prod(base),
             )
     for dtype in _floats(op):
         for shape, dim in _few(dtype, _COLUMNS, 3):
-            make = partial(_viewed, op, shape, dtype, lambda x: x, dim)
+            make = partial(_viewed, shape, lambda x: x, dim)
             yield Case(op, f"{dtype}-columns-{by(shape)}", make, dim, elements=math.prod(shape))
     dtypes = operations.OPERATIONS[op].dtypes
     if "float32" in dtypes:
-        yield Case(op, "float32-negated-lazily", partial(_negated, op), elements=90)
+        yield Case(op, "float32-negated-lazily", _negated, elements=90)
     if not operations.OPERATIONS[op].needs_element:
         for dtype, name, shape, dim in (("float32", "", (5, 0), -1), ("float16", "-dim0", (0, 5), 0)):
             if dtype in dtypes:
-                yield Case(op, f"{dtype}-empty-columns{name}", partial(plain, op, shape, dtype, dim=dim), dim)
+                yield Case(op, f"{dtype}-empty-columns{name}", plain(shape, dim), dim)
 
 
-def _viewed(
-    op: str,
-    base: tuple[int, ...],
-    dtype: str,
-    view: Callable[[torch.Tensor], torch.Tensor],
-    dim: int,
-    device: str,
-    generator: torch.Generator,
-    scalars: Scalars = None,
-) -> Inputs:
+def _viewed(base: tuple[int, ...], view: Callable[[torch.Tensor], torch.Tensor], dim: int, draw: Draw) -> Inputs:
     import torch
 
     # Values are drawn in the view's shape where it can be written, so that each of its rows has its peak.
-    memory = sample(op, base, dtype, generator=generator, scalars=scalars)[0]
+    memory = draw.sample(base)[0]
     x = view(memory)
     if x.numel() == memory.numel() and not overlaps_itself(x):
-        x.copy_(sample(op, tuple(x.shape), dtype, dim, generator=generator, scalars=scalars)[0])
-    moved = torch.empty(base, dtype=memory.dtype, device=device)
+        x.copy_(draw.sample(tuple(x.shape), dim)[0])
+    moved = torch.empty(base, dtype=memory.dtype, device=draw.device)
     moved.copy_(memory)
-    return beside(op, view(moved), dim, generator, scalars)
+    return draw.beside(view(moved), dim)
 
 
-def _negated(op: str, device: str, generator: torch.Generator, scalars: Scalars = None) -> Inputs:
+def _negated(draw: Draw) -> Inputs:
     import torch
 
-    x = torch.randn(6, 15, dtype=torch.complex64, generator=generator).to(device).conj().imag
-    return beside(op, x, -1, generator, scalars)
+    return draw.beside(torch.randn(6, 15, dtype=torch.complex64, generator=draw.generator).to(draw.device).conj().imag)
 
 
 def _reductions(op: str) -> Iterator[Case]:
@@ -196,107 +184,78 @@ def _reductions(op: str) -> Iterator[Case]:
     for dims in ((), (0,), (1, 2), (0, 3), (0, 2), (1, 3), (-1, -2, -3), (0, 1, 2, 3), (0, 1, 3)):
         for keepdim in (False, True):
             name = f"float32-{by(shape)}-over-{'-'.join(map(str, dims)) or 'all'}{'-keepdim' if keepdim else ''}"
-            yield Case(op, name, partial(plain, op, shape, "float32"), dims, keepdim, elements=math.prod(shape))
-    yield Case(op, "float32-scalar-over-all", partial(plain, op, (), "float32"), (), elements=1)
+            yield Case(op, name, plain(shape), dims, keepdim, elements=math.prod(shape))
+    yield Case(op, "float32-scalar-over-all", plain(()), (), elements=1)
     for dtype in (d for d in ("int8", "int64", "bool") if d in operations.OPERATIONS[op].dtypes):
-        make = partial(_viewed, op, (67, 45), dtype, lambda x: x, 0)
+        make = partial(_viewed, (67, 45), lambda x: x, 0)
         yield Case(op, f"{dtype}-dim0", make, 0, core=True, elements=67 * 45)
-        yield Case(
-            op,
-            f"{dtype}-stepped",
-            partial(_viewed, op, (67, 45), dtype, lambda x: x[::2, 1::3], -1),
-            elements=67 * 45,
-        )
+        make = partial(_viewed, (67, 45), lambda x: x[::2, 1::3], -1)
+        yield Case(op, f"{dtype}-stepped", make, elements=67 * 45)
     for keepdim in (False, True) if "int32" in operations.OPERATIONS[op].dtypes else ():
-        yield Case(
-            op,
-            f"int32-middle-keepdim-{keepdim}",
-            partial(plain, op, (4, 9, 6), "int32"),
-            1,
-            keepdim,
-            elements=216,
-        )
-        yield Case(
-            op,
-            f"float32-sliced-over-0-2-keepdim-{keepdim}",
-            partial(_viewed, op, (5, 6, 7, 8), "float32", lambda x: x[:, 1:, ::2, 1:], -1),
-            (0, 2),
-            keepdim,
-            elements=1680,
-        )
+        yield Case(op, f"int32-middle-keepdim-{keepdim}", plain((4, 9, 6)), 1, keepdim, elements=216)
+        make = partial(_viewed, (5, 6, 7, 8), lambda x: x[:, 1:, ::2, 1:], -1)
+        yield Case(op, f"float32-sliced-over-0-2-keepdim-{keepdim}", make, (0, 2), keepdim, elements=1680)
 
 
 def _special(op: str) -> Iterator[Case]:
     for width in (5, 300, 3000, 40000):
         for dtype in _floats(op):
             if width <= 300 or dtype in ("float32", "bfloat16"):
-                yield Case(
-                    op,
-                    f"{dtype}-special-values-{width}",
-                    partial(_special_rows, op, width, dtype),
-                    core=width == 300,
-                    elements=RULED * width,
-                )
+                make = partial(_special_rows, width)
+                name = f"{dtype}-special-values-{width}"
+                yield Case(op, name, make, core=width == 300, elements=RULED * width)
     for dtype in _floats(op):
         for shape in _few(dtype, _SPECIAL_COLUMNS, 2):
             name = "dim0" if shape[0] == 130 else f"columns-{by(shape)}"
-            make = partial(_special_columns, op, shape, dtype)
+            make = partial(_special_columns, shape)
             yield Case(op, f"{dtype}-special-values-{name}", make, 0, elements=math.prod(shape))
         if dtype in ("float32", "bfloat16"):
-            yield Case(op, f"{dtype}-mostly-minus-inf", partial(_hollow, op, dtype), core=True, elements=2 * 2556)
+            yield Case(op, f"{dtype}-mostly-minus-inf", _hollow, core=True, elements=2 * 2556)
     operation = operations.OPERATIONS[op]
     first = next(iter(operation.inputs.values()))
     for dtype in operation.dtypes if first.low is None and first.high is None else ():
         if dtype in operations.INTEGERS:
-            yield Case(op, f"{dtype}-extremes", partial(_extremes, op, dtype), core=True, elements=8 * 1025)
+            yield Case(op, f"{dtype}-extremes", _extremes, core=True, elements=8 * 1025)
 
 
-def _special_columns(
-    op: str, shape: tuple[int, int], dtype: str, device: str, generator: torch.Generator, scalars: Scalars = None
-) -> Inputs:
+def _special_columns(shape: tuple[int, int], draw: Draw) -> Inputs:
     length, columns = shape
-    rows = _with_rules(op, length, dtype, generator, scalars)
-    x = rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous().to(device)
-    return beside(op, x, 0, generator, scalars)
+    rows = _with_rules(length, draw)
+    return draw.beside(rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous(), 0)
 
 
-def _special_rows(
-    op: str, width: int, dtype: str, device: str, generator: torch.Generator, scalars: Scalars = None
-) -> Inputs:
+def _special_rows(width: int, draw: Draw) -> Inputs:
     """One row for each special value, between plain rows that must not be affected."""
-    return beside(op, _with_rules(op, width, dtype, generator, scalars).to(device), -1, generator, scalars)
+    return draw.beside(_with_rules(width, draw))
 
 
-def _with_rules(op: str, width: int, dtype: str, generator: torch.Generator, scalars: Scalars) -> torch.Tensor:
-    writes = special_rows(dtype).values()
-    x = sample(op, (len(writes) + 2, width), dtype, generator=generator, scalars=scalars)[0]
+def _with_rules(width: int, draw: Draw) -> torch.Tensor:
+    writes = special_rows(draw.dtype).values()
+    x = draw.sample((len(writes) + 2, width))[0]
     for row, write in zip(x[1:], writes, strict=False):
         write(row)
-    return operations.OPERATIONS[op].confined(0, x, width)
+    return draw.operation.confined(0, x, width)
 
 
-def _hollow(op: str, dtype: str, device: str, generator: torch.Generator, scalars: Scalars = None) -> Inputs:
+def _hollow(draw: Draw) -> Inputs:
     """Rows of -inf except an end far below zero. So any split of a row has parts that hold nothing."""
-    x = sample(op, (2, 2556), dtype, generator=generator, scalars=scalars)[0].sub_(1000)
+    x = draw.sample((2, 2556))[0].sub_(1000)
     x[0, :-512], x[1, 512:] = -math.inf, -math.inf
-    return beside(op, operations.OPERATIONS[op].confined(0, x, x.size(1)).to(device), -1, generator, scalars)
+    return draw.beside(draw.operation.confined(0, x, x.size(1)))
 
 
-def _own(
-    op: str, sample: operations.Sample, device: str, generator: torch.Generator, scalars: Scalars = None
-) -> Inputs:
-    operation = operations.OPERATIONS[op]
-    made = operation.guarded("samples", sample.make)
-    if not isinstance(made, tuple) and operation.sizes:
-        raise operation.fault("samples", f"made one tensor for {sample.name}, must make a tuple of all inputs")
-    return on(device, made) if isinstance(made, tuple) else beside(op, made.to(device), -1, generator)
+def _own(sample: operations.Sample, draw: Draw) -> Inputs:
+    made = draw.operation.guarded("samples", sample.make)
+    if not isinstance(made, tuple) and draw.operation.sizes:
+        raise draw.operation.fault("samples", f"made one tensor for {sample.name}, must make a tuple of all inputs")
+    return draw.there(made) if isinstance(made, tuple) else draw.beside(made)
 
 
-def _extremes(op: str, dtype: str, device: str, generator: torch.Generator, scalars: Scalars = None) -> Inputs:
-    x = sample(op, (8, 1025), dtype, generator=generator, scalars=scalars)[0]
-    for row, write in zip(x, special_rows(dtype).values(), strict=False):
+def _extremes(draw: Draw) -> Inputs:
+    x = draw.sample((8, 1025))[0]
+    for row, write in zip(x, special_rows(draw.dtype).values(), strict=False):
         write(row)
-    return beside(op, x.to(device), -1, generator, scalars)
+    return draw.beside(x)
 
 
 def _far_apart(op: str) -> Iterator[Case]:
@@ -315,29 +274,17 @@ def _far_apart(op: str) -> Iterator[Case]:
     for apart, rows, stride, width in layouts:
         shape, elements = (rows, width), rows * width
         for what, dim, turned in (("rows", -1, False), ("elements", 0, False), ("columns", 0, True)):
-            make = partial(_far_input, op, shape, dtype, stride, dim, turned)
+            make = partial(_far_input, shape, stride, dim, turned)
             yield Case(op, f"{dtype}-{what}-{apart}-apart", make, dim, elements=elements)
-        make = partial(plain, op, shape, dtype)
         outs = operations.OPERATIONS[op].outputs.values()
         if all(out.dtype in ("", *operations.OPERATIONS[op].inputs) and "outer" in out.names for out in outs):
-            yield Case(op, f"{dtype}-out-{apart}-apart", make, elements=elements, place=partial(_far, stride))
+            yield Case(op, f"{dtype}-out-{apart}-apart", plain(shape), elements=elements, place=partial(_far, stride))
 
 
-def _far_input(
-    op: str,
-    shape: tuple[int, int],
-    dtype: str,
-    stride: int,
-    dim: int,
-    turned: bool,
-    device: str,
-    generator: torch.Generator,
-    scalars: Scalars = None,
-) -> Inputs:
-    x = _far(
-        stride, sample(op, shape, dtype, -1 if turned else dim, generator=generator, scalars=scalars)[0].to(device)
-    )
-    return beside(op, x.t() if turned else x, dim, generator, scalars)
+def _far_input(shape: tuple[int, int], stride: int, dim: int, turned: bool, draw: Draw) -> Inputs:
+    (values,) = draw.there(draw.sample(shape, -1 if turned else dim)[:1])
+    x = _far(stride, values)
+    return draw.beside(x.t() if turned else x, dim)
 
 
 def _far(stride: int, values: torch.Tensor) -> torch.Tensor:

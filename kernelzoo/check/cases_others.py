@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kernelzoo import operations
-from kernelzoo.check.case import Case, Inputs, Scalars, on, plain, sample
+from kernelzoo.check.case import Case, Draw, Inputs, plain
 from kernelzoo.check.special import special_rows
 from kernelzoo.operations.arguments import NARROW
 
@@ -25,45 +26,28 @@ def others(operation: operations.Operation) -> Iterator[Case]:
                 continue
             own = operation.dtype_of(name, dtype)
             for rule in special_rows(own) if declared.low is None and declared.high is None else ():
-                make = partial(_special_other, op, number, rule, shape, dtype)
+                make = partial(_special_other, number, rule, shape)
                 yield Case(op, f"{dtype}-{name}-{rule.replace(' ', '-')}", make, elements=math.prod(shape))
             if declared.names:
-                make = partial(_stepped_other, op, number, shape, dtype)
+                make = partial(_stepped_other, number, shape)
                 yield Case(op, f"{dtype}-{name}-stepped", make, elements=math.prod(shape))
         for name, scalar in operation.scalars.items():
             for value in scalar.also:
-                made = Case(op, f"{dtype}-{name}={value}", partial(plain, op, shape, dtype), elements=math.prod(shape))
-                yield made.with_scalars((name, value))
+                scalars = ((name, value),)
+                yield Case(op, f"{dtype}-{name}={value}", plain(shape), elements=math.prod(shape), scalars=scalars)
 
 
-def _special_other(
-    op: str,
-    number: int,
-    rule: str,
-    shape: tuple[int, ...],
-    dtype: str,
-    device: str,
-    generator: torch.Generator,
-    scalars: Scalars = None,
-) -> Inputs:
-    inputs = sample(op, shape, dtype, generator=generator, scalars=scalars)
+def _special_other(number: int, rule: str, shape: tuple[int, ...], draw: Draw) -> Inputs:
+    inputs = draw.sample(shape)
     special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
-    operations.OPERATIONS[op].confined(number, inputs[number], shape[-1])
-    return on(device, inputs)
+    draw.operation.confined(number, inputs[number], shape[-1])
+    return draw.there(inputs)
 
 
-def _stepped_other(
-    op: str,
-    number: int,
-    shape: tuple[int, ...],
-    dtype: str,
-    device: str,
-    generator: torch.Generator,
-    scalars: Scalars = None,
-) -> Inputs:
+def _stepped_other(number: int, shape: tuple[int, ...], draw: Draw) -> Inputs:
     import torch
 
-    inputs = list(on(device, sample(op, shape, dtype, generator=generator, scalars=scalars)))
+    inputs = list(draw.there(draw.sample(shape)))
     x = inputs[number]
     inputs[number] = torch.stack((x, x), -1)[..., 0]
     return tuple(inputs)
@@ -105,12 +89,12 @@ def by_axes(operation: operations.Operation) -> Iterator[Case]:
         def case(name: str, turn: int, special: _Special | None = None, *, dtype: str = dtype) -> Case:
             sizes = turns[turn % len(turns)] if turn < len(_SIZES) else larger[turn - len(_SIZES)]
             shape = operation.first_shape(sizes)
-            make = partial(_sized, op, shape, sizes, dtype, special)
+            make = partial(_special_sized, shape, sizes, special) if special else plain(shape, sizes=sizes)
             core = special is None and sizes in [turns[place % len(turns)] for place in _CORE]
             elements = max(map(math.prod, operation.shapes(shape, (), False, sizes))) if meant else math.prod(shape)
             beyond = meant and special is not None
-            made = Case(op, f"{dtype}-{name}", make, core=core, elements=elements, beyond=beyond)
-            return made.with_scalars(*operation.sized_scalars(sizes).items())
+            scalars = tuple(operation.sized_scalars(sizes).items())
+            return Case(op, f"{dtype}-{name}", make, core=core, elements=elements, beyond=beyond, scalars=scalars)
 
         said = {_said(sizes): turn for turn, sizes in enumerate(turns)}
         said |= {_said(sizes): turn for turn, sizes in enumerate(larger, len(_SIZES))}
@@ -128,35 +112,24 @@ def by_axes(operation: operations.Operation) -> Iterator[Case]:
         for name, scalar in operation.scalars.items():
             for value in scalar.also:
                 made = case(f"{name}={value}", _SPECIAL)
-                yield made.with_scalars(*{**dict(made.scalars), name: value}.items())
+                yield replace(made, scalars=tuple({**dict(made.scalars), name: value}.items()))
 
 
 def _said(sizes: dict[str, int]) -> str:
     return ",".join(f"{axis}={size}" for axis, size in sizes.items())
 
 
-def _sized(
-    op: str,
-    shape: tuple[int, ...],
-    sizes: dict[str, int],
-    dtype: str,
-    special: _Special | None,
-    device: str,
-    generator: torch.Generator,
-    scalars: Scalars = None,
-) -> Inputs:
-    operation = operations.OPERATIONS[op]
-    inputs = operation.sample(shape, dtype, generator=generator, sizes=sizes, scalars=scalars)
-    if special is not None:
-        number, rule = special
-        if rule == TIES:
-            inputs[number].copy_(_few(inputs[number], generator))
-        else:
-            special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
-        operation.confined(number, inputs[number], 0)
-        if not number:
-            inputs = operation.completed(inputs, generator=generator)
-    return on(device, inputs)
+def _special_sized(shape: tuple[int, ...], sizes: dict[str, int], special: _Special, draw: Draw) -> Inputs:
+    inputs = draw.sample(shape, sizes=sizes)
+    number, rule = special
+    if rule == TIES:
+        inputs[number].copy_(_few(inputs[number], draw.generator))
+    else:
+        special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
+    draw.operation.confined(number, inputs[number], 0)
+    if not number:
+        inputs = draw.operation.completed(inputs, generator=draw.generator)
+    return draw.there(inputs)
 
 
 def _few(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from kernelzoo import registry
 from kernelzoo.calls.backend import get
 from kernelzoo.check import running
-from kernelzoo.check.case import Case, Inputs, NoRoomError
+from kernelzoo.check.case import Case, NoRoomError, plain
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import calling, check
 from kernelzoo.check.staying import staying
@@ -24,9 +24,6 @@ from kernelzoo.errors import (
     UnsupportedProblemError,
 )
 from kernelzoo.operations import Operation
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Conformance:
@@ -195,12 +192,7 @@ def _examples(operation: Operation) -> Iterator[list[Case]]:
 
 def _example(operation: Operation, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
     known, sizes = _sizes(operation, shape)
-
-    def make(device: str, generator: torch.Generator) -> Inputs:
-        drawn = operation.sample(known, dtype, dim, generator=generator.manual_seed(0), sizes=sizes)
-        return tuple(x.to(device) for x in drawn)
-
-    return Case(operation.name, dtype, make, dim)
+    return Case(operation.name, dtype, plain(known, dim, sizes), dim)
 
 
 def _sizes(operation: Operation, shape: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, int]]:

@@ -21,9 +21,9 @@ from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError, KernelZooError, LaunchError
 from kernelzoo.launch import Launch, undelivered
 from kernelzoo.measure import planning
-from kernelzoo.measure.calls import call_on, clock_for
+from kernelzoo.measure.calls import CallClock, call_on, clock_for
 from kernelzoo.measure.ceilings import copies
-from kernelzoo.measure.clocks import Link, Turn
+from kernelzoo.measure.clocks import Clock, DeviceClock, Link, Turn
 from kernelzoo.measure.energy import Replays
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.problems import Problem
@@ -64,7 +64,7 @@ class Runner:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._clock: Any = None
+        self._clock: Clock | CallClock
         self._sets: Sets
         self._lanes: dict[str, Lane] = {}
         self._timed = "device"
@@ -200,7 +200,7 @@ class Runner:
 
     def empty(self) -> None:
         """A turn without launches, which shows what asking for a turn costs."""
-        if self.device.type == "cuda":
+        if isinstance(self._clock, DeviceClock):
             self._clock.idle()
         self._wait()
 

@@ -5,14 +5,14 @@ fault, if any. The same case is the same call on any machine, with the same valu
 module ``running`` runs it.
 """
 
-from kernelzoo.check.fuzz.case import FAR, FAULTS, Case, CaseError, Companion, Layout, contiguous, faults, span
+from kernelzoo.check.fuzz.case import FAR, Case, CaseError, Companion, Layout, contiguous, span
 from kernelzoo.check.fuzz.drawing import GROUP, draw, largest, strategy
+from kernelzoo.check.fuzz.faulty import faults
 from kernelzoo.check.fuzz.parsing import parse
 from kernelzoo.check.fuzz.reducing import NEEDED, keep, kept, reduce
 
 __all__ = [
     "FAR",
-    "FAULTS",
     "GROUP",
     "NEEDED",
     "Case",

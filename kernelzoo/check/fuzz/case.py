@@ -11,6 +11,7 @@ from typing import Any
 from kernelzoo import operations
 from kernelzoo.check.fuzz import values
 from kernelzoo.errors import KernelZooError
+from kernelzoo.operations.arguments import NARROW
 
 FAR = 2**30
 """Fewest elements between rows of a case that is ``far``. Multiples of it exceed 32 bits."""
@@ -74,7 +75,7 @@ class Companion:
 
 @dataclass(frozen=True)
 class Case:
-    """One call. ``fault`` names what is wrong with it (see FAULTS); the rest describes the call without it."""
+    """One call. ``fault`` names what is wrong with it (see ``faulty.FAULTS``); the rest is the call without it."""
 
     dtype: str
     """Dtype of the first input. Shape, values, seed, specials and negated are its own too."""
@@ -183,12 +184,13 @@ def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple
 
 
 def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """The families of values for an input of that dtype. Integers with a declared range have only that."""
+    """The families of values for an input of that dtype. Integers with a declared range, and narrow floats, have only
+    what is declared."""
     operation = operations.OPERATIONS[op]
     declared = operation.inputs[name]
     if "others" in operation.hooks and name != next(iter(operation.inputs)):
         return (values.DECLARED, *values.families(dtype))
-    if declared.low is not None or declared.high is not None:
+    if declared.low is not None or declared.high is not None or dtype in NARROW:
         return (values.DECLARED,)
     return values.families(dtype) + ((values.DECLARED,) if declared.also else ())
 
@@ -212,40 +214,3 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     if not math.prod(shape):
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-
-
-# Possible faults of a call, and the error each must raise. The module faulty makes such calls.
-
-FAULTS: dict[str, str] = {
-    "an axis out of range": "AxisError",
-    "no axis": "AxisError",
-    "half an axis": "AxisError",
-    "an axis twice": "AxisError",
-    "another dtype": "InputTypeError",
-    "a list": "InputTypeError",
-    "a sparse tensor": "InputTypeError",
-    "a tensor elsewhere": "OutputError",
-    "a gradient and an out": "GradientError",
-    "no such variant": "UnknownNameError",
-    "out of another shape": "OutputError",
-    "out of another dtype": "OutputError",
-    "out within x": "OutputError",
-    "out upon itself": "OutputError",
-    "out that is none": "OutputError",
-    "another shape of an input": "ShapeError",
-    "an input elsewhere": "DeviceError",
-    "another dtype of an input": "InputTypeError",
-    "outs upon each other": "OutputError",
-}
-
-_OF_AXES = ("an axis out of range", "no axis", "half an axis", "an axis twice")
-_OF_INPUTS = ("another shape of an input", "an input elsewhere", "another dtype of an input")
-
-
-def faults(op: str, dtype: str) -> tuple[str, ...]:
-    """The faults that a call of an operation on that dtype can have."""
-    operation = operations.OPERATIONS[op]
-    not_for = {*(_OF_AXES if not operation.by_rows else ()), *(_OF_INPUTS if len(operation.inputs) < 2 else ())}
-    not_for |= {"outs upon each other"} if len(operation.outputs) < 2 else set()
-    not_for |= {"a gradient and an out"} if dtype not in operations.FLOATS else set()
-    return tuple(name for name in FAULTS if name not in not_for)

@@ -17,11 +17,11 @@ from kernelzoo.check.fuzz.case import (
     Layout,
     contiguous,
     families,
-    faults,
     named_sizes,
     span,
     specials,
 )
+from kernelzoo.check.fuzz.faulty import faults
 from kernelzoo.check.running import compiled_elements
 from kernelzoo.operations.limits import Limit
 from kernelzoo.registry import Implementation
@@ -94,12 +94,19 @@ def strategy(op: str, elements: int) -> SearchStrategy[Case]:
 
     @st.composite
     def drawn(draw: DrawFn) -> Case:
-        # Among one thing, Hypothesis makes no choice, and those after it would take the places of others.
-        choose, _ = _recorded(lambda count, often: min(draw(st.sampled_from(range(max(count, 2)))), count - 1))
+        choose = choosing(draw)
         case = _drawn(choose, op, elements)
         return _filled(choose, op, _like(choose, op, case, elements, choose(_LIKE)))
 
     return drawn()
+
+
+def choosing(draw: DrawFn) -> Choose:
+    """What chooses as Hypothesis draws."""
+    from hypothesis import strategies as st
+
+    # Among one thing, Hypothesis makes no choice, and those after it would take the places of others.
+    return _recorded(lambda count, often: min(draw(st.sampled_from(range(max(count, 2)))), count - 1))[0]
 
 
 # Lengths that no tile divides.
@@ -113,19 +120,26 @@ def _drawn(choose: Choose, op: str, elements: int) -> Case:
     if not case.far:
         room = 4 * elements + 64
         if _chance(choose, 40):
-            layouts = (_layout(choose, shape, room, read_alone=False) for shape in case.out_shapes(op))
+            layouts = (layout_of(choose, shape, room, read_alone=False) for shape in case.out_shapes(op))
             case = replace(case, outs=tuple(layouts))
-        for companion, shape in list(case.each_companion(op)):
-            wanted = operation.inputs[companion.name].dtype
-            dtype = choose(wanted) if isinstance(wanted, tuple) else ""
-            layout: Layout | None = _layout(choose, shape, room, read_alone=True)
-            layout = None if layout == Layout(contiguous(shape)) else layout
-            # An empty dtype stands for the first one.
-            dtype = "" if dtype and dtype == operation.dtype_of(companion.name, case.dtype) else dtype
-            case = case.with_companion(op, replace(companion, dtype=dtype, layout=layout))
+        case = with_companions(choose, op, case, room)
     drawn = ((name, choose((scalar.default, *scalar.also))) for name, scalar in operation.scalars.items())
     scalars = tuple((name, value) for name, value in drawn if value != operation.scalars[name].default)
     return replace(case, scalars=scalars)
+
+
+def with_companions(choose: Choose, op: str, case: Case, room: int) -> Case:
+    """The case with a random dtype and layout for each companion input, within ``room`` elements."""
+    operation = operations.OPERATIONS[op]
+    for companion, shape in list(case.each_companion(op)):
+        wanted = operation.inputs[companion.name].dtype
+        dtype = choose(wanted) if isinstance(wanted, tuple) else ""
+        layout: Layout | None = layout_of(choose, shape, room, read_alone=True)
+        layout = None if layout == Layout(contiguous(shape)) else layout
+        # An empty dtype stands for the first one.
+        dtype = "" if dtype and dtype == operation.dtype_of(companion.name, case.dtype) else dtype
+        case = case.with_companion(op, replace(companion, dtype=dtype, layout=layout))
+    return case
 
 
 def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
@@ -146,7 +160,7 @@ def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
     if rank and _chance(choose, 4):
         empty = choose(range(rank))
         shape = (*shape[:empty], 0, *shape[empty + 1 :])
-    return Case(dtype, shape, _layout(choose, shape, 4 * elements + 64, read_alone=True), dim, keepdim)
+    return Case(dtype, shape, layout_of(choose, shape, 4 * elements + 64, read_alone=True), dim, keepdim)
 
 
 def _dtype(choose: Choose, operation: operations.Operation) -> str:
@@ -164,7 +178,7 @@ def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
     if spare and _chance(choose, 4):
         sizes[choose(spare)] = 0
     shape, further = named_sizes(operation, dict(zip(axes, sizes, strict=True)))
-    layout = _layout(choose, shape, 4 * elements + 64, read_alone=True)
+    layout = layout_of(choose, shape, 4 * elements + 64, read_alone=True)
     return Case(dtype, shape, layout, None, sizes=tuple(further.items()))
 
 
@@ -206,7 +220,7 @@ def _lengths(most: int) -> list[int]:
     return lengths + [most] * (1 + len(lengths) // 3)
 
 
-def _layout(choose: Choose, shape: Sequence[int], room: int, *, read_alone: bool) -> Layout:
+def layout_of(choose: Choose, shape: Sequence[int], room: int, *, read_alone: bool) -> Layout:
     """A random layout within ``room`` elements: contiguous, permuted, stepped or padded. One that is only read may also
     be expanded or overlap itself."""
     offset = choose((0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 7, 8, 12, 15))
@@ -239,25 +253,31 @@ def _like(choose: Choose, op: str, case: Case, elements: int, how: str) -> Case:
 
 def _filled(choose: Choose, op: str, case: Case) -> Case:
     """The case with values, and now and then a fault."""
-    operation = operations.OPERATIONS[op]
-    first = next(iter(operation.inputs))
-    case = replace(case, values=choose(families(op, first, case.dtype)), seed=choose(range(2**31)))
-    names = specials(op, first, case.dtype)
-    if choose((False, True)) and names:
-        case = replace(case, specials=_specials(choose, names, case.elements))
-    for companion, shape in list(case.each_companion(op)):
-        dtype = companion.dtype or operation.dtype_of(companion.name, case.dtype)
-        plain, *more = families(op, companion.name, dtype)
-        drawn, names = choose((plain, *more)), specials(op, companion.name, dtype)
-        companion = replace(companion, values="" if drawn == plain else drawn)
-        if choose((False, False, True)) and names:
-            companion = replace(companion, specials=_specials(choose, names, math.prod(shape)))
-        case = case.with_companion(op, replace(companion, negated=dtype in operations.FLOATS and _chance(choose, 3)))
+    case = with_values(choose, op, case)
     if case.far:
         return case
     if math.prod(case.free_sizes(op)) and _chance(choose, 5):
         return replace(case, fault=choose(faults(op, case.dtype)), outs=())
     return replace(case, negated=case.dtype in operations.FLOATS and _chance(choose, 3))
+
+
+def with_values(choose: Choose, op: str, case: Case, *, plain: bool = False) -> Case:
+    """The case with values of any family, or of the first of each dtype if ``plain``, and special ones."""
+    operation, most = operations.OPERATIONS[op], 1 if plain else None
+    first = next(iter(operation.inputs))
+    case = replace(case, values=choose(families(op, first, case.dtype)[:most]), seed=choose(range(2**31)))
+    names = specials(op, first, case.dtype)
+    if choose((False, True)) and names:
+        case = replace(case, specials=_specials(choose, names, case.elements))
+    for companion, shape in list(case.each_companion(op)):
+        dtype = companion.dtype or operation.dtype_of(companion.name, case.dtype)
+        known = families(op, companion.name, dtype)
+        drawn, names = choose(known[:most]), specials(op, companion.name, dtype)
+        companion = replace(companion, values="" if drawn == known[0] else drawn)
+        if choose((False, False, True)) and names:
+            companion = replace(companion, specials=_specials(choose, names, math.prod(shape)))
+        case = case.with_companion(op, replace(companion, negated=dtype in operations.FLOATS and _chance(choose, 3)))
+    return case
 
 
 def _specials(choose: Choose, names: Sequence[str], elements: int) -> tuple[tuple[str, int], ...]:

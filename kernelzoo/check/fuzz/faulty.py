@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kernelzoo import operations
 from kernelzoo.check.fuzz.case import Case, contiguous, span
 from kernelzoo.operations import Operation
 from kernelzoo.operations.tensors import same_memory
@@ -109,29 +110,53 @@ def _sparse(x: torch.Tensor) -> torch.Tensor:
     return torch.eye(2, device=x.device).to_sparse()
 
 
-FAULTY: dict[str, Callable[[Call], dict[str, Any]]] = {
-    "an axis out of range": lambda call: {"dim": max(call.x.ndim, 1) if call.seed % 2 else -call.x.ndim - 2},
-    "no axis": lambda call: {"dim": "" if call.op.several_axes else None},  # None would mean all axes
-    "half an axis": lambda call: {"dim": 0.5},
-    "an axis twice": lambda call: {"dim": (0, -max(call.x.ndim, 1))},
-    "another dtype": lambda call: {call.first: _complex(call.x)},
-    "a list": lambda call: {call.first: [1.0, 2.0]},
-    "a sparse tensor": lambda call: {call.first: _sparse(call.x)},
-    # A call with all tensors on meta is legal in torch.
-    "a tensor elsewhere": lambda call: (
-        call.with_out(lambda out: out)
-        | {name: x.to("meta") for name, x in zip(call.op.inputs, call.inputs, strict=True)}
+FAULTS: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
+    "an axis out of range": (
+        "AxisError",
+        lambda call: {"dim": max(call.x.ndim, 1) if call.seed % 2 else -call.x.ndim - 2},
     ),
-    "a gradient and an out": lambda call: call.gradient() | call.with_out(lambda out: out),
-    "no such variant": lambda call: {"variant": "fastest"},
-    "out of another shape": lambda call: call.with_out(lambda out: out.new_empty((*out.shape, 2))),
-    "out of another dtype": lambda call: call.with_out(_complex),
-    "out within x": lambda call: call.with_out(call.within),
-    "out upon itself": lambda call: call.with_out(_upon_itself),
-    "out that is none": lambda call: {"out": [1.0]},
-    "another shape of an input": lambda call: call.with_companion(call.another_shape),
-    "an input elsewhere": lambda call: call.with_companion(lambda number: call.inputs[number].to("meta")),
-    "another dtype of an input": lambda call: call.with_companion(lambda number: _complex(call.inputs[number])),
-    "outs upon each other": lambda call: call.upon_each_other(),
+    "no axis": ("AxisError", lambda call: {"dim": "" if call.op.several_axes else None}),  # None would mean all axes
+    "half an axis": ("AxisError", lambda call: {"dim": 0.5}),
+    "an axis twice": ("AxisError", lambda call: {"dim": (0, -max(call.x.ndim, 1))}),
+    "another dtype": ("InputTypeError", lambda call: {call.first: _complex(call.x)}),
+    "a list": ("InputTypeError", lambda call: {call.first: [1.0, 2.0]}),
+    "a sparse tensor": ("InputTypeError", lambda call: {call.first: _sparse(call.x)}),
+    # A call with all tensors on meta is legal in torch.
+    "a tensor elsewhere": (
+        "OutputError",
+        lambda call: (
+            call.with_out(lambda out: out)
+            | {name: x.to("meta") for name, x in zip(call.op.inputs, call.inputs, strict=True)}
+        ),
+    ),
+    "a gradient and an out": ("GradientError", lambda call: call.gradient() | call.with_out(lambda out: out)),
+    "no such variant": ("UnknownNameError", lambda call: {"variant": "fastest"}),
+    "out of another shape": ("OutputError", lambda call: call.with_out(lambda out: out.new_empty((*out.shape, 2)))),
+    "out of another dtype": ("OutputError", lambda call: call.with_out(_complex)),
+    "out within x": ("OutputError", lambda call: call.with_out(call.within)),
+    "out upon itself": ("OutputError", lambda call: call.with_out(_upon_itself)),
+    "out that is none": ("OutputError", lambda call: {"out": [1.0]}),
+    "another shape of an input": ("ShapeError", lambda call: call.with_companion(call.another_shape)),
+    "an input elsewhere": (
+        "DeviceError",
+        lambda call: call.with_companion(lambda number: call.inputs[number].to("meta")),
+    ),
+    "another dtype of an input": (
+        "InputTypeError",
+        lambda call: call.with_companion(lambda number: _complex(call.inputs[number])),
+    ),
+    "outs upon each other": ("OutputError", lambda call: call.upon_each_other()),
 }
-"""How to make each of :data:`kernelzoo.check.fuzz.case.FAULTS`: the arguments to replace."""
+"""Possible faults of a call: the error that each must raise, and the arguments to replace."""
+
+_OF_AXES = ("an axis out of range", "no axis", "half an axis", "an axis twice")
+_OF_INPUTS = ("another shape of an input", "an input elsewhere", "another dtype of an input")
+
+
+def faults(op: str, dtype: str) -> tuple[str, ...]:
+    """The faults that a call of an operation on that dtype can have."""
+    operation = operations.OPERATIONS[op]
+    not_for = {*(_OF_AXES if not operation.by_rows else ()), *(_OF_INPUTS if len(operation.inputs) < 2 else ())}
+    not_for |= {"outs upon each other"} if len(operation.outputs) < 2 else set()
+    not_for |= {"a gradient and an out"} if dtype not in operations.FLOATS else set()
+    return tuple(name for name in FAULTS if name not in not_for)

@@ -14,10 +14,10 @@ from kernelzoo.check.fuzz.case import (
     Layout,
     contiguous,
     families,
-    faults,
     specials,
     word_of,
 )
+from kernelzoo.check.fuzz.faulty import faults
 from kernelzoo.errors import KernelZooError
 from kernelzoo.operations.limits import broken
 

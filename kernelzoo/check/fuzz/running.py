@@ -17,8 +17,8 @@ from kernelzoo.calls.backend import get
 from kernelzoo.check.bits import bits
 from kernelzoo.check.case import NoRoomError
 from kernelzoo.check.fuzz import placing
-from kernelzoo.check.fuzz.case import FAULTS, Case, Layout, contiguous
-from kernelzoo.check.fuzz.faulty import FAULTY, Call
+from kernelzoo.check.fuzz.case import Case, Layout, contiguous
+from kernelzoo.check.fuzz.faulty import FAULTS, Call
 from kernelzoo.check.fuzz.placing import Placed
 from kernelzoo.device import device_lives
 from kernelzoo.errors import (
@@ -201,7 +201,8 @@ class _Runner:
             placed = placing.inputs(op, case, self._generator)
         inputs = [x for _, x in placed]
         if case.fault:
-            self._expect_error(case, inputs, FAULTY[case.fault](Call(op, case, inputs)), FAULTS[case.fault])
+            error, change = FAULTS[case.fault]
+            self._expect_error(case, inputs, change(Call(op, case, inputs)), error)
             return []
         if op.needs_element and any(case.shape[d] == 0 for d in case.axes if d < len(case.shape)):
             self._expect_error(case, inputs, {}, "EmptyReductionError")

@@ -1,14 +1,17 @@
 """Named families of values for fuzzing, drawn on a device from a seed.
 
-A family takes ``(shape, dtype, generator)``. A special value is one element of a dtype that often breaks kernels. Both
-have names, so that a case can be written down.
+A family takes a :class:`Fill`. A special value is one element of a dtype that often breaks kernels. Both have names, so
+that a case can be written down.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kernelzoo.check.bits import bits
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +20,52 @@ DECLARED = "declared"
 """The family for an input whose operation declares its values. It needs the rest of the call;
 :func:`kernelzoo.operations.sampling.as_declared` draws it."""
 
-Family: TypeAlias = "Callable[[tuple[int, ...], torch.dtype, torch.Generator], torch.Tensor]"
+
+@dataclass(frozen=True)
+class Fill:
+    """The shape to draw, the dtype that the values are for, and the generator, whose device is used."""
+
+    shape: tuple[int, ...]
+    kind: torch.dtype
+    generator: torch.Generator
+
+    @property
+    def info(self) -> Any:
+        """The limits of the dtype."""
+        import torch
+
+        return torch.finfo(self.kind) if self.kind.is_floating_point else torch.iinfo(self.kind)
+
+    def normal(self, double: bool | None = None) -> torch.Tensor:
+        """Normal values, in float32 or ``double`` precision; by default in that which holds the dtype."""
+        return self._floats(double).normal_(generator=self.generator)
+
+    def uniform(self, double: bool | None = None) -> torch.Tensor:
+        """Values from 0 to 1."""
+        return self._floats(double).uniform_(generator=self.generator)
+
+    def signs(self, double: bool | None = None) -> torch.Tensor:
+        return self.uniform(double).sub_(0.5).sign_()
+
+    def constant(self, double: bool | None = None) -> torch.Tensor:
+        """One normal value, expanded."""
+        return replace(self, shape=()).normal(double).expand(self.shape)
+
+    def integers(self, low: int, high: int | None) -> torch.Tensor:
+        """64-bit integers from ``low`` to below ``high``, or of any bits."""
+        import torch
+
+        words = torch.empty(self.shape, dtype=torch.int64, device=self.generator.device)
+        return words.random_(low, high, generator=self.generator)
+
+    def _floats(self, double: bool | None) -> torch.Tensor:
+        import torch
+
+        double = self.kind.itemsize == 8 if double is None else double
+        return torch.empty(self.shape, dtype=torch.float64 if double else torch.float32, device=self.generator.device)
+
+
+Family: TypeAlias = Callable[[Fill], "torch.Tensor"]
 
 
 def families(dtype: str) -> tuple[str, ...]:
@@ -30,14 +78,14 @@ def draw(family: str, shape: tuple[int, ...], dtype: str, generator: torch.Gener
     import torch
 
     kind = getattr(torch, dtype)
-    return _table(dtype)[family](shape, kind, generator).to(kind)
+    return _table(dtype)[family](Fill(shape, kind, generator)).to(kind)
 
 
 def specials(dtype: str) -> tuple[str, ...]:
     """Names of a dtype's special values."""
     if dtype == "bool":
         return ("false", "true")
-    return tuple(_SPECIAL_FLOATS) if "float" in dtype else ("least", "most", "zero", "ones")
+    return _SPECIAL_FLOATS if "float" in dtype else ("least", "most", "zero", "ones")
 
 
 def special(name: str, dtype: str) -> int:
@@ -45,200 +93,114 @@ def special(name: str, dtype: str) -> int:
     import torch
 
     kind = getattr(torch, dtype)
-    bits = 8 * kind.itemsize
+    if kind == torch.bool:
+        return int(name == "true")
     if not kind.is_floating_point:
-        if kind == torch.bool:
-            return int(name == "true")
         info = torch.iinfo(kind)
         number = {"least": info.min, "most": info.max, "zero": 0, "ones": -1}[name]
-        return _signed(number % (1 << bits), bits)
-    return _signed(_SPECIAL_FLOATS[name](bits, _mantissa(kind)), bits)
+        return int(bits(torch.tensor(number).to(kind)))
+    if name == "-nan":
+        return -1  # all bits set: the sign and the whole payload
+    limits = torch.finfo(kind)
+    values = {"nan": math.nan, "signaling nan": math.inf, "inf": math.inf, "0": 0.0, "max": limits.max}
+    values |= {"tiny": limits.tiny, "subnormal": limits.tiny * limits.eps}
+    value = math.copysign(values[name.removeprefix("-")], -1 if name.startswith("-") else 1)
+    # The first bit pattern above infinity's is a signaling NaN.
+    return int(bits(torch.tensor(value, dtype=torch.float64).to(kind))) + (name == "signaling nan")
 
 
-def _signed(pattern: int, bits: int) -> int:
-    return pattern - (1 << bits) if pattern >> (bits - 1) else pattern
-
-
-def _mantissa(kind: torch.dtype) -> int:
-    """Bits of a float's mantissa."""
-    import torch
-
-    return round(-math.log2(torch.finfo(kind).eps))
-
-
-def _infinity(bits: int, mantissa: int) -> int:
-    return (1 << (bits - 1)) - (1 << mantissa)
-
-
-# Bit patterns of a float, from its width and mantissa width.
-_SPECIAL_FLOATS: dict[str, Callable[[int, int], int]] = {
-    "nan": lambda bits, mantissa: _infinity(bits, mantissa) | 1 << (mantissa - 1),
-    "-nan": lambda bits, mantissa: (1 << bits) - 1,  # all bits set: the sign and the whole payload
-    "signaling nan": lambda bits, mantissa: _infinity(bits, mantissa) | 1,
-    "inf": _infinity,
-    "-inf": lambda bits, mantissa: _infinity(bits, mantissa) | 1 << (bits - 1),
-    "0": lambda bits, mantissa: 0,
-    "-0": lambda bits, mantissa: 1 << (bits - 1),
-    "max": lambda bits, mantissa: _infinity(bits, mantissa) - 1,
-    "-max": lambda bits, mantissa: (_infinity(bits, mantissa) - 1) | 1 << (bits - 1),
-    "tiny": lambda bits, mantissa: 1 << mantissa,  # the smallest normal number
-    "-tiny": lambda bits, mantissa: 1 << mantissa | 1 << (bits - 1),
-    "subnormal": lambda bits, mantissa: 1,
-    "-subnormal": lambda bits, mantissa: 1 | 1 << (bits - 1),
-}
+_SPECIAL_FLOATS = (
+    *("nan", "-nan", "signaling nan", "inf", "-inf", "0", "-0", "max", "-max", "tiny", "-tiny"),
+    *("subnormal", "-subnormal"),
+)
+"""``tiny`` is the smallest normal number."""
 
 
 def _table(dtype: str) -> dict[str, Family]:
     return _BOOLS if dtype == "bool" else _FLOATS if "float" in dtype else _INTEGERS
 
 
-def _here(generator: torch.Generator) -> dict[str, Any]:
-    return {"generator": generator, "device": generator.device}
-
-
-def _normal(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    import torch
-
-    return torch.randn(shape, dtype=torch.float64 if kind.itemsize == 8 else torch.float32, **_here(generator))
-
-
-def _uniform(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Values from 0 to 1."""
-    import torch
-
-    return torch.rand(shape, dtype=torch.float64 if kind.itemsize == 8 else torch.float32, **_here(generator))
-
-
-def _signs(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _uniform(shape, kind, generator).sub_(0.5).sign_()
-
-
-def _wide(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+def _wide(fill: Fill) -> torch.Tensor:
     """Every exponent of the dtype, both signs."""
-    import torch
-
-    info = torch.finfo(kind)
-    low, high = math.log2(info.tiny), math.log2(info.max)
-    exponent = _uniform(shape, torch.float64, generator).mul_(high - low).add_(low)
-    return exponent.exp2_().mul_(_signs(shape, torch.float64, generator)).clamp_(-info.max, info.max)
+    low, high = math.log2(fill.info.tiny), math.log2(fill.info.max)
+    exponent = fill.uniform(double=True).mul_(high - low).add_(low)
+    return exponent.exp2_().mul_(fill.signs(double=True)).clamp_(-fill.info.max, fill.info.max)
 
 
-def _subnormal(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Values below the smallest normal number, with zeros of both signs."""
-    import torch
-
-    return _normal(shape, torch.float64, generator).mul_(torch.finfo(kind).tiny / 4)
-
-
-def _constant(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _normal((), kind, generator).expand(shape)
-
-
-def _plateau(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+def _plateau(fill: Fill) -> torch.Tensor:
     """Equal values and some one in 200 above them: a sum in order rounds each time the same way."""
-    import torch
-
-    low = _normal((), torch.float64, generator).abs_().neg_()
-    above = torch.rand(shape, **_here(generator)) < 0.005
-    return low.expand(shape).masked_fill(above, 2.0)
+    low = fill.constant(double=True).abs().neg_()
+    return low.masked_fill_(fill.uniform(double=False) < 0.005, 2.0)
 
 
-def _close(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+def _close(fill: Fill) -> torch.Tensor:
     """Values a few ulp apart."""
-    import torch
-
-    steps = torch.randint(-3, 4, shape, **_here(generator))
-    return steps.to(torch.float64).mul_(torch.finfo(kind).eps).add_(1).mul_(_normal((), torch.float64, generator))
+    return fill.integers(-3, 4).double().mul_(fill.info.eps).add_(1).mul_(fill.constant(double=True))
 
 
-def _ladder(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+def _ladder(fill: Fill) -> torch.Tensor:
     """Values that fall by three quarters from element to element, over 100 elements, then again."""
     import torch
 
-    steps = torch.arange(math.prod(shape), dtype=torch.float32, device=generator.device).remainder_(100)
-    return steps.mul_(-0.75).view(shape)
+    steps = torch.arange(math.prod(fill.shape), dtype=torch.float32, device=fill.generator.device).remainder_(100)
+    return steps.mul_(-0.75).view(fill.shape)
 
 
-def _masked(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+def _masked(fill: Fill) -> torch.Tensor:
     """Half -inf, in runs of 32 as in a causal mask, and single."""
-    import torch
-
-    runs = torch.rand(math.prod(shape) // 32 + 1, **_here(generator)).repeat_interleave(32)[: math.prod(shape)]
-    alone = torch.rand(shape, **_here(generator)) < 0.1
-    return _normal(shape, kind, generator).masked_fill_(alone.logical_or_(runs.view(shape) < 0.4), -math.inf)
-
-
-def _low(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Masked values far below zero. A zero that stands for the maximum of nothing exceeds them all."""
-    return _masked(shape, kind, generator).sub_(300.0)
+    count = math.prod(fill.shape)
+    runs = replace(fill, shape=(count // 32 + 1,)).uniform(double=False).repeat_interleave(32)[:count]
+    alone = fill.uniform(double=False) < 0.1
+    return fill.normal().masked_fill_(alone.logical_or_(runs.view(fill.shape) < 0.4), -math.inf)
 
 
-def _extremes(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """The largest number of either sign."""
-    import torch
-
-    return _signs(shape, torch.float64, generator).mul_(torch.finfo(kind).max)
-
-
-def _bits(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+def _bits(fill: Fill) -> torch.Tensor:
     """Any bits. Values that are not finite become zero, since one decides a whole row."""
     import torch
 
-    words = torch.empty(shape, dtype=torch.int64, device=generator.device).random_(-(2**63), None, generator=generator)
-    if not kind.is_floating_point:
-        return words.to(kind)  # wraps around
-    values = words.to({2: torch.int16, 4: torch.int32, 8: torch.int64}[kind.itemsize]).view(kind)
+    words = fill.integers(-(2**63), None)
+    if not fill.kind.is_floating_point:
+        return words.to(fill.kind)  # wraps around
+    values = words.to({2: torch.int16, 4: torch.int32, 8: torch.int64}[fill.kind.itemsize]).view(fill.kind)
     return values.nan_to_num_(0.0, 0.0, 0.0)
 
 
-def _few(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Few different integers, so that the minimum occurs often."""
-    import torch
-
-    return torch.randint(0 if torch.iinfo(kind).min == 0 else -2, 4, shape, **_here(generator))
-
-
-def _highest(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """The largest integers, close to a minimum's identity."""
-    import torch
-
-    return torch.randint(0, 3, shape, **_here(generator)).neg_().add_(torch.iinfo(kind).max)
-
-
-def _ends(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+def _ends(fill: Fill) -> torch.Tensor:
     """The largest integers, and rarely the least."""
-    import torch
-
-    info = torch.iinfo(kind)
-    full = torch.full(shape, info.max, dtype=kind, device=generator.device)
-    return full.masked_fill_(torch.rand(shape, **_here(generator)) < 0.02, info.min)
-
-
-def _true(share: float) -> Family:
-    def draw(shape: tuple[int, ...], kind: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-        import torch
-
-        return torch.rand(shape, **_here(generator)) < share
-
-    return draw
+    rare = fill.uniform(double=False) < 0.02
+    return rare.to(fill.kind).fill_(fill.info.max).masked_fill_(rare, fill.info.min)
 
 
 _FLOATS: dict[str, Family] = {
-    "normal": _normal,
-    "constant": _constant,
+    "normal": Fill.normal,
+    "constant": Fill.constant,
     "plateau": _plateau,
-    "offset": lambda shape, kind, generator: _normal(shape, kind, generator).add_(1000.0),
-    "spread": lambda shape, kind, generator: _normal(shape, kind, generator).mul_(40.0),
-    "spikes": lambda shape, kind, generator: _normal(shape, kind, generator).pow_(5),
+    "offset": lambda fill: fill.normal().add_(1000.0),
+    "spread": lambda fill: fill.normal().mul_(40.0),
+    "spikes": lambda fill: fill.normal().pow_(5),
     "close": _close,
     "ladder": _ladder,
     "wide": _wide,
-    "subnormal": _subnormal,
-    "zeros": lambda shape, kind, generator: _signs(shape, kind, generator).mul_(0.0),
+    # Below the smallest normal number, with zeros of both signs.
+    "subnormal": lambda fill: fill.normal(double=True).mul_(fill.info.tiny / 4),
+    "zeros": lambda fill: fill.signs().mul_(0.0),
     "masked": _masked,
-    "low": _low,
-    "extremes": _extremes,
+    # Far below zero, so that a zero that stands for the maximum of nothing exceeds all of them.
+    "low": lambda fill: _masked(fill).sub_(300.0),
+    "extremes": lambda fill: fill.signs(double=True).mul_(fill.info.max),
     "bits": _bits,
 }
-_INTEGERS: dict[str, Family] = {"few": _few, "bits": _bits, "highest": _highest, "ends": _ends}
-_BOOLS: dict[str, Family] = {"half": _true(0.5), "mostly true": _true(0.98), "true": _true(2.0), "false": _true(-1.0)}
+_INTEGERS: dict[str, Family] = {
+    # Few different ones, so that the minimum occurs often.
+    "few": lambda fill: fill.integers(-2 if fill.info.min else 0, 4),
+    "bits": _bits,
+    # Close to a minimum's identity.
+    "highest": lambda fill: fill.integers(0, 3).neg_().add_(fill.info.max),
+    "ends": _ends,
+}
+_BOOLS: dict[str, Family] = {
+    "half": lambda fill: fill.uniform() < 0.5,
+    "mostly true": lambda fill: fill.uniform() < 0.98,
+    "true": lambda fill: fill.uniform() < 2.0,
+    "false": lambda fill: fill.uniform() < -1.0,
+}
