@@ -196,6 +196,23 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
         assert math.prod(simple.shape[d] for d in simple.axes) == 32 and simple.elements <= 64 and not simple.far
 
 
+def test_a_reduction_asks_about_no_case_twice_and_ends(drawn: dict[str, list[Case]]) -> None:
+    """And leaves alone what was not drawn, or was by a version whose choices made other cases."""
+    case, asked = next(case for case in drawn["min"] if case.elements > 100 and case.specials), list[str]()
+
+    def fails(candidate: Case) -> bool:
+        asked.append(str(candidate))
+        return candidate.elements > 3
+
+    assert fuzz.reduce("min", case, fails, 12) != case
+    assert len(asked) == len(set(asked)) == 12 and str(case) not in asked
+    asked.clear()
+    pasted = fuzz.parse(str(case), "min")
+    assert fuzz.reduce("min", pasted, fails, 12) is pasted and not asked
+    older = replace(case, drawn=(case.drawn[0], (7,)))
+    assert fuzz.reduce("min", older, lambda candidate: False, 12) is older
+
+
 @pytest.mark.parametrize("op", RIGHT)
 def test_cases_are_many_kinds_and_legal(op: str) -> None:
     cases = fuzz.draw(op, 1600, 5, 2**12)

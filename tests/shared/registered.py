@@ -9,11 +9,6 @@ def forget(*names: str) -> None:
     for table in (registry._registered, registry._choosers):
         for key in [key for key in table if key[0] in names]:
             del table[key]
-    unload(*names)
-
-
-def unload(*names: str) -> None:
-    """Have the next use load these backends anew."""
     for name in names:
         registry._loaded.pop(name, None)
         backend._backends.pop(name, None)
