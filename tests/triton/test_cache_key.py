@@ -13,7 +13,7 @@ import kernelzoo
 
 CONSTANTS = {
     "softmax/device_functions.py": ('tl.constexpr("evict_last")', 'tl.constexpr("evict_first")'),
-    "softmax/pairs.py": ("WRITE = tl.constexpr(2)", "WRITE = tl.constexpr(3)"),
+    "softmax/exchange.py": ("WRITE = tl.constexpr(2)", "WRITE = tl.constexpr(3)"),
 }
 """By file, a constant that kernels of other files use, and another value of it."""
 
