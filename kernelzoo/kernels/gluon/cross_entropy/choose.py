@@ -1,5 +1,3 @@
-"""Which form of a cross entropy takes a problem."""
-
 import torch
 
 from kernelzoo.kernels.shared.jit import device_of

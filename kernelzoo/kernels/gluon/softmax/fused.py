@@ -1,8 +1,3 @@
-"""A tile of whole rows to a program, which it holds on chip: one read, one write.
-
-Several short rows, one row, or a strip of columns where rows lie across memory: one kernel, whose layout is turned.
-"""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -49,7 +44,10 @@ def tile_kernel(
 
 @register("gluon", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
+    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns.
+
+    One read, one write. One kernel for all, whose layout is turned where rows lie across memory.
+    """
     id, rows, device = "gluon/softmax/fused", rows_of(x, out), device_of(x)
     tile = tiles.held(id, device, rows, 1)
     args = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), *tile.constants(rows))

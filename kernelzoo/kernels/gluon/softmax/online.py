@@ -1,8 +1,3 @@
-"""A running (maximum, sum) state in each lane over blocks of a row, then a pass that writes.
-
-After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
-"""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -68,7 +63,10 @@ def online_kernel(
 
 @register("gluon", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) state in each lane, then a pass that writes."""
+    """One pass over blocks that keeps a running (max, sum) state in each lane, then a pass that writes.
+
+    After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
+    """
     rows = rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
     kinds = (wide_type(x.dtype), tiles.lowest(wide_dtype(x.dtype)), *tile.constants(rows))

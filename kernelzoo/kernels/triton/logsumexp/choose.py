@@ -1,5 +1,3 @@
-"""Which form of a logarithm of a sum of exponentials takes a problem."""
-
 import torch
 
 from kernelzoo.kernels.shared.jit import device_of

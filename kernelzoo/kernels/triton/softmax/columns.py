@@ -1,5 +1,3 @@
-"""Whole columns, a strip of them to a program, which it holds in registers: one read, one write."""
-
 from typing import Any
 
 import torch

@@ -1,5 +1,3 @@
-"""Which form of a sum takes a problem."""
-
 import torch
 
 from kernelzoo.kernels.shared.jit import device_of
