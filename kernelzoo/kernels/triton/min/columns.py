@@ -7,10 +7,10 @@ import triton.language as tl
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_type
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.shared.minimum import identity, plain
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.kernels.triton.min.lowest import lower
-from kernelzoo.kernels.triton.min.tiles import LINE_BYTES
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register

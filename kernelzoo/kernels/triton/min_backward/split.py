@@ -101,7 +101,7 @@ def split_kernel(
             count = tl.sum(exchange.found_word(words + lanes, there, PHASE), 0)
             each, rest = shares_of(slope, count, DTYPE)
             if PACKED:
-                held = halves.not_before(held, count, parts < 0, True)
+                held = halves.not_before(held, count, parts < 0)
             here = out + out_body + kept * out_n
             store_gradient(here, out_n, length, held, least, each, rest, 0, WIDE, THREADS, HELD, VECTOR)
             if EDGES:

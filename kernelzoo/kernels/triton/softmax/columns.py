@@ -124,7 +124,7 @@ def columns_kernel(
             if PACKED:
                 low_top, high_top = of_halves(all_top, COLUMNS)
                 low_inverse, high_inverse = of_halves(inverse, COLUMNS)
-                low, high = halves.unpack_halves(halves.not_before(held, low_inverse, parts < 0, True), DTYPE)
+                low, high = halves.unpack_halves(halves.not_before(held, low_inverse, parts < 0), DTYPE)
                 low = (exponential(low - low_top) * low_inverse).to(DTYPE)
                 result = side_by_side(low, (exponential(high - high_top) * high_inverse).to(DTYPE), COLUMNS)
             else:

@@ -92,7 +92,7 @@ def online_update(
         else:
             low, high = halves.unpack_halves(share, DTYPE)
             new = tl.maximum(top, tl.max(tl.max(tl.maximum(low, high), 2), 1))
-            share = halves.not_before(share, new[:, None, None], never, True)
+            share = halves.not_before(share, new[:, None, None], never)
         terms = sum_of_words(share, new, DTYPE, THREADS, PACKS, VECTOR // 2)
     else:
         share = share.to(WIDE)
@@ -144,7 +144,7 @@ def write_part(
         shares.store_numbers(here, out_n, length, held * factor[:, None, None], THREADS, HELD, VECTOR)
     else:
         if PACKED:
-            held = halves.not_before(held, inverse, never, True)
+            held = halves.not_before(held, inverse, never)
         store_share(here, out_n, length, held, row_top, inverse, DTYPE, WIDE, THREADS, HELD, VECTOR)
     if BLOCK:
         for k in range(blocks):

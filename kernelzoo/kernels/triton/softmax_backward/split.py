@@ -105,8 +105,8 @@ def split_kernel(
             # Every program adds up all sums of its rows in the same order, so that all agree to the bit.
             total = tl.sum(tl.where(there, exchange.unpack_number(found, WIDE), 0.0), 0)
             if PACKED:
-                held = halves.not_before(held, total, parts < 0, True)
-                weights = halves.not_before(weights, total, parts < 0, True)
+                held = halves.not_before(held, total, parts < 0)
+                weights = halves.not_before(weights, total, parts < 0)
             store_gradient(
                 out + out_body + kept * out_n, out_n, length, held, weights, total, 0, WIDE, THREADS, HELD, VECTOR
             )
