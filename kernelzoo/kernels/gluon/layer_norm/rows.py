@@ -5,23 +5,13 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
+from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
 from kernelzoo.kernels.gluon.row_tiles import laid_out
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import held_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
-
-
-@gluon.jit
-def row_means(
-    x_rows, x_n, n, cols, there, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr
-):
-    total = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-    for start in range(0, n, BLOCK):
-        here = start + cols
-        total += gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(WIDE)
-    return gl.sum(total, 1, keep_dims=True) / n
 
 
 @gluon.jit

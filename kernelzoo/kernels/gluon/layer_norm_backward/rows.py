@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.layer_norm.rows import row_means
+from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
 from kernelzoo.kernels.gluon.partials import add_sums, store_sums, sum_of_partials
 from kernelzoo.kernels.gluon.row_tiles import laid_out
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type

@@ -1,3 +1,8 @@
+"""One program to a row, which it holds on chip: one read, one write.
+
+After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its first form.
+"""
+
 import torch
 import triton
 import triton.language as tl
@@ -40,10 +45,7 @@ def fused_kernel(
 
 @register("triton", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One program per row, which it holds on chip: one read, one write.
-
-    After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its first form.
-    """
+    """One program per row, which it holds on chip: one read, one write."""
     id, rows, device = "triton/softmax/fused", rows_of(x, out), device_of(x)
     edges = edges_of(rows)
     columns = row_columns(rows, edges, id)
