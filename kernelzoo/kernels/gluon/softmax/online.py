@@ -29,11 +29,8 @@ def online_kernel(
     # number, so that no difference of two is -inf - -inf.
     top = gl.full([ROWS, BLOCK], LOWEST, WIDE, LAYOUT)
     total = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-    length = n
+    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        length = dev.inside_vectors(x_start, n, EDGES)
-        edge, known = dev.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("-inf")).to(WIDE)
         out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)
     out_start = dev.aligned(out_start, EDGES)
