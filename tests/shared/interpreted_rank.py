@@ -14,7 +14,7 @@ from kernelzoo import registry
 from kernelzoo.kernels.shared.split import split
 
 registry.import_kernels("triton", "kernelzoo.kernels.triton")
-from kernelzoo.kernels.triton.softmax import parts, ranks_kernel, split_ranks  # noqa: E402
+from kernelzoo.kernels.triton.softmax import parts, split_ranks  # noqa: E402
 
 LIMIT = 20.0
 """Seconds that a rank waits, and how many where one does not come."""
@@ -33,7 +33,7 @@ def awaited(words: Any, there: Any, limit: Any = None) -> Any:
 
 
 def main(rank: int, ranks: int, folder: Path, launches: int, missing: int) -> None:
-    ranks_kernel.awaited = ranks_kernel.awaited_from_ranks = awaited
+    split_ranks.awaited = split_ranks.awaited_from_ranks = awaited
     split_ranks.device_of = lambda x: SimpleNamespace(is_nvidia=True)
     parts.split = lambda rows, n, most, vector, programs: split(rows, n, 1, vector, 1)
     inputs = torch.load(folder / "inputs.pt")

@@ -13,7 +13,7 @@ import kernelzoo
 
 CONSTANTS = {
     "softmax/device_functions.py": ('tl.constexpr("evict_last")', 'tl.constexpr("evict_first")'),
-    "softmax/pairs.py": ("WRITE = tl.constexpr(2)", "WRITE = tl.constexpr(3)"),
+    "softmax/exchange.py": ("WRITE = tl.constexpr(2)", "WRITE = tl.constexpr(3)"),
 }
 """By file, a constant that kernels of other files use, and another value of it."""
 
@@ -57,9 +57,12 @@ def keys():
 def files(function, seen):
     "The files of a function and of all that it calls, by the names in its source."
     seen.add(str(Path(function.fn.__code__.co_filename).relative_to(HERE)))
+    known = function.fn.__globals__
     for node in ast.walk(ast.parse(function.src)):
-        called = function.fn.__globals__.get(node.id) if isinstance(node, ast.Name) else None
-        if isinstance(called, JITFunction) and called is not function:
+        called = known.get(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            called = getattr(known.get(node.value.id), node.attr, None)
+        if isinstance(called, JITFunction) and called is not function and called.module.startswith("kernelzoo."):
             files(called, seen)
     return seen
 

@@ -137,6 +137,20 @@ def edges_at(x, start, edge, EDGE_LAYOUT: gl.constexpr):
 
 
 @gluon.jit
+def load_edges(
+    x, start, there, n, other, WIDE: gl.constexpr, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr
+):  # fmt: skip
+    """(inside, edge, known, edges): elements of rows' whole vectors; columns of those outside of them, and these."""
+    if EDGES:
+        inside = inside_vectors(start, n, EDGES)
+        edge, known = edge_columns(start, there, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(edges_at(x, start, edge, EDGE_LAYOUT), known, other=other).to(WIDE)
+    else:  # no edges
+        inside, edge, known, edges = n, start, there, start
+    return inside, edge, known, edges
+
+
+@gluon.jit
 def load_held(pointer, mask, other):
     """Elements of rows that a program holds, whose lines stay in the L2 cache longer than the results.
 

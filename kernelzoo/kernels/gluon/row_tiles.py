@@ -1,76 +1,22 @@
-"""Tiles of rows for kernels that go along a row block by block, and their layouts.
+"""Layouts of tiles for kernels that go along a row block by block.
 
 A tile is [ROWS, BLOCK]: rows in the order of their numbers, and elements of each. A thread has neighbours in memory,
 along a row or across rows, as long as one load can take them.
 """
 
-from typing import NamedTuple
+from typing import Any
 
-import torch
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.kernels.gluon.tiles import LANES, LINE_BYTES
-from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.gluon.tiles import LANES
 from kernelzoo.kernels.shared.pack_tiles import vector_across, vector_along
-from kernelzoo.layout import Rows, cdiv, power_of_two
-
-TILE_BYTES = 16384
-"""Of a tile as computed: 16 float32 elements to each of 256 threads."""
-
-THREAD_BYTES = 64
-"""Of a tile as computed, to a thread."""
-
-HELD, SHORT = 16384, 1024
-"""Elements of the longest row that a program holds, 16 float32 to each of 1024 threads, and of those taken together."""
+from kernelzoo.kernels.shared.row_tiles import Tile
+from kernelzoo.layout import Rows
 
 
-class Tile(NamedTuple):
-    """What each program takes at a time: the last three are ROWS, BLOCK and LAYOUT of a kernel."""
-
-    programs: int
-    warps: int
-    rows: int
-    block: int
-    layout: gl.BlockedLayout
-
-
-def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
-    """The tile for a kernel that holds so many tensors' elements at each place.
-
-    Short rows are taken together, as long as each multiprocessor has several programs; where memory is contiguous
-    across rows, a line of them at the least.
-    """
-    device, wide = device_of(x), max(4, rows.itemsize)
-    elements = TILE_BYTES // wide // power_of_two(tensors)
-    least = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total)) if rows.across else 1
-    block = min(elements // least, power_of_two(rows.n))
-    spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
-    many = max(least, min(elements // block, spread))
-    warps = device.warps(many * block * wide * tensors // THREAD_BYTES)
-    return Tile(cdiv(rows.total, many), warps, many, block, layout_of(rows, many, block, warps))
-
-
-def held_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
-    """The tile that holds whole rows, where a program can: its block is no shorter than a row. Else ``tile_of``'s.
-
-    A long row has a program of its own, with four vectors to a thread.
-    """
-    if rows.across or not SHORT < rows.n <= HELD * 4 // max(4, rows.itemsize):
-        return tile_of(x, rows, tensors)
-    block = power_of_two(rows.n)
-    warps = device_of(x).warps(block * rows.itemsize // THREAD_BYTES)
-    return Tile(rows.total, warps, 1, block, layout_of(rows, 1, block, warps))
-
-
-def turns_of(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
-    """The tile for programs that take rows in turn: as many as multiprocessors, twice, and a block that holds a row
-    where one can."""
-    tile, wide = tile_of(x, rows, tensors), max(4, rows.itemsize)
-    if not rows.across and tile.block < rows.n <= HELD * 4 // wide:
-        block = power_of_two(rows.n)
-        warps = device_of(x).warps(block * wide // THREAD_BYTES)
-        tile = Tile(rows.total, warps, 1, block, layout_of(rows, 1, block, warps))
-    return tile._replace(programs=max(1, min(tile.programs, 2 * device_of(x).multiprocessors)))
+def laid_out(rows: Rows, tile: Tile) -> tuple[Any, ...]:
+    """Programs and warps of a kernel, and its ROWS, BLOCK and LAYOUT."""
+    return tile.programs, tile.warps, tile.rows, tile.block, layout_of(rows, tile.rows, tile.block, tile.warps)
 
 
 def layout_of(rows: Rows, many: int, block: int, warps: int) -> gl.BlockedLayout:

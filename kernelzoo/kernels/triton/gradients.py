@@ -10,19 +10,10 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.shared.jit import (
-    bound,
-    by_columns,
-    column_arguments,
-    device_of,
-    edges_of,
-    packed,
-    row_arguments,
-    wide_type,
-)
+from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.triton.passes import one_a_row
 from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, WRITE, phases_on
+from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, WRITE, phases_on
 from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
 from kernelzoo.kernels.triton.softmax.tiles import ON_CHIP_BYTES, tile_columns, wide_bytes
 from kernelzoo.kernels.triton.strips import Strip, shared_strip, whole_strip
@@ -50,12 +41,12 @@ def longest(rows: Rows, whole: int) -> int:
 
 def form(tensors: Sequence[torch.Tensor], whole: int) -> str:
     """Which form takes a gradient: fused where a program holds rows or columns, else split, or online."""
-    (rows, full, _), device = lies(tensors, whole), device_of(tensors[0])
+    (rows, full, _), device = lies(tensors, whole), jit.device_of(tensors[0])
     if rows.across and rows.n > tiles.FEW_ROWS:
         held = whole_strip(rows, device, HELD_COLUMNS) is not None
         programs = rows.total * rows.itemsize // tiles.LINE_BYTES
     else:
-        tile = tiles.row_tile(of(tiles.Numbers, device.index), device, rows, edges_of(rows, *full))
+        tile = tiles.row_tile(of(tiles.Numbers, device.index), device, rows, jit.edges_of(rows, *full))
         held, programs = tile is not None or rows.n <= longest(rows, whole), rows.planned
     if held:
         return "fused"
@@ -71,8 +62,8 @@ def fused_launch(
 
     row_warps: warps for one row, of a device, rows and their edges. Raises UnsupportedProblemError.
     """
-    (rows, full, single), device = lies(tensors, whole), device_of(tensors[0])
-    edges, numbers = edges_of(rows, *full), of(tiles.Numbers, device.index)
+    (rows, full, single), device = lies(tensors, whole), jit.device_of(tensors[0])
+    edges, numbers = jit.edges_of(rows, *full), of(tiles.Numbers, device.index)
     if (strip := whole_strip(rows, device, HELD_COLUMNS)) is not None:
         return columns_launch(id, columns_kernel, tensors, whole, strip, WRITE)
     if (tile := tiles.row_tile(numbers, device, rows, edges)) is not None:
@@ -83,15 +74,15 @@ def fused_launch(
     else:
         words = f"a row must fit on chip, {longest(rows, whole)} of {rows.dtype} of each input; got {rows.n}"
         raise UnsupportedProblemError(id, words)
-    place = (*tensors, *row_arguments(rows, *full), *one_a_row(single))
-    args = (*place, wide_type(tensors[0].dtype), edges, side, columns, tiles.single(rows))
-    return bound(id, tensors[0], kernel, cdiv(rows.total, side), args, warps, tensors=len(tensors))
+    place = (*tensors, *jit.row_arguments(rows, *full), *one_a_row(single))
+    args = (*place, jit.wide_type(tensors[0].dtype), edges, side, columns, tiles.single(rows))
+    return jit.bound(id, tensors[0], kernel, cdiv(rows.total, side), args, warps, tensors=len(tensors))
 
 
 def split_launch(id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[torch.Tensor], whole: int) -> Launch:
     """The launch, or the two, of programs that share rows or strips of columns, and exchange numbers."""
     x = tensors[0]
-    (rows, full, single), device = lies(tensors, whole), device_of(x)
+    (rows, full, single), device = lies(tensors, whole), jit.device_of(x)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     if rows.columns is not None:
         strip = shared_strip(rows.columns, device, whole)
@@ -99,11 +90,11 @@ def split_launch(id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[to
         shared = x.new_full(left, -1, dtype=torch.int64), arrivals
         phases = phases_on(device)
         return sequence(*(columns_launch(id, columns_kernel, tensors, whole, strip, p, *shared) for p in phases))
-    edges, words = edges_of(rows, *full), packed(rows, *full)
+    edges, words = jit.edges_of(rows, *full), jit.packed(rows, *full)
     plan = row_plan(rows, edges, words, device, whole, gradient=True)
     shared = x.new_full((2, rows.total, plan.parts), -1, dtype=torch.int64), arrivals
-    place = (*tensors, *shared, *row_arguments(rows, *full), *one_a_row(single), *plan.place)
-    return launch_in_parts(id, x, kernel, plan, (*place, wide_type(x.dtype), edges, words), tensors=len(tensors))
+    place = (*tensors, *shared, *jit.row_arguments(rows, *full), *one_a_row(single), *plan.place)
+    return launch_in_parts(id, x, kernel, plan, (*place, jit.wide_type(x.dtype), edges, words), tensors=len(tensors))
 
 
 def columns_launch(
@@ -111,18 +102,18 @@ def columns_launch(
     *shared: torch.Tensor,
 ) -> Launch:  # fmt: skip
     """The launch of these strips. shared: numbers and arrivals of those that several programs share."""
-    (rows, full, single), device = lies(tensors, whole), device_of(tensors[0])
+    (rows, full, single), device = lies(tensors, whole), jit.device_of(tensors[0])
     columns = rows.columns
     assert columns is not None
-    full, single = (tuple(by_columns(rows, other) for other in others) for others in (full, single))
+    full, single = (tuple(jit.by_columns(rows, other) for other in others) for others in (full, single))
     far = strip.elements * max(columns.x_n, columns.out_n, *(other.n for other in full)) >= 2**31
     four = strip.lanes * strip.columns >= 4 * strip.threads
     # Whole columns leave no numbers, and a launch of the canonical tensors alone can be moved to others.
-    place = (*tensors, *(shared or (0, 0)), *column_arguments(columns, *full), *one_a_row(single))
-    kinds = (wide_type(tensors[0].dtype), phase, strip.holds, far, four)
+    place = (*tensors, *(shared or (0, 0)), *jit.column_arguments(columns, *full), *one_a_row(single))
+    kinds = (jit.wide_type(tensors[0].dtype), phase, strip.holds, far, four)
     args = (*place, strip.parts, strip.span, *kinds, strip.elements, strip.columns, strip.lanes)
     options: dict[str, Any] = strip.options(device) if strip.parts > 1 else {}
     if phase is EXCHANGE:
         options["launch_cooperative_grid"] = True
     grid, warps = strip.grid(columns, device), device.warps(strip.threads)
-    return bound(id, tensors[0], kernel, grid, args, warps, tensors=len(tensors), **options)
+    return jit.bound(id, tensors[0], kernel, grid, args, warps, tensors=len(tensors), **options)

@@ -1,6 +1,6 @@
 """What a thread does alone with its elements of a block, before lanes meet: sums, maxima, (max, sum) states of rows.
 
-A block is seen as [ROWS, turns, LANES, VECTOR]: a thread has a vector of each turn, see ``row_tiles.pack_tile``.
+A block is seen as [ROWS, turns, LANES, VECTOR]: a thread has a vector of each turn, see ``pack_tiles.pack_tile``.
 """
 
 import triton

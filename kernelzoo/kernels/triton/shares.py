@@ -8,6 +8,31 @@ one line of memory, from which the compiler can make no other layout.
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.triton.device_functions import edge_columns, whole_vectors
+
+
+@triton.jit
+def part_of(parts, span, blocks, THREADS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr):
+    """(part, groups, begin, end, kept): a program's part of each row, how many rows are in hand, where the part begins
+    and ends, and where that begins which is held, behind blocks."""
+    part, groups = tl.program_id(0) % parts, tl.num_programs(0) // parts
+    begin = part.to(tl.int64) * span * VECTOR
+    end = begin + tl.cast(span, tl.int64) * VECTOR
+    return part, groups, begin, end, begin + tl.cast(blocks, tl.int64) * (BLOCK * THREADS * VECTOR)
+
+
+@triton.jit
+def part_edges(start, n, part, EDGES: tl.constexpr, THREADS: tl.constexpr):
+    """(inside, edge, known): elements of a row's whole vectors; columns of its edges, which are the first part's."""
+    if EDGES:
+        thread = tl.arange(0, THREADS)
+        before, inside = whole_vectors(start, n, EDGES)
+        edge, known = edge_columns(thread, before, inside, n, EDGES)
+        known = known & (thread < 2 * EDGES) & (part == 0)
+    else:  # no edges
+        inside, edge, known = n, start, part == 0
+    return inside, edge, known
+
 
 @triton.jit
 def load_share(

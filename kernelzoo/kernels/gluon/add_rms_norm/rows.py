@@ -5,8 +5,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import held_tile
+from kernelzoo.kernels.gluon.row_tiles import laid_out
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.row_tiles import held_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -54,7 +55,7 @@ def rows(
 ) -> Launch:
     """Sums are written, and held where a program can hold a row; longer ones are read again, from cache."""
     rows, others = rows_with(x, out, residual, total)
-    programs, warps, *tile = held_tile(x, rows, 2)
+    programs, warps, *tile = laid_out(rows, held_tile(x, rows, 2))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
     return bound("gluon/add_rms_norm/rows", x, add_rms_norm_kernel, programs, args, warps, tensors=5)

@@ -5,8 +5,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_of
+from kernelzoo.kernels.gluon.row_tiles import laid_out
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.row_tiles import tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -54,6 +55,6 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A block's sums are a scan, a tree of additions; sums of whole blocks are added up in order."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
-    programs, warps, *tile = tile_of(x, rows)
+    programs, warps, *tile = laid_out(rows, tile_of(x, rows))
     args = (x, out, *row_arguments(rows), wide_type(torch.promote_types(x.dtype, out.dtype)), *tile)
     return bound("gluon/cumsum/rows", x, cumsum_kernel, programs, args, warps)

@@ -6,8 +6,9 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
-from kernelzoo.kernels.gluon.row_tiles import held_tile
+from kernelzoo.kernels.gluon.row_tiles import laid_out
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.row_tiles import held_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -55,7 +56,7 @@ def layer_norm_kernel(
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """The mean first, then squared distances from it. A row that no program holds is read again for each."""
     rows = rows_of(x, out)
-    programs, warps, *tile = held_tile(x, rows)
+    programs, warps, *tile = laid_out(rows, held_tile(x, rows))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
     return bound("gluon/layer_norm/rows", x, layer_norm_kernel, programs, args, warps, tensors=4)

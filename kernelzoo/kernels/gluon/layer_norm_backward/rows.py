@@ -1,5 +1,3 @@
-"""Programs take rows in turn, and leave sums over their rows for weight and bias; two launches add these up."""
-
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -7,8 +5,9 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
 from kernelzoo.kernels.gluon.partials import add_sums, store_sums, sum_of_partials
-from kernelzoo.kernels.gluon.row_tiles import turns_of
+from kernelzoo.kernels.gluon.row_tiles import laid_out
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.row_tiles import turns_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -67,7 +66,7 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     """Programs take rows in turn, in three passes each; their sums for weight and bias are added up afterwards."""
     id, tensors = "gluon/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
     rows, (others,) = rows_with(x, dx, grad)
-    programs, warps, *tile = turns_of(x, rows, 2)
+    programs, warps, *tile = laid_out(rows, turns_of(x, rows, 2))
     partials = x.new_zeros((2, programs, rows.n), dtype=wide_dtype(x.dtype))  # which stay so if there is no row
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)

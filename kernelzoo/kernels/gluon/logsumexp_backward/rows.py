@@ -1,13 +1,12 @@
-"""A program takes several rows, block by block: an exponential of each element, times its row's gradient."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_of
+from kernelzoo.kernels.gluon.row_tiles import laid_out
 from kernelzoo.kernels.gluon.softmax.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.row_tiles import tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -39,7 +38,7 @@ def backward_kernel(
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """An exponential of each element, times its row's gradient: one read and one write."""
     rows, (ys, grads) = rows_with(x, out, y, grad)
-    programs, warps, *tile = tile_of(x, rows)
+    programs, warps, *tile = laid_out(rows, tile_of(x, rows))
     strides = (ys.outer, ys.inner, grads.outer, grads.inner)
     args = (x, y, grad, out, *row_arguments(rows), *strides, wide_type(x.dtype), *tile)
     return bound("gluon/logsumexp_backward/rows", x, backward_kernel, programs, args, warps, tensors=4)

@@ -1,5 +1,3 @@
-"""A program takes whole rows, several short ones or one. Each block of a row is reduced to a scalar at once."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -25,11 +23,7 @@ def rows_kernel(
     in_rows = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, False)[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
-    length = n
-    if EDGES:
-        length = dev.inside_vectors(x_start, n, EDGES)
-        edge, known = dev.edge_columns(x_start, in_rows, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=IDENTITY).to(WIDE)
+    length, _, _, edges = dev.load_edges(x, x_start, in_rows, n, IDENTITY, WIDE, EDGES, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)
     least = gl.full([ROWS], IDENTITY, WIDE, gl.SliceLayout(1, LAYOUT))
     for start in range(0, dev.end_of_vectors(n, EDGES), BLOCK):

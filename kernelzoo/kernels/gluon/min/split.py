@@ -1,5 +1,3 @@
-"""Several programs take a row, or a strip of columns, in parts. The last to arrive joins their minima: one launch."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -30,11 +28,7 @@ def split_kernel(
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
-    length = n
-    if EDGES:
-        length = dev.inside_vectors(x_start, n, EDGES)
-        edge, known = dev.edge_columns(x_start, in_rows & (part == 0), n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=IDENTITY).to(WIDE)
+    length, _, _, edges = dev.load_edges(x, x_start, in_rows & (part == 0), n, IDENTITY, WIDE, EDGES, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)
     length = gl.minimum(length, end)
     running = gl.full([ROWS, BLOCK], IDENTITY, WIDE, LAYOUT)

@@ -1,5 +1,3 @@
-"""A tile of whole rows to a program, which it holds on chip: one read, one write."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -32,11 +30,9 @@ def tile_kernel(
     slope = dev.load_rows(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
     cols, here = dev.column_offsets(COLS, FAR, LAYOUT)
-    length = n
+    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("nan"), WIDE, EDGES, EDGE_LAYOUT)
+    length = gl.cast(length, gl.int32)
     if EDGES:
-        length = dev.inside_vectors(x_start, n, EDGES).to(gl.int32)
-        edge, known = dev.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("nan")).to(WIDE)
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
         out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
     mask = there & (cols < length)

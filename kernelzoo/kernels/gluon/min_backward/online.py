@@ -1,5 +1,3 @@
-"""A running count in each lane over blocks of a row, then a pass that reads again and writes."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -31,11 +29,8 @@ def online_kernel(
     slope = dev.load_rows(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
-    length = n
+    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("nan"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        length = dev.inside_vectors(x_start, n, EDGES)
-        edge, known = dev.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("nan")).to(WIDE)
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
         out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)

@@ -1,5 +1,3 @@
-"""Several programs to one row: a launch that leaves their counts, and one that adds these up and writes."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -35,11 +33,9 @@ def parts_kernel(
     there = there[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
-    length = n
+    of_part = there & (part == 0)  # the first one's
+    length, edge, known, edges = dev.load_edges(x, x_start, of_part, n, float("nan"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        length = dev.inside_vectors(x_start, n, EDGES)
-        edge, known = dev.edge_columns(x_start, there & (part == 0), n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("nan")).to(WIDE)
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
         out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)

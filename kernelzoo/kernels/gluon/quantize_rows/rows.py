@@ -5,9 +5,10 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import held_tile
+from kernelzoo.kernels.gluon.row_tiles import laid_out
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.kernels.shared.jit import bound, row_arguments
+from kernelzoo.kernels.shared.row_tiles import held_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -51,6 +52,6 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     """A row that a program holds is read once. A longer one is read again, from cache, to scale it."""
     values = values.view(torch.uint8)
     rows, (scales,) = rows_with(x, values, scale)
-    programs, warps, *tile = held_tile(x, rows)
+    programs, warps, *tile = laid_out(rows, held_tile(x, rows))
     args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, TOP, LEAST, *tile, tile[1] >= rows.n)
     return bound("gluon/quantize_rows/rows", x, quantize_kernel, programs, args, warps, tensors=3)

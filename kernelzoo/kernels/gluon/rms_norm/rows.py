@@ -5,8 +5,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import held_tile
+from kernelzoo.kernels.gluon.row_tiles import laid_out
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.row_tiles import held_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -44,6 +45,6 @@ def rms_norm_kernel(
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """A row that a program holds is read once. A longer one is read again, from cache, to write."""
     rows = rows_of(x, out)
-    programs, warps, *tile = held_tile(x, rows)
+    programs, warps, *tile = laid_out(rows, held_tile(x, rows))
     args = (x, weight, out, *row_arguments(rows), weight.stride(0), eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     return bound("gluon/rms_norm/rows", x, rms_norm_kernel, programs, args, warps, tensors=3)

@@ -1,13 +1,12 @@
-"""Programs take rows in turn, and leave sums over their rows for the weight; a second launch adds these up."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.partials import add_sums, store_sums, sum_of_partials
-from kernelzoo.kernels.gluon.row_tiles import turns_of
+from kernelzoo.kernels.gluon.row_tiles import laid_out
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.row_tiles import turns_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -63,7 +62,7 @@ def rows(
     """Programs take rows in turn, in two passes each, and keep sums for the weight, which a second launch adds up."""
     id, tensors = "gluon/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
     rows, (others,) = rows_with(x, dx, grad)
-    programs, warps, *tile = turns_of(x, rows, 2)
+    programs, warps, *tile = laid_out(rows, turns_of(x, rows, 2))
     partials = x.new_zeros((programs, rows.n), dtype=wide_dtype(x.dtype))  # which stay so if there is no row
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)

@@ -1,8 +1,3 @@
-"""A tile of whole rows to a program, which it holds on chip: one read, one write.
-
-Several short rows, one row, or a strip of columns where rows lie across memory: one kernel, whose layout is turned.
-"""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -31,16 +26,13 @@ def tile_kernel(
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
     cols, here = dev.column_offsets(COLS, FAR, LAYOUT)
-    length = n
-    if EDGES:
-        length = dev.inside_vectors(x_start, n, EDGES).to(gl.int32)
-        edge, known = dev.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("-inf"))
+    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
+    length = gl.cast(length, gl.int32)
     mask = there & (cols < length)
     tile = dev.load_held(x + (dev.aligned(x_start, EDGES) + here * x_n), mask, float("-inf"))
     out_here = out + (dev.aligned(out_start, EDGES) + here * out_n)
     if EDGES:
-        result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), LAYOUT, EDGE_LAYOUT)
+        result, edges = softmax_with_edges(tile.to(WIDE), edges, LAYOUT, EDGE_LAYOUT)
         gl.store(out_here, result.to(DTYPE), mask)
         gl.store(dev.edges_at(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
     else:
@@ -49,7 +41,10 @@ def tile_kernel(
 
 @register("gluon", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
+    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns.
+
+    One read, one write. One kernel for all, whose layout is turned where rows lie across memory.
+    """
     id, rows, device = "gluon/softmax/fused", rows_of(x, out), device_of(x)
     tile = tiles.held(id, device, rows, 1)
     args = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), *tile.constants(rows))

@@ -1,8 +1,3 @@
-"""A running (maximum, sum) state in each lane over blocks of a row, then a pass that writes.
-
-After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
-"""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -34,11 +29,8 @@ def online_kernel(
     # number, so that no difference of two is -inf - -inf.
     top = gl.full([ROWS, BLOCK], LOWEST, WIDE, LAYOUT)
     total = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-    length = n
+    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        length = dev.inside_vectors(x_start, n, EDGES)
-        edge, known = dev.edge_columns(x_start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(dev.edges_at(x, x_start, edge, EDGE_LAYOUT), known, other=float("-inf")).to(WIDE)
         out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)
     out_start = dev.aligned(out_start, EDGES)
@@ -68,7 +60,10 @@ def online_kernel(
 
 @register("gluon", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) state in each lane, then a pass that writes."""
+    """One pass over blocks that keeps a running (max, sum) state in each lane, then a pass that writes.
+
+    After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
+    """
     rows = rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
     kinds = (wide_type(x.dtype), tiles.lowest(wide_dtype(x.dtype)), *tile.constants(rows))

@@ -1,8 +1,3 @@
-"""A grid that fills the device once and strides over rows, the next ones under way to shared memory.
-
-After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form, whose pipeline is here written out.
-"""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -72,7 +67,8 @@ def persistent_kernel(
 def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A grid that fills the device once and strides over rows, the next ones under way to shared memory.
 
-    Copies are of 16 bytes: it takes rows of whole vectors.
+    Copies are of 16 bytes: it takes rows of whole vectors. After Triton's tutorial
+    (python/tutorials/02-fused-softmax.py) in its last form, whose pipeline is here written out.
     """
     id, rows, device = "gluon/softmax/persistent", rows_of(x, out), device_of(x)
     vector = tiles.vector_of(rows)

@@ -32,11 +32,9 @@ def tile_kernel(
     y_start = dev.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
     cols, here = dev.column_offsets(COLS, FAR, LAYOUT)
-    length = n
+    length, edge, known, grad_edges = dev.load_edges(grad, grad_start, there, n, 0, WIDE, EDGES, EDGE_LAYOUT)
+    length = gl.cast(length, gl.int32)
     if EDGES:
-        length = dev.inside_vectors(grad_start, n, EDGES).to(gl.int32)
-        edge, known = dev.edge_columns(grad_start, there, n, EDGES, EDGE_LAYOUT)
-        grad_edges = gl.load(dev.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
         y_edges = gl.load(dev.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
     mask = there & (cols < length)
     grad_here = grad + (dev.aligned(grad_start, EDGES) + here * grad_n)

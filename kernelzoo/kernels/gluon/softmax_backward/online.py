@@ -1,5 +1,3 @@
-"""A running sum in each lane over blocks of both inputs, then a pass that reads again and writes."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -28,11 +26,8 @@ def online_kernel(
     y_start = dev.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
-    length = n
+    length, edge, known, grad_edges = dev.load_edges(grad, grad_start, there, n, 0, WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        length = dev.inside_vectors(grad_start, n, EDGES)
-        edge, known = dev.edge_columns(grad_start, there, n, EDGES, EDGE_LAYOUT)
-        grad_edges = gl.load(dev.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
         y_edges = gl.load(dev.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
         out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
     grad_start = dev.aligned(grad_start, EDGES)

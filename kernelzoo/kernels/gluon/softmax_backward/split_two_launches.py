@@ -1,5 +1,3 @@
-"""Several programs to one row: a launch that leaves their sums, and one that adds these up and writes."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -33,11 +31,9 @@ def parts_kernel(
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
-    length = n
+    of_part = there & (part == 0)  # the first one's
+    length, edge, known, grad_edges = dev.load_edges(grad, grad_start, of_part, n, 0, WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        length = dev.inside_vectors(grad_start, n, EDGES)
-        edge, known = dev.edge_columns(grad_start, there & (part == 0), n, EDGES, EDGE_LAYOUT)
-        grad_edges = gl.load(dev.edges_at(grad, grad_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
         y_edges = gl.load(dev.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
         out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
     grad_start = dev.aligned(grad_start, EDGES)

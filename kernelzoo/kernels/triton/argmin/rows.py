@@ -34,7 +34,7 @@ def row_argmin(
         blocks = tl.where((least <= new) | (least != least), blocks, block)
         least = lower(least, new)
         block += 1
-    row_least = lowest(least, 1)[:, None]
+    row_least = lowest(least)[:, None]
     has = (least == row_least) | ((least != least) & (row_least != row_least))
     first = tl.min(tl.where(has, blocks, 0x7FFFFFFF), 1, keep_dims=True).to(tl.int64)
     first = begin + first * BLOCK

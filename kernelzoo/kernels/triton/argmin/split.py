@@ -37,7 +37,7 @@ def first_kernel(
     row = merging_row()
     part_least = load_parts(least, row, parts, IDENTITY, PARTS)
     place = load_parts(places, row, parts, 0x7FFFFFFFFFFFFFFF, PARTS)
-    row_least = lowest(part_least, 1)[:, None]
+    row_least = lowest(part_least)[:, None]
     has = (part_least == row_least) | ((part_least != part_least) & (row_least != row_least))
     place = tl.min(tl.where(has, place, 0x7FFFFFFFFFFFFFFF), 1, keep_dims=True)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), place)

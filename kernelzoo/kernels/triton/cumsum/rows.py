@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.row_tiles import tile_of
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.row_tiles import tile_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register

@@ -1,12 +1,10 @@
-"""A program takes several rows, block by block: an exponential of each element, times its row's gradient."""
-
 import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.row_tiles import tile_of
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.row_tiles import tile_of
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with

@@ -57,7 +57,7 @@ def part_minima(
     in_rows = in_rows[:, None]
     start, columns, edges = body_and_edges(x, start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
     least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
-    return lower(lowest(folded(least, ROWS, BLOCK, FOLD), 1), lowest(edges, 1))
+    return lower(lowest(folded(least, ROWS, BLOCK, FOLD)), lowest(edges))
 
 
 def by_atomics(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Launch:

@@ -17,8 +17,8 @@ def lower(a, b):
 
 
 @triton.jit
-def lowest(x, AXIS: tl.constexpr):
-    """Minimum of a tile along an axis; NaN if any element is.
+def lowest(x):
+    """Minima of a tile's rows; NaN if any element is.
 
     Bits of a float are ordered as sign and magnitude: with the magnitude of the negative ones turned over they are
     ordered as integers. A NaN becomes the lowest integer, which turns back into the NaN of all bits set.
@@ -28,10 +28,10 @@ def lowest(x, AXIS: tl.constexpr):
         MAGNITUDE: tl.constexpr = 0x7FFFFFFFFFFFFFFF if x.dtype == tl.float64 else 0x7FFFFFFF
         bits = x.to(BITS, bitcast=True)
         key = tl.where(bits < 0, bits ^ MAGNITUDE, bits)
-        key = tl.min(tl.where(x == x, key, -MAGNITUDE - 1), AXIS)
+        key = tl.min(tl.where(x == x, key, -MAGNITUDE - 1), 1)
         result = tl.where(key < 0, key ^ MAGNITUDE, key).to(x.dtype, bitcast=True)
     else:
-        result = tl.min(x, AXIS)
+        result = tl.min(x, 1)
     return result
 
 

@@ -1,5 +1,3 @@
-"""A program takes whole rows, several short ones or one. Each block of a row is reduced to a scalar at once."""
-
 import torch
 import triton
 import triton.language as tl
@@ -32,8 +30,8 @@ def rows_kernel(
         here = first + cols[None, :]
         mask = in_rows & (here < columns)
         block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, lowest(folded(block.to(WIDE), ROWS, BLOCK, FOLD), 1))
-    least = lower(least, lowest(edges, 1))  # last, so that nothing waits for the edges before the rest is under way
+        least = lower(least, lowest(folded(block.to(WIDE), ROWS, BLOCK, FOLD)))
+    least = lower(least, lowest(edges))  # last, so that nothing waits for the edges before the rest is under way
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 

@@ -43,7 +43,7 @@ def rows_deferred_kernel(
     least = running_minima(
         x, start, x_n, n, cols, 0, end_of_vectors(n, EDGES), columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK
     )
-    least = lower(lowest(folded(least, ROWS, BLOCK, FOLD), 1), lowest(edges, 1))
+    least = lower(lowest(folded(least, ROWS, BLOCK, FOLD)), lowest(edges))
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 

@@ -1,15 +1,14 @@
-"""Several programs take a row, or a strip of columns, in parts. The last to arrive reduces their minima: one launch."""
-
 import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.device import MIB, Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min import columns, tiles
 from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, running_minima
-from kernelzoo.kernels.triton.min.tiles import LINE_BYTES, MANY_PARTS, block_tile, fold_of
+from kernelzoo.kernels.triton.min.tiles import MANY_PARTS, block_tile, fold_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, identity, plain, rows_of
 from kernelzoo.registry import register
@@ -59,7 +58,7 @@ def split_kernel(
     else:
         end = tl.minimum(begin + tl.cast(span, tl.int64) * VECTOR, end_of_vectors(n, EDGES))
         least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
-    least = lower(lowest(folded(least, ROWS, BLOCK, FOLD), 1), lowest(edges, 1))
+    least = lower(lowest(folded(least, ROWS, BLOCK, FOLD)), lowest(edges))
     tl.store(partials + row * parts + part, least, row < rows)
     # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last
     # program to arrive acquires those of all others.
@@ -69,7 +68,7 @@ def split_kernel(
         lanes = tl.arange(0, PARTS)[None, :]
         all_parts = partials + row[:, None] * parts + lanes
         known = tl.load(all_parts, in_rows & (lanes < parts), other=IDENTITY, cache_modifier=".cg")
-        result = lowest(known, 1).to(out.dtype.element_ty)
+        result = lowest(known).to(out.dtype.element_ty)
         tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result, row < rows)
         tl.store(arrivals + tile, 0)  # for the next launch
 

@@ -5,15 +5,13 @@ from typing import NamedTuple
 import torch
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.softmax.tiles import tile_columns
 from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.tables import knob, numbers
 
 TILE_ELEMENTS = 8192
 """A tile of elements narrower than two bytes ends here."""
-
-LINE_BYTES = 128
-"""Rows across which memory is contiguous are taken by the cache line."""
 
 ACROSS_BYTES = 65536
 """Of a tile across rows, to 512 threads."""

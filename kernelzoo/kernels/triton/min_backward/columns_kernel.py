@@ -5,7 +5,8 @@ import triton.language as tl
 
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.kernels.triton.min_backward.device_functions import shares_of
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, found_words
+from kernelzoo.kernels.triton.softmax import exchange
+from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 
 
 @triton.jit
@@ -38,8 +39,7 @@ def columns_kernel(
     depth = tl.arange(0, ELEMENTS)[:, None]
     begin = part.to(tl.int64) * span
     length = tl.minimum(n - begin, span)
-    # Launches alternate between two sets of counts: each clears the next one's.
-    mine = tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    mine = exchange.own_words(arrivals, PHASE)
     for i in range((program // parts).to(tl.int64), tiles, groups):
         tile = tl.cast(i, tl.int64)
         # 0, but not for all that the compiler knows: it would keep in registers what is the same for all tiles.
@@ -70,18 +70,14 @@ def columns_kernel(
                 count = tl.sum(running.to(tl.int64), 0, keep_dims=True)
         if PARTS > 1:
             words = counts + (mine * tiles + tile) * (COLUMNS * parts) + lane
-            own = words + part * COLUMNS
-            if PHASE == EXCHANGE:
-                # All bits set is what no count is: one that isn't there yet.
-                tl.atomic_xchg(own, count, there, sem="relaxed")
-                tl.store(own + (1 - 2 * mine) * tiles * (COLUMNS * parts), tl.full([1, COLUMNS], -1, tl.int64), there)
-            elif PHASE == LEAVE:
-                tl.store(own, count, there)
+            if PHASE != WRITE:
+                next = (1 - 2 * mine) * tiles * (COLUMNS * parts)
+                exchange.leave_word(words, part * COLUMNS, next, count, PHASE, there)
             if PHASE != LEAVE:
                 count = tl.zeros([1, COLUMNS], tl.int64)
                 for group in range(0, parts, PARTS):
                     peer = group + tl.arange(0, PARTS)[:, None]
-                    found = found_words(words + peer * COLUMNS, (peer < parts) & there, parts, PHASE, FOUR)
+                    found = exchange.found_words(words + peer * COLUMNS, (peer < parts) & there, parts, PHASE, FOUR)
                     count += tl.sum(tl.where((peer < parts) & there, found, 0), 0, keep_dims=True)
         if PHASE != LEAVE:
             each, rest = shares_of(slope, count, DTYPE)

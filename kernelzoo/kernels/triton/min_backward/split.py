@@ -1,20 +1,15 @@
-"""Several programs to one row, each with a share of it in registers, or to a strip of columns.
-
-They exchange counts in one co-operative launch where they can wait for each other; elsewhere one launch leaves them,
-and another adds them up and writes.
-"""
-
 import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton import shares
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start
 from kernelzoo.kernels.triton.gradients import split_launch
 from kernelzoo.kernels.triton.min_backward.columns_kernel import columns_kernel
 from kernelzoo.kernels.triton.min_backward.device_functions import NOTHING_TWICE, shares_of
-from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
-from kernelzoo.kernels.triton.softmax.halves import not_before, unpack_halves
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, awaited
+from kernelzoo.kernels.triton.shares import load_share
+from kernelzoo.kernels.triton.softmax import exchange, halves
+from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -29,11 +24,11 @@ def counted(
     if share.dtype != tl.int32:
         result = tl.sum(tl.sum((share.to(WIDE) == least).to(tl.int32), 2), 1)
     elif (1 if tl.float16 == DTYPE else 2) < PACKS:
-        one, two = in_two(share, THREADS, PACKS, VECTOR // 2)
+        one, two = shares.in_two(share, THREADS, PACKS, VECTOR // 2)
         result = counted(one, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
         result += counted(two, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
     else:
-        low, high = unpack_halves(share, DTYPE)
+        low, high = halves.unpack_halves(share, DTYPE)
         result = tl.sum(tl.sum((low == least).to(tl.int32) + (high == least).to(tl.int32), 2), 1)
     return result
 
@@ -45,16 +40,16 @@ def store_gradient(
 ):  # fmt: skip
     """Write the gradient of the first length elements; of words, some packs at a time, FIRST of them before."""
     if share.dtype != tl.int32:
-        store_numbers(out, out_n, length, tl.where(share.to(WIDE) == least, each, rest), THREADS, PACKS, VECTOR)
+        shares.store_numbers(out, out_n, length, tl.where(share.to(WIDE) == least, each, rest), THREADS, PACKS, VECTOR)
     elif (1 if out.dtype.element_ty == tl.float16 else 2) < PACKS:
-        one, two = in_two(share, THREADS, PACKS, VECTOR // 2)
+        one, two = shares.in_two(share, THREADS, PACKS, VECTOR // 2)
         store_gradient(out, out_n, length, one, least, each, rest, FIRST, WIDE, THREADS, PACKS // 2, VECTOR)
         first: tl.constexpr = FIRST + PACKS // 2
         store_gradient(out, out_n, length, two, least, each, rest, first, WIDE, THREADS, PACKS // 2, VECTOR)
     else:
-        low, high = unpack_halves(share, out.dtype.element_ty)
+        low, high = halves.unpack_halves(share, out.dtype.element_ty)
         low, high = tl.where(low == least, each, rest), tl.where(high == least, each, rest)
-        store_halves(out, length // 8 * 8, low, high, FIRST, THREADS, PACKS, VECTOR)
+        shares.store_halves(out, length // 8 * 8, low, high, FIRST, THREADS, PACKS, VECTOR)
 
 
 @triton.jit(do_not_specialize=["parts", "span", "blocks"])
@@ -68,40 +63,28 @@ def split_kernel(
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
-    program = tl.program_id(0)
-    programs = tl.num_programs(0)
-    part = program % parts
-    groups = programs // parts
-    thread = tl.arange(0, THREADS)
+    part, groups, begin, end, kept = shares.part_of(parts, span, blocks, THREADS, BLOCK, VECTOR)
     lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
     there = lanes < parts
-    begin = part.to(tl.int64) * span * VECTOR
-    end = begin + tl.cast(span, tl.int64) * VECTOR
-    kept = begin + tl.cast(blocks, tl.int64) * (BLOCK * THREADS * VECTOR)
-    # Launches alternate between two sets of counts: each clears the next one's.
-    mine = tl.load(arrivals) // programs % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
-    for i in range(program // parts, rows, groups):
+    mine = exchange.own_words(arrivals, PHASE)
+    for i in range(tl.program_id(0) // parts, rows, groups):
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
         least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1)).to(WIDE)
-        inside = n
-        if EDGES:
-            before, inside = whole_vectors(x_body, n, EDGES)
-            edge, known = edge_columns(thread, before, inside, n, EDGES)
-            known = known & (thread < 2 * EDGES) & (part == 0)
-            edges = tl.load(x + x_body + edge, known, other=float("nan"))
-            out_edges = out + out_body + edge
-            x_body = aligned(x_body, EDGES)
-            out_body = aligned(out_body, EDGES)
+        inside, edge, known = shares.part_edges(x_body, n, part, EDGES, THREADS)
+        edges = tl.load(x + x_body + edge, known, other=float("nan")) if EDGES else edge
+        out_edges = out + out_body + edge
+        x_body = aligned(x_body, EDGES)
+        out_body = aligned(out_body, EDGES)
         inside = tl.minimum(inside, end)
-        length = columns_left(inside, kept, HELD * THREADS * VECTOR)
+        length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = counts + (mine * rows + row) * parts
         thread_counts = tl.zeros([THREADS], tl.int32)
         if PHASE != WRITE and BLOCK > 0:
             for k in range(blocks):
                 start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
-                left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
                 at = x_body + start * x_n
                 block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
                 thread_counts += counted(block, least, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
@@ -112,19 +95,13 @@ def split_kernel(
             if EDGES:
                 thread_counts += (edges.to(WIDE) == least).to(tl.int32)
             count = tl.sum(thread_counts.to(tl.int64), 0)
-            if PHASE == EXCHANGE:
-                # All bits set is what no count is: one that isn't there yet.
-                tl.atomic_xchg(words + part, count, sem="relaxed")
-                tl.store(words + (1 - 2 * mine) * rows * parts + part, tl.full([], -1, tl.int64))
-            else:
-                tl.store(words + part, count)
+            exchange.leave_word(words, part, (1 - 2 * mine) * rows * parts, count, PHASE)
         if PHASE != LEAVE:
             slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1)).to(WIDE)
-            found = awaited(words + lanes, there) if PHASE == EXCHANGE else tl.load(words + lanes, there, other=0)
-            count = tl.sum(found, 0)
+            count = tl.sum(exchange.found_word(words + lanes, there, PHASE), 0)
             each, rest = shares_of(slope, count, DTYPE)
             if PACKED:
-                held = not_before(held, count, parts < 0, True)
+                held = halves.not_before(held, count, parts < 0)
             here = out + out_body + kept * out_n
             store_gradient(here, out_n, length, held, least, each, rest, 0, WIDE, THREADS, HELD, VECTOR)
             if EDGES:
@@ -133,7 +110,7 @@ def split_kernel(
                 for k in range(blocks):
                     # Backwards: what was read last is likeliest to be in L2 still.
                     start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
-                    left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                    left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
                     at = x_body + start * x_n
                     block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
                     here = out + out_body + start * out_n

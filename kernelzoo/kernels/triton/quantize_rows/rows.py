@@ -6,8 +6,8 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.kernels.shared.jit import bound, row_arguments
+from kernelzoo.kernels.shared.row_tiles import held_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, float8_bits, row_start
-from kernelzoo.kernels.triton.row_tiles import held_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register

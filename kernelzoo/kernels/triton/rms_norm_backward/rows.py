@@ -1,13 +1,11 @@
-"""Programs take rows in turn, and leave sums over their rows for the weight; a second launch adds these up."""
-
 import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.row_tiles import turns_of
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
-from kernelzoo.kernels.triton.row_tiles import turns_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register

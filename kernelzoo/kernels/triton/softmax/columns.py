@@ -1,5 +1,3 @@
-"""Whole columns, a strip of them to a program, which it holds in registers: one read, one write."""
-
 from typing import Any
 
 import torch
@@ -9,15 +7,9 @@ import triton.language as tl
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_dtype, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch
+from kernelzoo.kernels.triton.softmax import exchange, halves
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
-from kernelzoo.kernels.triton.softmax.halves import (
-    empty_words,
-    larger_bfloat16,
-    larger_float16,
-    not_before,
-    unpack_halves,
-)
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, found_words, pack_pair, unpack_pair
+from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton.softmax.strips import Strips, strip_parts, strips_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
@@ -61,8 +53,7 @@ def columns_kernel(
     begin = part.to(tl.int64) * span
     length = tl.maximum(tl.minimum(n - begin, span), 0).to(tl.int32)
     peer = tl.arange(0, PARTS)[:, None]
-    # Launches alternate between two sets of pairs: each clears the next one's.
-    mine = tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    mine = exchange.own_words(arrivals, PHASE)
     for i in range((program // parts).to(tl.int64), tiles, groups):
         tile = tl.cast(i, tl.int64)
         # 0, but not for all that the compiler knows: it would keep in registers what is the same for all tiles.
@@ -77,7 +68,8 @@ def columns_kernel(
             word = tl.arange(0, COLUMNS // 2)[None, :]
             x_start = (x_start + first).to(tl.pointer_type(tl.int32), bitcast=True) + word
             here = x_start + depth * ((x_n + nothing) * (MULTIPLE // 2))
-            held = tl.load(here) if EVEN else tl.load(here, in_rows & (first + 2 * word < inner), empty_words(DTYPE))
+            known = in_rows & (first + 2 * word < inner)
+            held = tl.load(here) if EVEN else tl.load(here, known, halves.empty_words(DTYPE))
         else:
             here = x_start + (first + lane) * x_inner + depth * x_step
             held = tl.load(here) if EVEN else tl.load(here, in_rows & there, float("-inf"))
@@ -87,15 +79,15 @@ def columns_kernel(
             if PACKED:
                 if PAIRS:
                     if tl.bfloat16 == DTYPE:
-                        largest = tl.reduce(held, 0, larger_bfloat16, keep_dims=True)
+                        largest = tl.reduce(held, 0, halves.larger_bfloat16, keep_dims=True)
                     else:
-                        largest = tl.reduce(held, 0, larger_float16, keep_dims=True)
-                    low_top, high_top = unpack_halves(largest, DTYPE)
+                        largest = tl.reduce(held, 0, halves.larger_float16, keep_dims=True)
+                    low_top, high_top = halves.unpack_halves(largest, DTYPE)
                 else:
-                    low, high = unpack_halves(held, DTYPE)
+                    low, high = halves.unpack_halves(held, DTYPE)
                     low_top, high_top = tl.max(low, 0, keep_dims=True), tl.max(high, 0, keep_dims=True)
                 low_top, high_top = tl.maximum(low_top, LOWEST), tl.maximum(high_top, LOWEST)
-                low, high = unpack_halves(held, DTYPE)
+                low, high = halves.unpack_halves(held, DTYPE)
                 low_total = tl.sum(exponential(low - low_top), 0, keep_dims=True)
                 high_total = tl.sum(exponential(high - high_top), 0, keep_dims=True)
                 top = side_by_side(low_top, high_top, COLUMNS)
@@ -110,16 +102,13 @@ def columns_kernel(
             factor = inverse
         else:
             words = pairs + (mine * tiles + tile) * (COLUMNS * parts) + lane
-            own = words + part * COLUMNS
-            if PHASE == EXCHANGE:
-                # All bits set is what no pair is: one that isn't there yet.
-                tl.atomic_xchg(own, pack_pair(top, total), there, sem="relaxed")
-                tl.store(own + (1 - 2 * mine) * tiles * (COLUMNS * parts), tl.full([1, COLUMNS], -1, tl.int64), there)
-            elif PHASE == LEAVE:
-                tl.store(own, pack_pair(top, total), there)
+            if PHASE != WRITE:
+                next = (1 - 2 * mine) * tiles * (COLUMNS * parts)
+                exchange.leave_word(words, part * COLUMNS, next, exchange.pack_pair(top, total), PHASE, there)
             if PHASE != LEAVE:
                 known = (peer < parts) & there
-                tops, totals = unpack_pair(found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR))
+                found = exchange.found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR)
+                tops, totals = exchange.unpack_pair(found)
                 # Every program merges all pairs of its columns in the same order, so that all agree to the bit.
                 tops = tl.where(known, tops, LOWEST)
                 all_top = tl.max(tops, 0, keep_dims=True)
@@ -135,7 +124,7 @@ def columns_kernel(
             if PACKED:
                 low_top, high_top = of_halves(all_top, COLUMNS)
                 low_inverse, high_inverse = of_halves(inverse, COLUMNS)
-                low, high = unpack_halves(not_before(held, low_inverse, parts < 0, True), DTYPE)
+                low, high = halves.unpack_halves(halves.not_before(held, low_inverse, parts < 0), DTYPE)
                 low = (exponential(low - low_top) * low_inverse).to(DTYPE)
                 result = side_by_side(low, (exponential(high - high_top) * high_inverse).to(DTYPE), COLUMNS)
             else:

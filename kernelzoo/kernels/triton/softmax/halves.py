@@ -30,14 +30,12 @@ def pack_halves(low, high, DTYPE: tl.constexpr):
 
 
 @triton.jit
-def not_before(words, value, never, BOTH: tl.constexpr):
+def not_before(words, value, never):
     """words, which the compiler can't unpack before it has value: it would keep them unpacked, in twice the registers.
 
-    never is False, but not for all that the compiler knows. BOTH: neither half; else it sees that the upper half stays
-    the same, and keeps what it has computed of that.
+    never is False, but not for all that the compiler knows: of either half.
     """
-    flipped = ((value < 0) & never).to(tl.int32)
-    return words ^ (-flipped if BOTH else flipped)
+    return words ^ -((value < 0) & never).to(tl.int32)
 
 
 @triton.jit

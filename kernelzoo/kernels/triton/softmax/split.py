@@ -1,9 +1,3 @@
-"""Several programs to one row, each with a share of it in registers, or to a strip of columns.
-
-They exchange (maximum, sum) states in one co-operative launch where they can wait for each other; elsewhere one launch
-leaves the pairs, and another merges them and writes.
-"""
-
 from typing import Any
 
 import torch
@@ -12,17 +6,11 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
+from kernelzoo.kernels.triton import shares
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start
+from kernelzoo.kernels.triton.softmax import exchange, halves
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
-from kernelzoo.kernels.triton.softmax.halves import (
-    empty_words,
-    larger_bfloat16,
-    larger_float16,
-    not_before,
-    unpack_halves,
-)
-from kernelzoo.kernels.triton.softmax.pairs import EXCHANGE, LEAVE, WRITE, awaited, pack_pair, unpack_pair
+from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton.softmax.parts import Numbers, RowPlan, launch_in_parts, row_plan
 from kernelzoo.kernels.triton.softmax.split_columns import split_columns
 from kernelzoo.launch import Launch
@@ -36,19 +24,19 @@ def load_logits(
     x, start, x_n, length, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr
 ):
     """``load_share``, -inf elsewhere."""
-    empty = empty_words(x.dtype.element_ty)
-    return load_share(x, start, x_n, length, float("-inf"), empty, THREADS, PACKS, VECTOR, PACKED)
+    empty = halves.empty_words(x.dtype.element_ty)
+    return shares.load_share(x, start, x_n, length, float("-inf"), empty, THREADS, PACKS, VECTOR, PACKED)
 
 
 @triton.jit
 def sum_of_words(words, top, DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
     """Each thread's sum of exponentials below top, two packs at a time: their numbers take no more registers."""
     if PACKS > 2:
-        one, two = in_two(words, THREADS, PACKS, VECTOR)
+        one, two = shares.in_two(words, THREADS, PACKS, VECTOR)
         result = sum_of_words(one, top, DTYPE, THREADS, PACKS // 2, VECTOR)
         result += sum_of_words(two, top, DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
-        low, high = unpack_halves(words, DTYPE)
+        low, high = halves.unpack_halves(words, DTYPE)
         below = top[:, None, None]
         result = tl.sum(tl.sum(exponential(low - below) + exponential(high - below), 2), 1)
     return result
@@ -61,14 +49,14 @@ def store_words(
 ):  # fmt: skip
     """Write words' exponentials below top, times inverse, two packs at a time; FIRST says how many are written."""
     if PACKS > 2:
-        one, two = in_two(words, THREADS, PACKS, VECTOR // 2)
+        one, two = shares.in_two(words, THREADS, PACKS, VECTOR // 2)
         store_words(out, length, one, top, inverse, FIRST, DTYPE, THREADS, PACKS // 2, VECTOR)
         store_words(out, length, two, top, inverse, FIRST + PACKS // 2, DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
-        low, high = unpack_halves(words, DTYPE)
+        low, high = halves.unpack_halves(words, DTYPE)
         low = (exponential(low - top) * inverse).to(DTYPE)
         high = (exponential(high - top) * inverse).to(DTYPE)
-        store_halves(out, length, low, high, FIRST, THREADS, PACKS, VECTOR)
+        shares.store_halves(out, length, low, high, FIRST, THREADS, PACKS, VECTOR)
 
 
 @triton.jit
@@ -80,7 +68,7 @@ def store_share(
     if share.dtype == tl.int32:
         store_words(out, length // 8 * 8, share, top, inverse, 0, DTYPE, THREADS, PACKS, VECTOR)
     else:
-        store_numbers(out, out_n, length, exponential(share.to(WIDE) - top) * inverse, THREADS, PACKS, VECTOR)
+        shares.store_numbers(out, out_n, length, exponential(share.to(WIDE) - top) * inverse, THREADS, PACKS, VECTOR)
 
 
 @triton.jit
@@ -96,15 +84,15 @@ def online_update(
     if share.dtype == tl.int32:
         if PAIRS:
             if tl.bfloat16 == DTYPE:
-                largest = tl.reduce(tl.reduce(share, 2, larger_bfloat16), 1, larger_bfloat16)
+                largest = tl.reduce(tl.reduce(share, 2, halves.larger_bfloat16), 1, halves.larger_bfloat16)
             else:
-                largest = tl.reduce(tl.reduce(share, 2, larger_float16), 1, larger_float16)
-            low, high = unpack_halves(largest, DTYPE)
+                largest = tl.reduce(tl.reduce(share, 2, halves.larger_float16), 1, halves.larger_float16)
+            low, high = halves.unpack_halves(largest, DTYPE)
             new = tl.maximum(top, tl.maximum(low, high))
         else:
-            low, high = unpack_halves(share, DTYPE)
+            low, high = halves.unpack_halves(share, DTYPE)
             new = tl.maximum(top, tl.max(tl.max(tl.maximum(low, high), 2), 1))
-            share = not_before(share, new[:, None, None], never, True)
+            share = halves.not_before(share, new[:, None, None], never)
         terms = sum_of_words(share, new, DTYPE, THREADS, PACKS, VECTOR // 2)
     else:
         share = share.to(WIDE)
@@ -112,6 +100,60 @@ def online_update(
         share = exponential(share - new[:, None, None])
         terms = tl.sum(tl.sum(share, 2), 1)
     return new, total * exponential(top - new) + terms, share
+
+
+@triton.jit
+def part_state(
+    x, x_body, x_n, inside, begin, kept, blocks, edges, never,
+    WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr,
+    VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """(maximum of each thread, what is held of the share, maximum and sum of a program's part of a row)."""
+    DTYPE: tl.constexpr = x.dtype.element_ty
+    top = tl.full([THREADS], LOWEST, WIDE)  # finite: see online_kernel
+    total = tl.zeros_like(top)
+    if BLOCK:
+        for k in range(blocks):
+            start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
+            left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
+            block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
+            top, total, _ = online_update(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
+    length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
+    held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
+    top, total, held = online_update(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
+    all_top, all_total = top, total
+    if EDGES:
+        all_top = tl.maximum(top, edges.to(WIDE))
+        all_total = total * exponential(top - all_top) + exponential(edges.to(WIDE) - all_top)
+    part_top = tl.max(all_top, 0)
+    return top, held, part_top, tl.sum(all_total * exponential(all_top - part_top), 0)
+
+
+@triton.jit
+def write_part(
+    x, x_body, x_n, out, out_body, out_n, inside, begin, kept, blocks, held, top, row_top, inverse, never,
+    EXPONENTIALS: tl.constexpr, WIDE: tl.constexpr, PACKED: tl.constexpr,
+    VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write a program's part of a row, its edges aside. EXPONENTIALS: those below each thread's top are held."""
+    DTYPE: tl.constexpr = out.dtype.element_ty
+    here = out + out_body + kept * out_n
+    length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
+    if EXPONENTIALS:
+        factor = exponential(top - row_top) * inverse
+        shares.store_numbers(here, out_n, length, held * factor[:, None, None], THREADS, HELD, VECTOR)
+    else:
+        if PACKED:
+            held = halves.not_before(held, inverse, never)
+        store_share(here, out_n, length, held, row_top, inverse, DTYPE, WIDE, THREADS, HELD, VECTOR)
+    if BLOCK:
+        for k in range(blocks):
+            # Backwards: what was read last is likeliest to be in L2 still.
+            start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
+            left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
+            block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
+            out_block = out + out_body + start * out_n
+            store_share(out_block, out_n, left, block, row_top, inverse, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
 
 
 @triton.jit(do_not_specialize=["parts", "span", "blocks"])
@@ -124,106 +166,56 @@ def split_kernel(
 ):  # fmt: skip
     """A share is blocks of BLOCK packs to a thread, read twice, and HELD packs, which stay in registers."""
     await_last_launch()
-    DTYPE: tl.constexpr = out.dtype.element_ty
     WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits to a pair
     n = tl.cast(n, tl.int64) * MULTIPLE
     never = parts < 0
-    program = tl.program_id(0)
-    programs = tl.num_programs(0)
-    part = program % parts
-    groups = programs // parts
-    thread = tl.arange(0, THREADS)
+    part, groups, begin, end, kept = shares.part_of(parts, span, blocks, THREADS, BLOCK, VECTOR)
     lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
     there = lanes < parts
-    begin = part.to(tl.int64) * span * VECTOR
-    end = begin + tl.cast(span, tl.int64) * VECTOR
-    kept = begin + tl.cast(blocks, tl.int64) * (BLOCK * THREADS * VECTOR)
-    # Launches alternate between two sets of pairs: each clears the next one's.
-    mine = tl.load(arrivals) // programs % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
-    for i in range(program // parts, rows, groups):
+    mine = exchange.own_words(arrivals, PHASE)
+    for i in range(tl.program_id(0) // parts, rows, groups):
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-        inside = n
-        if EDGES:
-            before, inside = whole_vectors(x_body, n, EDGES)
-            edge, known = edge_columns(thread, before, inside, n, EDGES)
-            known = known & (thread < 2 * EDGES) & (part == 0)
-            edges = tl.load(x + x_body + edge, known, other=float("-inf"))
-            out_edges = out + out_body + edge
-            x_body = aligned(x_body, EDGES)
-            out_body = aligned(out_body, EDGES)
+        inside, edge, known = shares.part_edges(x_body, n, part, EDGES, THREADS)
+        edges = tl.load(x + x_body + edge, known, other=float("-inf")) if EDGES else edge
+        out_edges = out + out_body + edge
+        x_body = aligned(x_body, EDGES)
+        out_body = aligned(out_body, EDGES)
         inside = tl.minimum(inside, end)
-        length = columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = pairs + (mine * rows + row) * (WORDS * parts)
-        if PHASE == WRITE or not BLOCK:
+        next = (1 - 2 * mine) * rows * (WORDS * parts)
+        if PHASE == WRITE:
+            top = LOWEST
+            length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
             held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
-        if PHASE != WRITE:
-            top = tl.full([THREADS], LOWEST, WIDE)  # finite: see online_kernel
-            total = tl.zeros_like(top)
-            if BLOCK:
-                for k in range(blocks):
-                    start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
-                    left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
-                    block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
-                    top, total, _ = online_update(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
-                held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
-            top, total, held = online_update(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
-            all_top, all_total = top, total
-            if EDGES:
-                all_top = tl.maximum(top, edges.to(WIDE))
-                all_total = total * exponential(top - all_top) + exponential(edges.to(WIDE) - all_top)
-            part_top = tl.max(all_top, 0)
-            part_total = tl.sum(all_total * exponential(all_top - part_top), 0)
-            # All bits set is what no number is, nor any NaN from here: a pair that isn't there yet.
+        else:
+            top, held, part_top, part_total = part_state(
+                x, x_body, x_n, inside, begin, kept, blocks, edges, never,
+                WIDE, LOWEST, EDGES, PACKED, PAIRS, VECTOR, THREADS, HELD, BLOCK,
+            )  # fmt: skip
             if WORDS == 2:
-                one = part_top.to(tl.int64, bitcast=True)
-                two = tl.where(part_total == part_total, part_total, float("nan")).to(tl.int64, bitcast=True)
+                exchange.leave_word(words, part, next, part_top.to(tl.int64, bitcast=True), PHASE)
+                exchange.leave_word(words + parts, part, next, exchange.pack_number(part_total), PHASE)
             else:
-                one = pack_pair(part_top, part_total)
-            if PHASE == EXCHANGE:
-                other = words + (1 - 2 * mine) * rows * (WORDS * parts) + part
-                tl.atomic_xchg(words + part, one, sem="relaxed")
-                tl.store(other, tl.full([], -1, tl.int64))
-                if WORDS == 2:
-                    tl.atomic_xchg(words + parts + part, two, sem="relaxed")
-                    tl.store(other + parts, tl.full([], -1, tl.int64))
-            else:
-                tl.store(words + part, one)
-                if WORDS == 2:
-                    tl.store(words + parts + part, two)
+                exchange.leave_word(words, part, next, exchange.pack_pair(part_top, part_total), PHASE)
         if PHASE != LEAVE:
-            found = awaited(words + lanes, there) if PHASE == EXCHANGE else tl.load(words + lanes, there, other=0)
+            found = exchange.found_word(words + lanes, there, PHASE)
             if WORDS == 2:
                 tops = found.to(tl.float64, bitcast=True)
-                if PHASE == EXCHANGE:
-                    totals = awaited(words + parts + lanes, there).to(tl.float64, bitcast=True)
-                else:
-                    totals = tl.load(words + parts + lanes, there, other=0).to(tl.float64, bitcast=True)
+                totals = exchange.found_word(words + parts + lanes, there, PHASE).to(tl.float64, bitcast=True)
             else:
-                tops, totals = unpack_pair(found)
+                tops, totals = exchange.unpack_pair(found)
             # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
             tops = tl.where(there, tops, LOWEST)
             row_top = tl.max(tops, 0)
             inverse = 1.0 / tl.sum(tl.where(there, totals * exponential(tops - row_top), 0.0), 0)
-            here = out + out_body + kept * out_n
-            if PACKED:
-                held = not_before(held, inverse, never, True)
-            if PACKED or PHASE == WRITE:
-                store_share(here, out_n, length, held, row_top, inverse, DTYPE, WIDE, THREADS, HELD, VECTOR)
-            else:
-                factor = exponential(top - row_top) * inverse
-                store_numbers(here, out_n, length, held * factor[:, None, None], THREADS, HELD, VECTOR)
+            write_part(
+                x, x_body, x_n, out, out_body, out_n, inside, begin, kept, blocks, held, top, row_top, inverse, never,
+                PHASE == EXCHANGE and not PACKED, WIDE, PACKED, VECTOR, THREADS, HELD, BLOCK,
+            )  # fmt: skip
             if EDGES:
-                tl.store(out_edges, (exponential(edges.to(WIDE) - row_top) * inverse).to(DTYPE), known)
-            if BLOCK:
-                for k in range(blocks):
-                    # Backwards: what was read last is likeliest to be in L2 still.
-                    start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
-                    left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
-                    block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
-                    out_block = out + out_body + start * out_n
-                    store_share(out_block, out_n, left, block, row_top, inverse, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
+                tl.store(out_edges, (exponential(edges.to(WIDE) - row_top) * inverse).to(out.dtype.element_ty), known)
     if PHASE == EXCHANGE:
         tl.atomic_add(arrivals, 1, sem="relaxed")
 

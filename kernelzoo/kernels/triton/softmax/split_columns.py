@@ -9,7 +9,7 @@ from kernelzoo.kernels.shared.split import split
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax.columns import launch_of_strips
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
-from kernelzoo.kernels.triton.softmax.pairs import LEAVE, WRITE, phases_on
+from kernelzoo.kernels.triton.softmax.exchange import LEAVE, WRITE, phases_on
 from kernelzoo.kernels.triton.softmax.strips import Strips, strip_parts, strips_of
 from kernelzoo.kernels.triton.softmax.tiles import LINE_BYTES
 from kernelzoo.launch import Launch, sequence

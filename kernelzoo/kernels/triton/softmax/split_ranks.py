@@ -1,18 +1,143 @@
-"""A softmax whose rows several ranks share, in one launch: shards stay on chip while ranks exchange pairs.
+"""Several programs to a row's shard, on each of several ranks: the exchange of ``split``, and one between ranks.
+
+Programs of a rank merge their pairs as ``split``'s do. One of them puts the shard's pair into every rank's memory,
+and all wait for those of the others, in their own. All programs of a rank run at once (a co-operative launch) and take
+rows in order, so that the first row which any rank lacks is under way on all.
 
 It is no form by itself, since it needs the memory of other ranks: ``kernelzoo.distributed`` binds it.
 """
 
 import torch
+import triton
+import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of
-from kernelzoo.kernels.triton.softmax.ranks_kernel import ranks_kernel
-from kernelzoo.kernels.triton.softmax.split import split_plan
+from kernelzoo.kernels.triton.device_functions import INTERPRETED, aligned, await_last_launch, row_start
+from kernelzoo.kernels.triton.shares import part_edges, part_of
+from kernelzoo.kernels.triton.softmax.device_functions import exponential
+from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, awaited, leave_word, own_words, pack_pair, unpack_pair
+from kernelzoo.kernels.triton.softmax.split import part_state, split_plan, write_part
 from kernelzoo.launch import Launch
 from kernelzoo.layout import power_of_two
 
 ID = "triton/softmax/split_ranks"
+
+
+@triton.jit
+def awaited_from_ranks(words, there, limit):
+    """The 64-bit words that other devices write, each once not all of its bits are set any more. After limit
+    nanoseconds it is taken as it is; 0 where there is none."""
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred found, none, early;
+            .reg .b64 now, end;
+            mov.b64 $0, 0;
+            setp.eq.s32 none, $2, 0;
+            @none bra DONE;
+            mov.u64 now, %globaltimer;
+            add.u64 end, now, $3;
+        AGAIN:
+            ld.relaxed.sys.global.b64 $0, [$1];
+            setp.ne.s64 found, $0, -1;
+            @found bra DONE;
+            mov.u64 now, %globaltimer;
+            setp.lt.u64 early, now, end;
+            @early bra AGAIN;
+        DONE:
+        }
+        """,
+        "=&l,l,r,l",
+        [words, there.to(tl.int32), limit],
+        tl.int64,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def fence_of_ranks():
+    """What this program's threads wrote so far, every device sees that sees what one of them writes from here on."""
+    if not INTERPRETED:
+        tl.debug_barrier()
+        tl.inline_asm_elementwise("fence.acq_rel.sys; mov.b32 $0, 0;", "=r", [], tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit(do_not_specialize=["parts", "span", "blocks", "limit", "rank"])
+def ranks_kernel(
+    x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
+    MULTIPLE: tl.constexpr, parts, span, blocks,
+    WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr,
+    words, peers, epoch, failed, late, limit, rank, RANKS: tl.constexpr, LANES: tl.constexpr,
+    VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """A shard's rows, by programs that exchange states with each other and with other ranks. words: (2, rows, RANKS) in
+    this rank's memory; peers: the addresses of all ranks' words; epoch: launches on them; failed, late: set where a
+    rank was later than limit, here and for the host."""
+    await_last_launch()
+    n = tl.cast(n, tl.int64) * MULTIPLE
+    never = parts < 0
+    part, groups, begin, end, kept = part_of(parts, span, blocks, THREADS, BLOCK, VECTOR)
+    first = tl.program_id(0) // parts
+    lanes = tl.arange(0, PARTS)
+    there = lanes < parts
+    rank_lanes = tl.arange(0, LANES)
+    in_ranks = rank_lanes < RANKS
+    mine = own_words(arrivals, EXCHANGE)
+    now = tl.load(epoch) % 2  # ranks' words alternate as those of parts do
+    theirs = tl.load(peers + rank_lanes, in_ranks, other=0).to(tl.pointer_type(tl.int64))
+    if part == 0:
+        for i in range(first, rows, groups):
+            row = tl.cast(i, tl.int64)
+            clear = words + ((1 - now) * rows + row) * RANKS + rank_lanes
+            tl.store(clear, tl.full([LANES], -1, tl.int64), in_ranks)
+        # Who has a pair of this launch may write the next one's words: they are clear.
+        fence_of_ranks()
+    for i in range(first, rows, groups):
+        row = tl.cast(i, tl.int64)
+        x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
+        out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
+        inside, edge, known = part_edges(x_body, n, part, EDGES, THREADS)
+        edges = tl.load(x + x_body + edge, known, other=float("-inf")) if EDGES else edge
+        out_edges = out + out_body + edge
+        x_body = aligned(x_body, EDGES)
+        out_body = aligned(out_body, EDGES)
+        inside = tl.minimum(inside, end)
+        top, held, part_top, part_total = part_state(
+            x, x_body, x_n, inside, begin, kept, blocks, edges, never,
+            WIDE, LOWEST, EDGES, PACKED, PAIRS, VECTOR, THREADS, HELD, BLOCK,
+        )  # fmt: skip
+        patience = tl.where(tl.load(failed) == 0, limit, 0) + tl.zeros([LANES], tl.int64)
+        own = pairs + (mine * rows + row) * parts
+        leave_word(own, part, (1 - 2 * mine) * rows * parts, pack_pair(part_top, part_total), EXCHANGE)
+        tops, totals = unpack_pair(awaited(own + lanes, there))
+        tops = tl.where(there, tops, LOWEST)
+        shard_top = tl.max(tops, 0)
+        shard_total = tl.sum(tl.where(there, totals * exponential(tops - shard_top), 0.0), 0)
+        if part == 0:
+            word = pack_pair(shard_top, shard_total) + tl.zeros([LANES], tl.int64)
+            place = theirs + (now * rows + row) * RANKS + rank
+            tl.atomic_xchg(place, word, mask=in_ranks, sem="relaxed", scope="sys")
+        found = awaited_from_ranks(words + (now * rows + row) * RANKS + rank_lanes, in_ranks, patience)
+        missing = tl.max(((found == -1) & in_ranks).to(tl.int32), 0) > 0
+        tl.store(failed, 1, missing)
+        tl.store(late, 1, missing)
+        # Every program of every rank merges all pairs of a row in the same order, so that all agree to the bit. A word
+        # that has not come is a NaN.
+        tops, totals = unpack_pair(found)
+        tops = tl.where(in_ranks, tops, LOWEST)
+        row_top = tl.max(tops, 0)
+        inverse = 1.0 / tl.sum(tl.where(in_ranks, totals * exponential(tops - row_top), 0.0), 0)
+        write_part(
+            x, x_body, x_n, out, out_body, out_n, inside, begin, kept, blocks, held, top, row_top, inverse, never,
+            not PACKED, WIDE, PACKED, VECTOR, THREADS, HELD, BLOCK,
+        )  # fmt: skip
+        if EDGES:
+            tl.store(out_edges, (exponential(edges.to(WIDE) - row_top) * inverse).to(out.dtype.element_ty), known)
+    programs = tl.num_programs(0)
+    if tl.atomic_add(arrivals, 1, sem="acq_rel") % programs == programs - 1:
+        tl.atomic_add(epoch, 1, sem="relaxed")
 
 
 def split_ranks(

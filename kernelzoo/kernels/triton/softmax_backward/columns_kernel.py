@@ -4,14 +4,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.triton.device_functions import await_last_launch
-from kernelzoo.kernels.triton.softmax.pairs import (
-    EXCHANGE,
-    LEAVE,
-    WRITE,
-    found_words,
-    pack_number,
-    unpack_number,
-)
+from kernelzoo.kernels.triton.softmax import exchange
+from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 
 
 @triton.jit
@@ -44,8 +38,7 @@ def columns_kernel(
     depth = tl.arange(0, ELEMENTS)[:, None]
     begin = part.to(tl.int64) * span
     length = tl.minimum(n - begin, span)
-    # Launches alternate between two sets of sums: each clears the next one's.
-    mine = tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    mine = exchange.own_words(arrivals, PHASE)
     for i in range((program // parts).to(tl.int64), tiles, groups):
         tile = tl.cast(i, tl.int64)
         # 0, but not for all that the compiler knows: it would keep in registers what is the same for all tiles.
@@ -76,21 +69,17 @@ def columns_kernel(
                 total = tl.sum(running, 0, keep_dims=True)
         if PARTS > 1:
             words = sums + (mine * tiles + tile) * (COLUMNS * parts) + lane
-            own = words + part * COLUMNS
-            if PHASE == EXCHANGE:
-                # All bits set is what no sum is: one that isn't there yet.
-                tl.atomic_xchg(own, pack_number(total), there, sem="relaxed")
-                tl.store(own + (1 - 2 * mine) * tiles * (COLUMNS * parts), tl.full([1, COLUMNS], -1, tl.int64), there)
-            elif PHASE == LEAVE:
-                tl.store(own, pack_number(total), there)
+            if PHASE != WRITE:
+                next = (1 - 2 * mine) * tiles * (COLUMNS * parts)
+                exchange.leave_word(words, part * COLUMNS, next, exchange.pack_number(total), PHASE, there)
             if PHASE != LEAVE:
                 # Every program adds up all sums of its columns in the same order, so that all agree to the bit.
                 total = tl.zeros([1, COLUMNS], WIDE)
                 for group in range(0, parts, PARTS):
                     peer = group + tl.arange(0, PARTS)[:, None]
                     known = (peer < parts) & there
-                    found = unpack_number(found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR), WIDE)
-                    total += tl.sum(tl.where(known, found, 0.0), 0, keep_dims=True)
+                    found = exchange.found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR)
+                    total += tl.sum(tl.where(known, exchange.unpack_number(found, WIDE), 0.0), 0, keep_dims=True)
         if PHASE != LEAVE:
             if HOLDS:
                 result = (weights.to(WIDE) * (held.to(WIDE) - total)).to(DTYPE)

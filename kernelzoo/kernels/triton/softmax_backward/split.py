@@ -1,25 +1,13 @@
-"""Several programs to one row, each with a share of both inputs in registers, or to a strip of columns.
-
-They exchange sums in one co-operative launch where they can wait for each other; elsewhere one launch leaves them,
-and another adds them up and writes.
-"""
-
 import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton import shares
+from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start
 from kernelzoo.kernels.triton.gradients import split_launch
-from kernelzoo.kernels.triton.shares import columns_left, in_two, load_share, store_halves, store_numbers
-from kernelzoo.kernels.triton.softmax.halves import not_before, unpack_halves
-from kernelzoo.kernels.triton.softmax.pairs import (
-    EXCHANGE,
-    LEAVE,
-    WRITE,
-    awaited,
-    pack_number,
-    unpack_number,
-)
+from kernelzoo.kernels.triton.shares import load_share
+from kernelzoo.kernels.triton.softmax import exchange, halves
+from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton.softmax_backward.columns_kernel import columns_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -33,13 +21,13 @@ def product_sums(
     if grad.dtype != tl.int32:
         result = tl.sum(tl.sum(grad.to(WIDE) * y.to(WIDE), 2), 1)
     elif PACKS > 2:
-        grad_one, grad_two = in_two(grad, THREADS, PACKS, VECTOR // 2)
-        y_one, y_two = in_two(y, THREADS, PACKS, VECTOR // 2)
+        grad_one, grad_two = shares.in_two(grad, THREADS, PACKS, VECTOR // 2)
+        y_one, y_two = shares.in_two(y, THREADS, PACKS, VECTOR // 2)
         result = product_sums(grad_one, y_one, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
         result += product_sums(grad_two, y_two, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
     else:
-        grad_low, grad_high = unpack_halves(grad, DTYPE)
-        y_low, y_high = unpack_halves(y, DTYPE)
+        grad_low, grad_high = halves.unpack_halves(grad, DTYPE)
+        y_low, y_high = halves.unpack_halves(y, DTYPE)
         result = tl.sum(tl.sum(grad_low * y_low + grad_high * y_high, 2), 1)
     return result
 
@@ -51,18 +39,18 @@ def store_gradient(
 ):  # fmt: skip
     """Write the gradient of the first length elements; of words, two packs at a time, of which FIRST were before."""
     if grad.dtype != tl.int32:
-        store_numbers(out, out_n, length, y.to(WIDE) * (grad.to(WIDE) - total), THREADS, PACKS, VECTOR)
+        shares.store_numbers(out, out_n, length, y.to(WIDE) * (grad.to(WIDE) - total), THREADS, PACKS, VECTOR)
     elif PACKS > 2:
-        grad_one, grad_two = in_two(grad, THREADS, PACKS, VECTOR // 2)
-        y_one, y_two = in_two(y, THREADS, PACKS, VECTOR // 2)
+        grad_one, grad_two = shares.in_two(grad, THREADS, PACKS, VECTOR // 2)
+        y_one, y_two = shares.in_two(y, THREADS, PACKS, VECTOR // 2)
         store_gradient(out, out_n, length, grad_one, y_one, total, FIRST, WIDE, THREADS, PACKS // 2, VECTOR)
         rest: tl.constexpr = FIRST + PACKS // 2
         store_gradient(out, out_n, length, grad_two, y_two, total, rest, WIDE, THREADS, PACKS // 2, VECTOR)
     else:
-        grad_low, grad_high = unpack_halves(grad, out.dtype.element_ty)
-        y_low, y_high = unpack_halves(y, out.dtype.element_ty)
+        grad_low, grad_high = halves.unpack_halves(grad, out.dtype.element_ty)
+        y_low, y_high = halves.unpack_halves(y, out.dtype.element_ty)
         low, high = y_low * (grad_low - total), y_high * (grad_high - total)
-        store_halves(out, length // 8 * 8, low, high, FIRST, THREADS, PACKS, VECTOR)
+        shares.store_halves(out, length // 8 * 8, low, high, FIRST, THREADS, PACKS, VECTOR)
 
 
 @triton.jit(do_not_specialize=["parts", "span", "blocks"])
@@ -76,42 +64,31 @@ def split_kernel(
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
-    program = tl.program_id(0)
-    programs = tl.num_programs(0)
-    part = program % parts
-    groups = programs // parts
-    thread = tl.arange(0, THREADS)
+    part, groups, begin, end, kept = shares.part_of(parts, span, blocks, THREADS, BLOCK, VECTOR)
     lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
     there = lanes < parts
-    begin = part.to(tl.int64) * span * VECTOR
-    end = begin + tl.cast(span, tl.int64) * VECTOR
-    kept = begin + tl.cast(blocks, tl.int64) * (BLOCK * THREADS * VECTOR)
-    # Launches alternate between two sets of sums: each clears the next one's.
-    mine = tl.load(arrivals) // programs % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
-    for i in range(program // parts, rows, groups):
+    mine = exchange.own_words(arrivals, PHASE)
+    for i in range(tl.program_id(0) // parts, rows, groups):
         row = tl.cast(i, tl.int64)
         grad_body = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
         y_body = row_start(row, inner, y_outer, y_inner, MULTIPLE)
         out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-        inside = n
+        inside, edge, known = shares.part_edges(grad_body, n, part, EDGES, THREADS)
         if EDGES:
-            before, inside = whole_vectors(grad_body, n, EDGES)
-            edge, known = edge_columns(thread, before, inside, n, EDGES)
-            known = known & (thread < 2 * EDGES) & (part == 0)
             grad_edges = tl.load(grad + grad_body + edge, known, other=0)
             y_edges = tl.load(y + y_body + edge, known, other=0)
             out_edges = out + out_body + edge
-            grad_body = aligned(grad_body, EDGES)
-            y_body = aligned(y_body, EDGES)
-            out_body = aligned(out_body, EDGES)
+        grad_body = aligned(grad_body, EDGES)
+        y_body = aligned(y_body, EDGES)
+        out_body = aligned(out_body, EDGES)
         inside = tl.minimum(inside, end)
-        length = columns_left(inside, kept, HELD * THREADS * VECTOR)
+        length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = sums + (mine * rows + row) * parts
         thread_sums = tl.zeros([THREADS], WIDE)
         if PHASE != WRITE and BLOCK > 0:
             for k in range(blocks):
                 start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
-                left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
                 one = load_share(grad, grad_body + start * grad_n, grad_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
                 two = load_share(y, y_body + start * y_n, y_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
                 thread_sums += product_sums(one, two, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
@@ -121,20 +98,15 @@ def split_kernel(
             thread_sums += product_sums(held, weights, DTYPE, WIDE, THREADS, HELD, VECTOR)
             if EDGES:
                 thread_sums += grad_edges.to(WIDE) * y_edges.to(WIDE)
-            word = pack_number(tl.sum(thread_sums, 0))
-            if PHASE == EXCHANGE:
-                # All bits set is what no sum is: one that isn't there yet.
-                tl.atomic_xchg(words + part, word, sem="relaxed")
-                tl.store(words + (1 - 2 * mine) * rows * parts + part, tl.full([], -1, tl.int64))
-            else:
-                tl.store(words + part, word)
+            word = exchange.pack_number(tl.sum(thread_sums, 0))
+            exchange.leave_word(words, part, (1 - 2 * mine) * rows * parts, word, PHASE)
         if PHASE != LEAVE:
-            found = awaited(words + lanes, there) if PHASE == EXCHANGE else tl.load(words + lanes, there, other=0)
+            found = exchange.found_word(words + lanes, there, PHASE)
             # Every program adds up all sums of its rows in the same order, so that all agree to the bit.
-            total = tl.sum(tl.where(there, unpack_number(found, WIDE), 0.0), 0)
+            total = tl.sum(tl.where(there, exchange.unpack_number(found, WIDE), 0.0), 0)
             if PACKED:
-                held = not_before(held, total, parts < 0, True)
-                weights = not_before(weights, total, parts < 0, True)
+                held = halves.not_before(held, total, parts < 0)
+                weights = halves.not_before(weights, total, parts < 0)
             store_gradient(
                 out + out_body + kept * out_n, out_n, length, held, weights, total, 0, WIDE, THREADS, HELD, VECTOR
             )
@@ -144,7 +116,7 @@ def split_kernel(
                 for k in range(blocks):
                     # Backwards: what was read last is likeliest to be in L2 still.
                     start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
-                    left = columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                    left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
                     at = grad_body + start * grad_n
                     one = load_share(grad, at, grad_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
                     two = load_share(y, y_body + start * y_n, y_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)

@@ -1,10 +1,14 @@
-"""Tiles of rows for kernels that go along a row block by block: how many rows and columns, and how many programs."""
+"""Tiles of rows for kernels that go along a row block by block: how many rows and columns, and how many programs.
+
+Triton and Gluon have them in common.
+"""
 
 from typing import NamedTuple
 
 import torch
 
 from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 TILE_BYTES = 16384
@@ -12,9 +16,6 @@ TILE_BYTES = 16384
 
 THREAD_BYTES = 64
 """Of a tile as computed, to a thread."""
-
-LINE_BYTES = 128
-"""Rows across which memory is contiguous are taken by the cache line."""
 
 HELD, SHORT = 16384, 1024
 """Elements of the longest row that a program holds, 16 float32 to each of 1024 threads, and of those taken together."""
@@ -38,11 +39,8 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     """
     device, wide = device_of(x), max(4, rows.itemsize)
     elements = TILE_BYTES // wide // power_of_two(tensors)
-    if rows.across:
-        least = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total))
-        block = min(elements // least, power_of_two(rows.n))
-    else:
-        least, block = 1, min(elements, power_of_two(rows.n))
+    least = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total)) if rows.across else 1
+    block = min(elements // least, power_of_two(rows.n))
     spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
     side = max(least, min(elements // block, spread))
     return Tile(side, block, cdiv(rows.total, side), device.warps(side * block * wide * tensors // THREAD_BYTES))
@@ -62,9 +60,8 @@ def held_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
 def turns_of(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
     """The tile for programs that take rows in turn: as many as multiprocessors, twice, and a block that holds a row
     where one can."""
-    tile = tile_of(x, rows, tensors)
-    if not rows.across and tile.block < rows.n <= HELD * 4 // max(4, rows.itemsize):
+    tile, wide = tile_of(x, rows, tensors), max(4, rows.itemsize)
+    if not rows.across and tile.block < rows.n <= HELD * 4 // wide:
         block = power_of_two(rows.n)
-        tile = Tile(1, block, rows.total, device_of(x).warps(block * max(4, rows.itemsize) // THREAD_BYTES))
-    programs = min(cdiv(rows.total, tile.rows), 2 * device_of(x).multiprocessors)
-    return tile._replace(programs=max(1, programs))
+        tile = Tile(1, block, rows.total, device_of(x).warps(block * wide // THREAD_BYTES))
+    return tile._replace(programs=max(1, min(tile.programs, 2 * device_of(x).multiprocessors)))

@@ -92,6 +92,29 @@ def awaited_four(words, there):
 
 
 @triton.jit
+def own_words(arrivals, PHASE: tl.constexpr):
+    """Which of two sets of words is this launch's: launches alternate, and each clears the next one's."""
+    return tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+
+
+@triton.jit
+def leave_word(words, part, next, word, PHASE: tl.constexpr, there=None):
+    """Leave a part's word for other programs; of an exchange, clear the next launch's, so many words further on."""
+    if PHASE == EXCHANGE:
+        tl.atomic_xchg(words + part, word, there, sem="relaxed")
+        # All bits set is what no word is, nor any NaN from here: one that isn't there yet.
+        tl.store(words + next + part, tl.full(word.shape, -1, tl.int64), there)
+    else:
+        tl.store(words + part, word, there)
+
+
+@triton.jit
+def found_word(place, there, PHASE: tl.constexpr):
+    """The word in memory of each thread; of an exchange, as soon as it is there."""
+    return awaited(place, there) if PHASE == EXCHANGE else tl.load(place, there, other=0)
+
+
+@triton.jit
 def found_words(words, there, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
     """The 64-bit words in memory; of an exchange, each as soon as it is there."""
     if PHASE == EXCHANGE:
