@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+if os.environ.get("KERNELZOO_EMULATE_PTX") != "cupy":
+    pytest.skip("emulator only: run with KERNELZOO_EMULATE_PTX=cupy", allow_module_level=True)
 pytest.importorskip("cupy", reason="CuPy is not installed")
+
 import compiled_cupy  # which conftest.py has loaded, and installed
 import host_compiler
 import torch
@@ -25,8 +28,6 @@ from kernelzoo.device import KIB, Device
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.cupy.softmax.choose import Knobs
 
-if os.environ.get("KERNELZOO_EMULATE_PTX") != "cupy":
-    pytest.skip("emulator only: run with KERNELZOO_EMULATE_PTX=cupy", allow_module_level=True)
 if not host_compiler.compiler():
     pytest.skip("no C++ compiler: install g++ or clang++, or the package ziglang", allow_module_level=True)
 
