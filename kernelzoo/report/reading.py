@@ -25,6 +25,7 @@ from kernelzoo.report.results import (
     Counters,
     Failure,
     Group,
+    NoTimesError,
     Problem,
     Results,
     ResultsError,
@@ -49,7 +50,7 @@ def load(paths: Iterable[str | Path]) -> Results:
     failed = [failure for file in files for failure in file.failed]
     counters = {key: facts for file in files for key, facts in file.counters.items()}
     if not rows and not failed:
-        raise ResultsError(f"a profiler's counts have no times to report; name the results too: {WRITTEN}")
+        raise NoTimesError(f"a profiler's counts have no times to report; name the results too: {WRITTEN}")
     if not rows:
         first = failed[0]
         raise ResultsError(
@@ -96,7 +97,7 @@ def _read(path: Path) -> _File:
     if kind == "profile":
         return _File(counters=_counters(path, data))
     if kind not in ("", "bench"):
-        raise ResultsError(f"{path} is a record of kernelzoo {kind}, which has no times to report; {WRITTEN}")
+        raise NoTimesError(f"{path} is a record of kernelzoo {kind}, which has no times to report; {WRITTEN}")
     if wrong := schema.wrong(data):
         raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
     commit = data.get("commit_info")

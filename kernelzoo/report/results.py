@@ -28,6 +28,10 @@ class ResultsError(KernelZooError, ValueError):
     """A results file, or a document with results, is invalid."""
 
 
+class NoTimesError(ResultsError):
+    """A file is a record of checks; see :mod:`kernelzoo.report.findings`."""
+
+
 @dataclass(frozen=True, order=True)
 class Problem:
     """The problem of a launch. Its order (rank, axis, size) is that of every table."""

@@ -79,7 +79,7 @@ def test_a_directory_that_cannot_be_made_is_told_in_words(host, write, tmp_path:
 
 def test_a_record_of_another_command_is_named(tmp_path: Path, capsys) -> None:
     (tmp_path / "fuzz.json").write_text('{"format": "kernelzoo-fuzz/1", "rows": []}')
-    assert main([str(tmp_path / "fuzz.json")]) == FAILED
+    assert main([str(tmp_path / "fuzz.json"), "--csv"]) == FAILED
     assert "is a record of kernelzoo fuzz, which has no times" in capsys.readouterr().err
 
 
