@@ -18,7 +18,6 @@ from kernelzoo.report.compare import Comparison
 from kernelzoo.report.energy import digits
 from kernelzoo.report.looks import Look
 from kernelzoo.report.notes import NOTES
-from kernelzoo.report.page_cells import date, known
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection
 from kernelzoo.report.table import ratio_text, significant
 
@@ -63,7 +62,7 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
                 "id": slug,
                 "label": group.label,
                 "cache": group.cache,
-                "runs": [[run.file, date(run), run.commit or "unknown"] for run, _ in group.runs()],
+                "runs": [[run.file, run.minute, run.commit or "unknown"] for run, _ in group.runs()],
                 "checked": {op: _checked(results, op) for op in group.operations()},
                 "standings": {op: _standings(group, op) for op in group.operations()},
                 "subjects": [
@@ -217,7 +216,10 @@ def _row(
         row.chosen,
         run,
         row.samples,
-        *(known(value) for value in (row.copy_us, row.submit_us, row.first_call_ms, row.cupti_us)),
+        *(
+            "" if value is None else significant(value)
+            for value in (row.copy_us, row.submit_us, row.first_call_ms, row.cupti_us)
+        ),
         row.repeated_rounds,
         ", ".join(row.flags),
         row.breaks,

@@ -94,6 +94,11 @@ class Run:
     commit: str
     again: tuple[Again, ...] = ()
 
+    @property
+    def minute(self) -> str:
+        """The date and time, less seconds."""
+        return self.date.replace("T", " ")[:16] or "unknown"
+
 
 @dataclass(frozen=True)
 class Row:

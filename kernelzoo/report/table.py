@@ -20,7 +20,7 @@ class Cell:
     note: str = ""
     """A second, smaller line on the page."""
     kind: str = ""
-    """Its CSS classes on the page."""
+    """Its CSS classes on the page; by default those of a name or a figure."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,9 @@ class Table:
     """Headers of columns that a narrow terminal drops, the least needed first."""
     matrix: bool = False
     """Whether all columns but the first are alike, so that a narrow terminal shows them in parts."""
+    caption: str = ""
+    op: str = ""
+    """Its operation; empty for several."""
 
     def markdown(self) -> str:
         lines = [
@@ -66,6 +69,9 @@ class Table:
 
 
 BLANK = Cell("-")
+
+WORDS = "words"
+"""The kind of a cell with words in a column that is not the first."""
 
 
 def known(value: float | None, text: Callable[[float], str] = "{:.2f}".format) -> Cell:

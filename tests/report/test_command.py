@@ -110,7 +110,7 @@ def test_a_pull_request_gets_a_short_table_an_operation_and_what_changed(entry, 
     assert main([str(write(new, ours=ours)), "--markdown", "--against", before]) == 0
     text, shape = capsys.readouterr().out, "float32 (4096, 256)"
     assert text.startswith("**Since the older results**, NVIDIA H200, device clock: 0 faster, 1 slower, 1 same, ")
-    assert f"| a/softmax/b | {shape} | 10.0 | 20.0 | 2.00 | 2.00 to 2.00 | slower |\n" in text
+    assert f"| a/softmax/b | {shape} | 10.0 | 20.0 | 2.00 | 2.00 to 2.00 | slower | 2.00 |\n" in text
     assert f"| torch/softmax/eager | {shape} | 10.0 | 1 | - | - |\n" in text
     assert f"| a/softmax/b | {shape} | 20.0 | 2.00 | 2.00 to 2.00 | slower |" in text and "| wrong |" in text
     assert f"| a/min/c | {shape} | 5.00 | - | - | - |" in text
