@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 def accuracy(
     *,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Ids or globs such as 'triton/softmax/*'.")
-    ] = None,
+    ids: options.Ids = None,
     values: Annotated[
         str, typer.Option("--values", metavar="N", help="Values for each implementation and dtype, such as 1e8.")
     ] = "1e6",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import secrets
-import shlex
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -105,7 +103,7 @@ def fuzz(
     rows = [work.row() for work in works]
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
-        failure["repeat"] = _again(failure["id"], failure["case"], module, device)
+        failure["repeat"] = options.again("fuzz", failure["id"], module, device, "--case", failure["case"])
     told: dict[str, Any] = {"gpus": guards.gpus} if guards.places else {}
     told |= {} if whole else {"interrupted": True}
     document = run.document(guards.first.about, rows, seed=seed, failures=failures, **told)
@@ -350,10 +348,3 @@ def _words(text: str, op: str) -> str:
 
 def _said(facts: dict[str, Any]) -> str:
     return " ".join(f"{name} {value!r}" for name, value in facts.items())
-
-
-def _again(id: str, case: str, modules: Sequence[Path], device: str) -> str:
-    """The command that repeats one case."""
-    named = [word for module in modules for word in ("--module", str(module))]
-    named += ["--device", device] if device else []
-    return shlex.join(["kernelzoo", "fuzz", id, *named, "--case", case])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kernelzoo.report.history import Point, Step
 
-Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json...", help="Files that kernelzoo bench -o wrote.")]
+Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json", help="Files that kernelzoo bench -o wrote.")]
 By = Annotated[str, typer.Option("--by", metavar="SHARE", help="The least change that counts.")]
 
 MOST = 40
@@ -93,7 +93,7 @@ def _print(points: Sequence[Point]) -> None:
         changes = output.table(
             *("implementation", "problem", "commit", ">before, µs", ">now, µs", ">now / before", "95 % interval"),
             *("verdict", f">less {BASELINE}"),
-            spare=["95 % interval", ">before, µs", ">now, µs"],
+            spare=["95 % interval", "before, µs", "now, µs", "verdict"],
         )
         for step in steps[:MOST]:
             told = step.comparison

@@ -26,15 +26,14 @@ Id = Annotated[
 ]
 Shape = Annotated[
     str | None,
-    typer.Option("--shape", metavar="4096x4096", show_default="4096x4096", help="The shape it is bound to."),
+    typer.Option("--shape", metavar="SHAPE", help="The shape it is bound to; by default 4096x4096."),
 ]
 Dtype = Annotated[
     str | None,
     typer.Option(
         "--dtype",
         metavar="DTYPE",
-        show_default="float32",
-        help="The dtype it is bound to; short names such as fp16 and bf16 work too.",
+        help="The dtype it is bound to, such as bf16; by default float32.",
         callback=lambda value: options.full_dtype(value) if value else None,
         autocompletion=complete.some_dtypes,
     ),
@@ -137,7 +136,8 @@ def inspect(
         for kernel in kernels:
             _print_summary(kernel)
         if limit is not None:
-            output.console().print(f"limit of the problem: {limit.us:.2f} µs, {limit.bytes / 1e6:.1f} MB {limit.by}")
+            told = f"limit of the problem: {limit.us:.2f} µs, {limit.bytes / 1e6:.1f} MB {limit.by}"
+            output.note(output.console(), told)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from kernelzoo.definitions import is_folder
 from kernelzoo.definitions.files import read
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import KernelZooError, UnknownNameError
-from kernelzoo.operations import OPERATIONS
+from kernelzoo.operations import CALLED
 
 
 class OptionError(KernelZooError, ValueError):
@@ -98,7 +99,7 @@ def several(flags: str, metavar: str, help: str, **settings: Any) -> Any:
 
 
 _SOME = "comma-separated or repeated"
-_OPS_HELP = f"Operations, {_SOME}: {', '.join(OPERATIONS)}."
+_OPS_HELP = f"Operations, {_SOME}: {', '.join(CALLED)}."
 _DTYPES_HELP = f"Dtypes, {_SOME}; short names such as fp16 and bf16 work too."
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else, on standard output.")]
@@ -194,7 +195,10 @@ Seed = Annotated[
     typer.Option("--seed", metavar="S", min=0, help="Seed of the random values. Without it, each run takes a new one."),
 ]
 Jobs = Annotated[
-    int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each core.")
+    int,
+    typer.Option(
+        "--jobs", metavar="J", min=0, help="Processes at once; by default one for each core.", show_default=False
+    ),
 ]
 RunRecord = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="Write a record of the run.")
@@ -265,6 +269,12 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
 
 
 _MAY = "with all that this user may do"
+
+
+def again(command: str, id: str, modules: Sequence[Path], device: str, *words: str) -> str:
+    """The command that repeats one case."""
+    named = [word for module in modules for word in ("--module", str(module))]
+    return shlex.join(["kernelzoo", command, id, *named, *(["--device", device] if device else []), *words])
 
 
 def select(
