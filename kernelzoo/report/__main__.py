@@ -13,8 +13,8 @@ from kernelzoo import terminal
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable, write_whole
 from kernelzoo.report import cards, data, findings, markers, rows, sections, writing
-from kernelzoo.report.reading import load
-from kernelzoo.report.results import BASELINE, NoTimesError
+from kernelzoo.report.reading import NoTimesError, load
+from kernelzoo.report.results import BASELINE
 
 OUTDATED, FAILED = 1, 2
 """Exit statuses: ``--check`` found an outdated document; bad usage, or no report could be made."""
@@ -39,14 +39,10 @@ def _report(options: argparse.Namespace) -> int:
     try:
         results = load(options.results)
     except NoTimesError:
-        if any((options.output, options.csv, options.json, options.markdown, options.baseline, options.variant)):
+        if any((options.output, options.csv, options.json, options.markdown, options.baseline)):
             raise
         return _report_checks(options)
     against = load(options.against) if options.against else None
-    if options.variant:
-        variants = tuple(options.variant.split(","))
-        results = results.only(variants)
-        against = against and against.only(tuple(variant for variant in variants if variant in against.variants))
     if options.baseline:
         results = results.relative_to(options.baseline)
     text = sections.blocks(results)
@@ -107,7 +103,6 @@ def _parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
         help="older results: the page, or --markdown, says what has changed since; may be repeated",
     )
     parser.add_argument("--baseline", metavar="BACKEND/VARIANT", help=f"what ratios are to (default: {BASELINE})")
-    parser.add_argument("--variant", default="", help="variants to show, comma-separated (default: all)")
     parser.add_argument("--no-figures", action="store_true", help="write report.md without figures")
     parser.add_argument("--title", default="Results", help="heading of the report (default: %(default)s)")
     parser.add_argument(

@@ -6,7 +6,6 @@ script computes nothing that a reader could quote.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -44,7 +43,6 @@ CLASSES = {
 
 def document(results: Results, styles: Mapping[str, Look]) -> Json:
     """Everything that the explorer shows. A subject is one operation and dtype of one group."""
-    names = slugs(results)
     texts = packed.texts(results)
     return {
         "baseline": results.baseline,
@@ -71,21 +69,10 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
                     for dtype in group.dtypes(op)
                 ],
             }
-            for group, slug in zip(results.groups, names, strict=True)
+            for group, slug in zip(results.groups, results.slugs(), strict=True)
             if group.clock not in OF_CALLS
         ],
     }
-
-
-def slugs(results: Results) -> list[str]:
-    """A name for each group in the page's address, which stays when other results are added."""
-    made: list[str] = []
-    for group in results.groups:
-        slug = re.sub(r"[^a-z0-9]+", "-", group.label.lower()).strip("-")
-        while slug in made:
-            slug += "-2"
-        made.append(slug)
-    return made
 
 
 def arguments(problem: Problem) -> str:

@@ -59,7 +59,7 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
         baseline=results.baseline,
         data=packed.packed(data),
         explored=bool(data["groups"]),
-        parts=[_part(group, slug) for group, slug in zip(results.groups, explorer.slugs(results), strict=True)],
+        parts=[_part(group, slug) for group, slug in zip(results.groups, results.slugs(), strict=True)],
         cards=[
             replace(made, caption=said, op=said.rpartition(": ")[0]) for said, made in cards.tables(results).items()
         ],

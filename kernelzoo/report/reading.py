@@ -25,7 +25,6 @@ from kernelzoo.report.results import (
     Counters,
     Failure,
     Group,
-    NoTimesError,
     Problem,
     Results,
     ResultsError,
@@ -34,6 +33,10 @@ from kernelzoo.report.results import (
 )
 
 WRITTEN = "results files are written by kernelzoo bench -o FILE.json (or by pytest --benchmark-json=FILE)"
+
+
+class NoTimesError(ResultsError):
+    """A file is a record of checks; see :mod:`kernelzoo.report.findings`."""
 
 
 def load(paths: Iterable[str | Path]) -> Results:

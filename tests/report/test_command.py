@@ -25,9 +25,9 @@ def test_figures_of_several_groups_have_names_of_their_own(host, entry, write, t
     entries = [*host, entry(), entry(device="nvidia/h200")]
     assert main([str(write(entries)), "-o", str(tmp_path / "out")]) == 0
     assert {path.name for path in (tmp_path / "out").glob("*.svg")} == {
-        "softmax-float32-some-cpu-2-cores-wall.svg",
-        "softmax-float32-nvidia-h200-device-1.svg",
-        "softmax-float32-nvidia-h200-device-2.svg",
+        "softmax-float32-some-cpu-2-cores-wall-clock.svg",
+        "softmax-float32-nvidia-h200-device-clock.svg",
+        "softmax-float32-nvidia-h200-device-clock-2.svg",
     }
 
 
