@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kernelzoo.cli import options, output, recording
 
 if TYPE_CHECKING:
@@ -43,13 +41,11 @@ _SLOW_TO_BIND = 100
 def fuzz(
     *,
     ids: options.Ids = None,
-    cases: Annotated[int, typer.Option("--cases", metavar="N", min=1, help="Cases for each implementation.")] = 1000,
+    cases: Annotated[int, options.option("--cases", "N", "Cases for each implementation.", min=1)] = 1000,
     seed: options.Seed = None,
-    case: Annotated[
-        str | None, typer.Option("--case", metavar="JSON", help="Run this one case, as a failure prints it.")
-    ] = None,
+    case: Annotated[str | None, options.option("--case", "JSON", "Run this one case, as a failure prints it.")] = None,
     alike: Annotated[
-        int, typer.Option("--alike", metavar="K", min=1, help="Cases that share a layout, and so a compiled kernel.")
+        int, options.option("--alike", "K", "Cases that share a layout, and so a compiled kernel.", min=1)
     ] = 8,
     jobs: options.Jobs = 0,
     module: options.Modules,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kernelzoo.report.history import Point, Step
 
 Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json", help="Files that kernelzoo bench -o wrote.")]
-By = Annotated[str, typer.Option("--by", metavar="SHARE", help="The least change that counts.")]
+By = Annotated[str, options.option("--by", "SHARE", "The least change that counts.")]
 
 MOST = 40
 """Most changes to print, the worst slowdowns first. The JSON has all."""

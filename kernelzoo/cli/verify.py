@@ -31,8 +31,7 @@ _FEW = 5
 """Cases of one kind of finding to print: one in full, the others by name. The JSON has all."""
 
 Case = Annotated[
-    list[str],
-    options.several("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated."),
+    list[str], options.several("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated.")
 ]
 
 
