@@ -103,18 +103,8 @@ def compare(
         others = op, shape, axes, workload, dtype, baseline, against, against_commit, module, energy, waive, lock_clocks
         if names or any(others):
             raise options.OptionError("--definitions and --solutions say what is compared; leave out what else does")
-        return folder.folder(
-            definitions,
-            solutions,
-            device=device,
-            gpus=gpus,
-            patience=patience,
-            rounds=rounds,
-            cache=how.cache,
-            to=to,
-            resume=resume,
-            json=json,
-        )
+        judged = folder.How(definitions, solutions, device, patience, rounds, how.cache)
+        return folder.folder(judged, gpus, to, resume=resume, json=json)
     if against and against_commit:
         raise options.OptionError("--against and --against-commit are two ways to say what is older; give one")
     limit = older.share(allowed)
