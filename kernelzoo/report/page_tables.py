@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
 from kernelzoo.report import result_tables, sections
-from kernelzoo.report.results import OUTCOMES, Failure, Group, Results, Row
+from kernelzoo.report.results import Group, Results, Row
 from kernelzoo.report.table import WORDS, Cell, Table
-
-LONG = 1000
-"""Most characters of a reason."""
-
-FEW = 12
-"""Most problems named beside a reason."""
-
-VALUES = re.compile(
-    r", in rows of [^:]*|torch\.\w+|[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)\b(?: to [-+]?\d\S*)?|[(),]"
-)
-"""Parts in which reasons of one kind differ: numbers, places, dtypes and special values."""
 
 UNITS = {"mhz": " MHz", "c": " °C", "w": " W", "s": " s"}
 """The unit of a state of the device, by the end of its name."""
@@ -67,10 +55,6 @@ def summary(group: Group, op: str) -> Table:
     return replace(table, caption=f"{op}: the fastest first", op=op)
 
 
-def _some(problems: list[str]) -> str:
-    return "; ".join(dict.fromkeys(problems[:FEW])) + f"; and {len(problems) - FEW} more" * (len(problems) > FEW)
-
-
 def breaking(results: Results) -> Table | None:
     """The implementations that break the contract, and how."""
     table = result_tables.breaking_table(results)
@@ -78,27 +62,6 @@ def breaking(results: Results) -> Table | None:
 
 
 def failures(results: Results) -> Table | None:
-    """A line for each reason why something has no time, the worst outcome first. Reasons count as one if only values or
-    implementation names differ."""
-    found: dict[tuple[str, str], list[Failure]] = {}
-    for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
-        words = failure.reason.replace(failure.id, "").replace(failure.id.replace(f"/{failure.op}/", "/"), "")
-        found.setdefault((failure.outcome, " ".join(VALUES.sub("", words).split())), []).append(failure)
-    lines = []
-    for (outcome, _), alike in found.items():
-        reasons = list(dict.fromkeys(failure.reason for failure in alike))
-        text = reasons[0] if len(reasons[0]) <= LONG else f"{reasons[0][:LONG]} ..."
-        more = f"and {len(reasons) - 1} more that differ in values or names" if len(reasons) > 1 else ""
-        problems = [failure.problem.title for failure in alike]
-        lines.append(
-            [
-                Cell(", ".join(dict.fromkeys(failure.id for failure in alike)), kind="wrap"),
-                Cell(outcome, kind="neutral" if outcome == "refused" else "slower"),
-                Cell(text, note=more, kind="text"),
-                Cell(str(len(alike))),
-                Cell(_some(problems), kind="text"),
-                Cell(", ".join(dict.fromkeys(failure.run.file for failure in alike)), kind="wrap"),
-            ]
-        )
-    headers = ["implementation", "outcome", "reason", "results", "problems", "file"]
-    return Table(headers, lines, caption="Without a result, and why") if lines else None
+    """A line for each reason why something has no time."""
+    table = result_tables.failure_table(results)
+    return replace(table, caption="Without a result, and why") if table.rows else None
