@@ -21,7 +21,7 @@ from kernelzoo.report.results import ResultsError
 from kernelzoo.report.table import Cell, Table, escape
 from kernelzoo.terminal import wrapped
 
-FORMAT = re.compile(r"kernelzoo-([a-z]+)/1")
+FORMAT = re.compile(r"kernelzoo-([a-z-]+)/1")
 
 COLUMNS = {
     "aa": (
@@ -96,7 +96,7 @@ def load(path: str | Path) -> Findings:
         raise ResultsError(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         wrong = f"{type(error).__name__}: {error}"
-        raise ResultsError(f"{path} is no record of kernelzoo ({wrong})") from error
+        raise ResultsError(f"{path} is no record of checks ({wrong}); report results apart from these") from error
 
 
 def _parsed(document: Any, file: str) -> Findings:

@@ -75,7 +75,7 @@ def test_blocks_go_into_a_document(tmp_path, capsys) -> None:
 )
 def test_what_holds_no_findings_is_refused(tmp_path, capsys, changed) -> None:
     path = saved(tmp_path, **changed)
-    with pytest.raises(ResultsError, match="is no record of kernelzoo"):
+    with pytest.raises(ResultsError, match="is no record of checks"):
         findings.load(path)
     assert main([str(path)]) == 2
     assert "error:" in capsys.readouterr().err
