@@ -6,29 +6,36 @@ verdicts are counted, and how far the medians spread from race to race. Each rac
 ``--against`` would.
 
 Exit status 1 if fewer than 95 in 100 races of some implementation say SAME, or if one of them is wrong.
-``kernelzoo/report/aa.py`` reads the file.
+``kernelzoo report FILE.json`` makes a table of it.
 """
 
 import argparse
 import datetime
 import gzip
 import json
+import shlex
+import statistics
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from kernelzoo import measure, registry
+from kernelzoo import measure, registry, terminal
 from kernelzoo.files import write_whole
 from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.statistics import FEWEST, noisy, ratio_interval, regression, verdict
 from kernelzoo.measure.worker_process import GuardError
 from kernelzoo.operations import OPERATIONS
-from kernelzoo.report import aa
+from kernelzoo.report import findings
+
+WANTED = 0.95
+"""Share of an implementation's races with itself that must say SAME."""
 
 FAILED = 2
 """Exit status: the experiment could not be made."""
@@ -67,16 +74,13 @@ def again(id: str) -> str:
 
 
 def experiment(id: str, problem: measure.Problem, guard: Guard, options: argparse.Namespace) -> dict[str, Any]:
-    """Race one implementation with itself that many times; what the file says of it."""
-    entry: dict[str, Any] = {"id": id, "refused": "", "failed": ""}
+    """Race one implementation with itself that many times; its row of the record."""
     raced: dict[str, list[Any]] = {"medians": [], "ratios": [], "verdicts": [], "against": [], "repeated_rounds": []}
     before = list[float]()
     for _ in range(options.pairs):
         found, lost = guard.race(problem, [id, again(id)], rounds=options.rounds)
         if lost:
-            outcome, reason = lost[0]["outcome"], lost[0]["reason"]
-            said = {"refused": reason} if outcome == "refused" else {"failed": reason}
-            return entry | said | {name: [] for name in raced}
+            return {"id": id, "outcome": lost[0]["outcome"], "reason": lost[0]["reason"].partition(";")[0]}
         first, second = (one["stats"]["data"] for one in found)
         info = found[0]["extra_info"]
         disturbed = DISTURBED in info["flags"]
@@ -88,7 +92,29 @@ def experiment(id: str, problem: measure.Problem, guard: Guard, options: argpars
             raced["against"].append(held_against(first, before, disturbed, options.allowed))
         before = first
         raced["repeated_rounds"].append(info["repeated_rounds"])
-    return entry | raced
+    return {"id": id, "outcome": "raced", **counted(raced), **raced}
+
+
+def counted(raced: dict[str, list[Any]]) -> dict[str, Any]:
+    """How often each verdict was given, and how far the medians spread."""
+    medians, said = raced["medians"], Counter(raced["verdicts"])
+    middle, against = statistics.median(medians), Counter(raced["against"])
+    return {
+        "races": len(medians),
+        "same": said["same"],
+        "faster_or_slower": said["faster"] + said["slower"],
+        "unclear": said["unclear"],
+        "median_us": middle * 1e6,
+        "spread_%": round(100 * (max(medians) - min(medians)) / middle, 2),
+        "sd_%": round(100 * (statistics.stdev(medians) if len(medians) > 1 else 0.0) / middle, 2),
+        "slower_than_before": against["slower"],
+        "too_noisy": against["noisy"],
+    }
+
+
+def passed(row: dict[str, Any]) -> bool:
+    """Whether enough races say SAME."""
+    return bool(row["outcome"] == "raced" and row["same"] >= WANTED * row["races"])
 
 
 def held_against(samples: Sequence[float], before: Sequence[float], disturbed: bool, allowed: float) -> str:
@@ -102,15 +128,16 @@ def held_against(samples: Sequence[float], before: Sequence[float], disturbed: b
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
     problem, device = measure.Problem(options.op, options.shape, options.dtype), torch.device(options.device)
+    clock, began = "device" if device.type == "cuda" else "wall", time.monotonic()
+    shape = ", ".join(map(str, problem.shape))
     document: dict[str, Any] = {
-        "device": measure.device_name(str(device)),
-        "clock": "device" if device.type == "cuda" else "wall",
-        "versions": measure.versions(str(device)),
-        "datetime": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "problem": {"op": problem.op, "shape": list(problem.shape), "dtype": problem.dtype},
-        "rounds": options.rounds,
-        "allowed": options.allowed,
-        "implementations": [],
+        "format": "kernelzoo-aa/1",
+        "command": shlex.join(["python", "bench/aa.py", *(sys.argv[1:] if argv is None else argv)]),
+        "environment": {"device": measure.device_name(str(device)), "versions": measure.versions(str(device))},
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "what": f"{clock} clock: {problem.op} of ({shape}) {problem.dtype}, {options.rounds} rounds in a race, "
+        f"{options.allowed:.0%} slower allowed",
+        "rows": [],
     }
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -121,19 +148,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             twins.write_text(TWINS.format(modules=modules, ids=ids), encoding="utf-8")
             with Guard(str(device), [*modules, str(twins)]) as guard:
                 for id in ids:
-                    entry = experiment(id, problem, guard, options)
-                    print(f"{id}: {entry['refused'] or entry['failed'] or options.pairs}", flush=True)
-                    document["implementations"].append(entry)
-                    text = json.dumps(document, indent=1).encode()
-                    write_whole(
-                        options.output, gzip.compress(text, mtime=0) if options.output.suffix == ".gz" else text
-                    )
+                    row = experiment(id, problem, guard, options)
+                    print(f"{id}: {row.get('reason', options.pairs)}", flush=True)
+                    document["rows"] += [row] if row["outcome"] != "refused" else []  # which is no fault
+                    document["seconds"] = round(time.monotonic() - began, 3)
+                    _write(options.output, document)
     except GuardError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
-    found = aa.parse(document)
-    print(f"\n{found.caption}\n\n{found.table().text()}")
-    return 0 if all(twin.passed for twin in found.twins) else 1
+    print(f"\n{findings.terminal([options.output], terminal.width())}")
+    return 0 if all(map(passed, document["rows"])) else 1
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:

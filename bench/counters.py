@@ -5,7 +5,7 @@ than ``--below`` of the limit, on a problem of ``--bytes`` at least, once more, 
 CUDA toolkit), with cold caches: bytes of device memory read and written, beside those that must be moved; how full the
 multiprocessors were, what the warps waited for, and how busy the units for instructions and for exponentials were. The
 times are those under the profiler, a single launch each, and are no results: they only say which kernel of several took
-how long. ``python -m kernelzoo.report.findings FILE.json`` makes a table of it.
+how long. ``kernelzoo report FILE.json`` makes a table of it.
 """
 
 import argparse

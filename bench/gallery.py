@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from kernelzoo.files import write_whole
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.report import explorer, findings, load, markers
+from kernelzoo.report import findings, load, markers
 from kernelzoo.report.page import write_page
 from kernelzoo.report.results import Results
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _views(results: Results, page: str) -> Iterator[tuple[str, list[str]]]:
     """Of each operation and dtype, in words, a link to each of its views."""
-    for group, slug in zip(results.groups, explorer.slugs(results), strict=True):
+    for group, slug in zip(results.groups, results.slugs(), strict=True):
         if group.clock in OF_CALLS:
             continue
         for op in group.operations():

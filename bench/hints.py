@@ -6,7 +6,7 @@ A softmax with a row to a program, written once, in which what it reads and what
 eviction policies or none. Each is checked and raced with itself without any: alone, with a consumer after it that reads
 its result, with a producer before it too, and beside something that stays hot, 24 MB that are used between any two
 softmaxes. A kernel that only copies is raced with the same policies alone. Every turn begins with a cache that has
-forgotten what it was asked to keep. ``python -m kernelzoo.report.findings FILE.json`` makes a table of it: the time of
+forgotten what it was asked to keep. ``kernelzoo report FILE.json`` makes a table of it: the time of
 the whole pipeline over that without policies, by the size of the softmax's input.
 """
 

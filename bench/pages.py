@@ -76,19 +76,16 @@ class Page:
     title: str = ""
     """Of a report; without, blocks are put into a document."""
     figures: bool = False
-    findings: bool = False
     program: str = ""
     """The program beside this one that makes it, if it is not like the others."""
 
     def make(self, check: bool) -> bool:
         """Write it, or only look whether it would change. True if it would, or if it can't be made."""
         from kernelzoo.files import write_whole
-        from kernelzoo.report import __main__, findings
+        from kernelzoo.report import __main__
 
         path = ROOT / self.path
         files = [str(_file(name)) for name in self.results]
-        if self.findings:
-            return findings.main([*files, "--insert", str(path), *["--check"] * check]) != 0
         if self.program:
             program = _program(self.program)
             if hasattr(program, "page"):
@@ -133,6 +130,7 @@ SWEEP = "The sweep: 4096 rows, 256 to 12672 columns"
 PAGES = (
     Page("README.md", MAP, program="readme"),
     Page("docs/performance.md", MAP),
+    Page("docs/measuring.md", (of("aa"),)),
     Page(
         f"docs/records/{_gpu('map-softmax')}-map",
         MAP,
@@ -158,7 +156,7 @@ PAGES = (
     ),
     Page("docs/records/h200-sweep", ("h200-sweep-a", "h200-sweep-b"), SWEEP, figures=True),
     Page("docs/records/h200-sweep/auto", ("h200-sweep",), SWEEP, figures=True),
-    *(Page(f"docs/records/{of(name)}.md", (of(name),), findings=True) for name in ("hints", "training")),
+    *(Page(f"docs/records/{of(name)}.md", (of(name),)) for name in ("hints", "training")),
     Page("docs/records/languages.md", LANGUAGES, program="languages"),
     *([Page("docs/records/cards.md", CARDS)] if all(name in "".join(CARDS) for name in GPUS) else []),
     Page("docs/records/ten-bars.svg", TEN, program="ten_bars"),

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import loss_parallel
 
 import kernelzoo.distributed
-from kernelzoo.distributed import pairs
+from kernelzoo.distributed import plans
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
 Call: TypeAlias = Callable[..., Any]
@@ -132,7 +132,7 @@ class SymmetricPairs:
 @contextlib.contextmanager
 def exchanging(by: Call) -> Iterator[None]:
     """Pairs go to other ranks by this, in place of the group's collective."""
-    module: Any = pairs
+    module: Any = plans
     before = module.gathered
     module.gathered = by
     try:

@@ -333,11 +333,3 @@ def test_the_reliability_page_names_tests_that_are_there() -> None:
     for file, names in named:
         text = (ROOT / file).read_text(encoding="utf-8")
         assert all(re.search(rf"^\s*(?:def|class) {name}\b", text, re.M) for name in names.split("::") if name), file
-
-
-def test_figures_of_the_measuring_page_come_from_the_committed_results() -> None:
-    from kernelzoo.report.aa import aa_block
-
-    page = ROOT / "docs" / "measuring.md"
-    block = aa_block(ROOT / "bench" / "results" / "h200-aa.json")
-    assert markers.insert(page.read_text(encoding="utf-8"), {"aa": block}, page.name)[1] == []

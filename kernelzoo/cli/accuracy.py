@@ -7,8 +7,6 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kernelzoo.cli import options, output, recording
 
 if TYPE_CHECKING:
@@ -17,11 +15,9 @@ if TYPE_CHECKING:
 
 def accuracy(
     *,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Ids or globs such as 'triton/softmax/*'.")
-    ] = None,
+    ids: options.Ids = None,
     values: Annotated[
-        str, typer.Option("--values", metavar="N", help="Values for each implementation and dtype, such as 1e8.")
+        str, options.option("--values", "N", "Values for each implementation and dtype, such as 1e8.")
     ] = "1e6",
     seed: options.Seed = None,
     jobs: options.Jobs = 0,

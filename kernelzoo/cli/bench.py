@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kernelzoo.cli import first_calls, locking, measuring, options, output, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.guards import check_gpus
@@ -25,40 +23,30 @@ if TYPE_CHECKING:
 
 ShapeSet = Annotated[
     str,
-    typer.Option(
+    options.option(
         "--shapes",
-        metavar="SET",
-        help="A set of shapes: quick, sweep, full, map, axes, people, hidden, vocabulary, odd or random:COUNT.",
+        "SET",
+        "A set of shapes: quick, sweep, full, map, axes, people, hidden, vocabulary, odd or random:COUNT.",
     ),
 ]
-Seed = Annotated[
-    int, typer.Option("--seed", metavar="S", min=0, help="Seed of the problems that --shapes random:COUNT draws.")
-]
+Seed = Annotated[int, options.option("--seed", "S", "Seed of the problems that --shapes random:COUNT draws.", min=0)]
 Output = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="FILE.json[.gz]", help="The results file; by default out/bench-TIME.json."),
+    Path | None, options.option("-o --output", "FILE.json[.gz]", "The results file; by default out/bench-TIME.json.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the results file: measure what it lacks.")]
+Resume = Annotated[bool, options.flag("--resume", "Continue the results file: measure what it lacks.")]
 
-Engine = Annotated[
-    str, typer.Option("--engine", metavar="local|ray", help="Measure here, or on every GPU of a Ray cluster.")
-]
+Engine = Annotated[str, options.option("--engine", "local|ray", "Measure here, or on every GPU of a Ray cluster.")]
 Address = Annotated[
-    str,
-    typer.Option(
-        "--address", metavar="HOST:PORT", help="The Ray cluster; by default that of RAY_ADDRESS, or a new one."
-    ),
+    str, options.option("--address", "HOST:PORT", "The Ray cluster; by default that of RAY_ADDRESS, or a new one.")
 ]
 Part = Annotated[
-    str,
-    typer.Option("--shard", metavar="K/N", help="Measure every N-th problem, from the K-th on; see kernelzoo merge."),
+    str, options.option("--shard", "K/N", "Measure every N-th problem, from the K-th on; see kernelzoo merge.")
 ]
 
 FirstCall = Annotated[
     bool,
-    typer.Option(
-        "--first-call",
-        help="Measure the first call in a process instead, with empty and with filled disk caches.",
+    options.flag(
+        "--first-call", "Measure the first call in a process instead, with empty and with filled disk caches."
     ),
 ]
 

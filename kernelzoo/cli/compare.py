@@ -19,33 +19,27 @@ if TYPE_CHECKING:
     from kernelzoo.cli.against import Held
 
 Baseline = Annotated[
-    str,
-    typer.Option(
-        "--baseline", metavar="ID", help="The implementation that ratios are to; by default torch's own function."
-    ),
+    str, options.option("--baseline", "ID", "The implementation that ratios are to; by default torch's own function.")
 ]
 Against = Annotated[
-    Path | None,
-    typer.Option("--against", metavar="FILE", help="An older results file of this device to compare with."),
+    Path | None, options.option("--against", "FILE", "An older results file of this device to compare with.")
 ]
 AgainstCommit = Annotated[
-    str, typer.Option("--against-commit", metavar="COMMIT", help="A commit in git to measure too, and compare with.")
+    str, options.option("--against-commit", "COMMIT", "A commit in git to measure too, and compare with.")
 ]
-Allowed = Annotated[str, typer.Option("--allowed", metavar="SHARE", help="The slowdown that --against allows.")]
+Allowed = Annotated[str, options.option("--allowed", "SHARE", "The slowdown that --against allows.")]
 Definitions = Annotated[
     Path | None,
-    typer.Option(
+    options.option(
         "--definitions",
-        metavar="FOLDER",
-        help="A folder of flashinfer-bench's or SOL-ExecBench's definitions, KernelBench's or gpu-mode's problems.",
+        "FOLDER",
+        "A folder of flashinfer-bench's or SOL-ExecBench's definitions, KernelBench's or gpu-mode's problems.",
     ),
 ]
 Solutions = Annotated[
-    Path | None, typer.Option("--solutions", metavar="FOLDER", help="A folder of solutions of these, to judge all.")
+    Path | None, options.option("--solutions", "FOLDER", "A folder of solutions of these, to judge all.")
 ]
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE.json[.gz]", help="Write the results to this file.")
-]
+Output = Annotated[Path | None, options.option("-o --output", "FILE.json[.gz]", "Write the results to this file.")]
 
 
 def compare(
@@ -109,18 +103,8 @@ def compare(
         others = op, shape, axes, workload, dtype, baseline, against, against_commit, module, energy, waive, lock_clocks
         if names or any(others):
             raise options.OptionError("--definitions and --solutions say what is compared; leave out what else does")
-        return folder.folder(
-            definitions,
-            solutions,
-            device=device,
-            gpus=gpus,
-            patience=patience,
-            rounds=rounds,
-            cache=how.cache,
-            to=to,
-            resume=resume,
-            json=json,
-        )
+        judged = folder.How(definitions, solutions, device, patience, rounds, how.cache)
+        return folder.folder(judged, gpus, to, resume=resume, json=json)
     if against and against_commit:
         raise options.OptionError("--against and --against-commit are two ways to say what is older; give one")
     limit = older.share(allowed)

@@ -35,26 +35,27 @@ ROUNDS = 7
 """Most rounds of a race, which goes on while its verdict is unclear."""
 
 
-def folder(
-    definitions: Path,
-    solutions: Path,
-    *,
-    device: str,
-    gpus: str,
-    patience: float,
-    rounds: int,
-    cache: str,
-    to: Path | None,
-    resume: bool,
-    json: bool,
-) -> int:
+@dataclass(frozen=True)
+class How:
+    """What is judged and how, in the words of the command's options."""
+
+    definitions: Path
+    solutions: Path
+    device: str
+    patience: float
+    rounds: int
+    cache: str
+
+
+def folder(how: How, gpus: str, to: Path | None, *, resume: bool, json: bool) -> int:
     """Judge the solutions in a folder. Returns the exit status."""
     from kernelzoo.measure.record import Record
 
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
-    places: list[Gpu | None] = [*check_gpus(gpus, device)] or [None]
-    found = paired(definitions, solutions)
+    places: list[Gpu | None] = [*check_gpus(gpus, how.device)] or [None]
+    solutions = how.solutions
+    found = paired(how.definitions, solutions)
     errors, record, whole = output.console(errors=True), None, True
     held = _held(to) if resume and to and to.exists() else {}
     known = {path: one for path, one in held.items() if path in {_name(s.path, solutions) for s in _all(found)}}
@@ -66,7 +67,7 @@ def folder(
         parts = list(batches(work, max(2, (os.cpu_count() or 2) // len(places))))
         count = sum(map(len, parts))
         bar.expect(sum(len(some) for _, some in work), count)
-        crew = Crew(parts, places, _How(device, patience, min(rounds, ROUNDS), cache, solutions), bar)
+        crew = Crew(parts, places, how, bar)
         told = [verdicts.unread(_name(path, solutions), words) for path, words in found.refused]
         known |= {one["file"]: one for one in told}
         try:
@@ -93,16 +94,6 @@ def folder(
 
 
 @dataclass(frozen=True)
-class _How:
-    device: str
-    patience: float
-    rounds: int
-    cache: str
-    root: Path
-    """The folder of solutions."""
-
-
-@dataclass(frozen=True)
 class Judged:
     """What was found of the solutions of one definition."""
 
@@ -119,7 +110,7 @@ class Crew:
 
     work: Sequence[Batch]
     places: Sequence[Gpu | None]
-    how: _How
+    how: How
     bar: Bar
     guards: list[Guard] = field(default_factory=list)
 
@@ -156,7 +147,7 @@ class Crew:
                 yield self.one(guard, task, some)
 
     def file(self, solution: Solution) -> str:
-        return _name(solution.path, self.how.root)
+        return _name(solution.path, self.how.solutions)
 
     def one(self, guard: Guard, task: Task, some: Sequence[Solution]) -> Judged:
         """Judge the solutions of one definition together."""
@@ -178,7 +169,7 @@ class Crew:
         judged = sampled(problems, JUDGED)
         timed = sampled(judged, TIMED)
         for problem in judged:
-            self.race(guard, problem, cases, result, self.how.rounds if problem in timed else 0)
+            self.race(guard, problem, cases, result, min(self.how.rounds, ROUNDS) if problem in timed else 0)
         for case in cases:
             result.verdicts.append(case.verdict(len(problems), unmade))
         return result

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import secrets
-import shlex
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from kernelzoo.cli import options, output, recording
 
@@ -45,13 +41,11 @@ _SLOW_TO_BIND = 100
 def fuzz(
     *,
     ids: options.Ids = None,
-    cases: Annotated[int, typer.Option("--cases", metavar="N", min=1, help="Cases for each implementation.")] = 1000,
+    cases: Annotated[int, options.option("--cases", "N", "Cases for each implementation.", min=1)] = 1000,
     seed: options.Seed = None,
-    case: Annotated[
-        str | None, typer.Option("--case", metavar="JSON", help="Run this one case, as a failure prints it.")
-    ] = None,
+    case: Annotated[str | None, options.option("--case", "JSON", "Run this one case, as a failure prints it.")] = None,
     alike: Annotated[
-        int, typer.Option("--alike", metavar="K", min=1, help="Cases that share a layout, and so a compiled kernel.")
+        int, options.option("--alike", "K", "Cases that share a layout, and so a compiled kernel.", min=1)
     ] = 8,
     jobs: options.Jobs = 0,
     module: options.Modules,
@@ -105,7 +99,7 @@ def fuzz(
     rows = [work.row() for work in works]
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
-        failure["repeat"] = _again(failure["id"], failure["case"], module, device)
+        failure["repeat"] = options.again("fuzz", failure["id"], module, device, "--case", failure["case"])
     told: dict[str, Any] = {"gpus": guards.gpus} if guards.places else {}
     told |= {} if whole else {"interrupted": True}
     document = run.document(guards.first.about, rows, seed=seed, failures=failures, **told)
@@ -350,10 +344,3 @@ def _words(text: str, op: str) -> str:
 
 def _said(facts: dict[str, Any]) -> str:
     return " ".join(f"{name} {value!r}" for name, value in facts.items())
-
-
-def _again(id: str, case: str, modules: Sequence[Path], device: str) -> str:
-    """The command that repeats one case."""
-    named = [word for module in modules for word in ("--module", str(module))]
-    named += ["--device", device] if device else []
-    return shlex.join(["kernelzoo", "fuzz", id, *named, "--case", case])

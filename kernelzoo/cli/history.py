@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from kernelzoo.report.history import Point, Step
 
-Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json...", help="Files that kernelzoo bench -o wrote.")]
-By = Annotated[str, typer.Option("--by", metavar="SHARE", help="The least change that counts.")]
+Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json", help="Files that kernelzoo bench -o wrote.")]
+By = Annotated[str, options.option("--by", "SHARE", "The least change that counts.")]
 
 MOST = 40
 """Most changes to print, the worst slowdowns first. The JSON has all."""
@@ -93,7 +93,7 @@ def _print(points: Sequence[Point]) -> None:
         changes = output.table(
             *("implementation", "problem", "commit", ">before, µs", ">now, µs", ">now / before", "95 % interval"),
             *("verdict", f">less {BASELINE}"),
-            spare=["95 % interval", ">before, µs", ">now, µs"],
+            spare=["95 % interval", "before, µs", "now, µs", "verdict"],
         )
         for step in steps[:MOST]:
             told = step.comparison

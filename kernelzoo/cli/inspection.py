@@ -24,39 +24,28 @@ Id = Annotated[
         metavar="ID", help="backend/op/variant, as kernelzoo list shows it.", autocompletion=complete.some_ids
     ),
 ]
-Shape = Annotated[
-    str | None,
-    typer.Option("--shape", metavar="4096x4096", show_default="4096x4096", help="The shape it is bound to."),
-]
+Shape = Annotated[str | None, options.option("--shape", "SHAPE", "The shape it is bound to; by default 4096x4096.")]
 Dtype = Annotated[
     str | None,
-    typer.Option(
+    options.option(
         "--dtype",
-        metavar="DTYPE",
-        show_default="float32",
-        help="The dtype it is bound to; short names such as fp16 and bf16 work too.",
+        "DTYPE",
+        "The dtype it is bound to, such as bf16; by default float32.",
         callback=lambda value: options.full_dtype(value) if value else None,
         autocompletion=complete.some_dtypes,
     ),
 ]
-Arch = Annotated[
-    str,
-    typer.Option("--arch", metavar="ARCH", help="The architecture it is compiled for, such as sm_80 or sm_100."),
-]
-Source = Annotated[bool, typer.Option("--source", help="Print the source; alone, it needs no language.")]
+Arch = Annotated[str, options.option("--arch", "ARCH", "The architecture it is compiled for, such as sm_80 or sm_100.")]
+Source = Annotated[bool, options.flag("--source", "Print the source; alone, it needs no language.")]
 Stage = Annotated[
-    str,
-    typer.Option("--ir", metavar="STAGE", help="Print what Triton's compiler makes on the way: ttir, ttgir or llir."),
+    str, options.option("--ir", "STAGE", "Print what Triton's compiler makes on the way: ttir, ttgir or llir.")
 ]
-Ptx = Annotated[bool, typer.Option("--ptx", help="Print the PTX.")]
+Ptx = Annotated[bool, options.flag("--ptx", "Print the PTX.")]
 Results = Annotated[
-    Path | None,
-    typer.Option("--results", metavar="FILE.json", help="Compute the limit from the ceilings in this results file."),
+    Path | None, options.option("--results", "FILE.json", "Compute the limit from the ceilings in this results file.")
 ]
-Sass = Annotated[bool, typer.Option("--sass", help="Print the machine code.")]
-Profile = Annotated[
-    str, typer.Option("--profile", metavar="TOOL", help="Run one launch on a GPU here under ncu, nsys or proton.")
-]
+Sass = Annotated[bool, options.flag("--sass", "Print the machine code.")]
+Profile = Annotated[str, options.option("--profile", "TOOL", "Run one launch on a GPU here under ncu, nsys or proton.")]
 
 STAGES = ("", "ttir", "ttgir", "llir")
 
@@ -137,7 +126,8 @@ def inspect(
         for kernel in kernels:
             _print_summary(kernel)
         if limit is not None:
-            output.console().print(f"limit of the problem: {limit.us:.2f} µs, {limit.bytes / 1e6:.1f} MB {limit.by}")
+            told = f"limit of the problem: {limit.us:.2f} µs, {limit.bytes / 1e6:.1f} MB {limit.by}"
+            output.note(output.console(), told)
     return 0
 
 

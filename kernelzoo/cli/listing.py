@@ -119,6 +119,9 @@ def _print(rows: list[dict[str, Any]], here: dict[str, Availability]) -> None:
             table.add_row(row["id"], "some" if row["may_refuse"] else "all", row["summary"])
         output.show(console, table)
         console.print()
+    takers: dict[str, list[str]] = {}
     for operation, dtypes in {row["op"]: row["dtypes"] for row in rows if row["dtypes"]}.items():
-        console.print(f"{operation} takes {', '.join(dtypes)}.")
+        takers.setdefault(", ".join(dtypes), []).append(operation)
+    for names, ops in takers.items():
+        output.note(console, f"{', '.join(ops)} take{'s' * (len(ops) == 1)} {names}.")
     console.print("all: every legal input; some: it may refuse a problem, and says why.")

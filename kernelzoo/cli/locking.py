@@ -6,15 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-import typer
-
-from kernelzoo.cli.options import OptionError
+from kernelzoo.cli.options import OptionError, flag
 from kernelzoo.cli.output import console
 from kernelzoo.interrupts import uninterrupted
 
 LockClocks = Annotated[
-    bool,
-    typer.Option("--lock-clocks", help="Hold the GPU at its base clock, if you may; none is locked afterwards."),
+    bool, flag("--lock-clocks", "Hold the GPU at its base clock, if you may; none is locked afterwards.")
 ]
 
 _BASE = 0xFFFFFF01  # NVML_CLOCK_LIMIT_ID_TDP: what the card holds within its power

@@ -10,8 +10,8 @@ import typer
 
 from kernelzoo.cli import measuring, options, output
 
-Files = Annotated[list[Path], typer.Argument(metavar="SHARD.json...", help="Files of kernelzoo bench --shard K/N.")]
-Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE.json[.gz]", help="The results file to write.")]
+Files = Annotated[list[Path], typer.Argument(metavar="SHARD.json", help="Files of kernelzoo bench --shard K/N.")]
+Output = Annotated[Path, options.option("-o --output", "FILE.json[.gz]", "The results file to write.")]
 
 
 def merge(files: Files, *, to: Output, json: options.Json = False) -> int:

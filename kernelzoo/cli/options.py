@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from kernelzoo.definitions import is_folder
 from kernelzoo.definitions.files import read
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import KernelZooError, UnknownNameError
-from kernelzoo.operations import OPERATIONS
+from kernelzoo.operations import CALLED
 
 
 class OptionError(KernelZooError, ValueError):
@@ -91,17 +92,26 @@ def _known_workloads(value: list[Path]) -> list[Path]:
     return value
 
 
-def several(flags: str, metavar: str, help: str, **settings: Any) -> Any:
-    """An option that may be repeated. Without it, the list is empty."""
-    settings |= {"default_factory": list, "show_default": False}
+def option(flags: str, metavar: str, help: str, **settings: Any) -> Any:
+    """An option by its names."""
     return typer.Option(*flags.split(), metavar=metavar, help=help, **settings)
 
 
+def flag(flags: str, help: str) -> Any:
+    """An option without a value."""
+    return typer.Option(*flags.split(), help=help)
+
+
+def several(flags: str, metavar: str, help: str, **settings: Any) -> Any:
+    """An option that may be repeated. Without it, the list is empty."""
+    return option(flags, metavar, help, default_factory=list, show_default=False, **settings)
+
+
 _SOME = "comma-separated or repeated"
-_OPS_HELP = f"Operations, {_SOME}: {', '.join(OPERATIONS)}."
+_OPS_HELP = f"Operations, {_SOME}: {', '.join(CALLED)}."
 _DTYPES_HELP = f"Dtypes, {_SOME}; short names such as fp16 and bf16 work too."
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else, on standard output.")]
+Json = Annotated[bool, flag("--json", "Print one JSON document, and nothing else, on standard output.")]
 Ids = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Ids, or globs in quotes: 'triton/softmax/*'.", autocompletion=complete.some_ids),
@@ -117,14 +127,12 @@ Variants = Annotated[
     list[str], several("--variant", "NAME", f"Variants, {_SOME}.", autocompletion=complete.some_variants)
 ]
 Dtypes = Annotated[
-    list[str],
-    several("--dtype", "DTYPE", _DTYPES_HELP, callback=_full_dtypes, autocompletion=complete.some_dtypes),
+    list[str], several("--dtype", "DTYPE", _DTYPES_HELP, callback=_full_dtypes, autocompletion=complete.some_dtypes)
 ]
 Shapes = Annotated[
-    list[str],
-    several("--shape", "4096x1024", "A shape of your own; may be repeated.", callback=_several_shapes),
+    list[str], several("--shape", "4096x1024", "A shape of your own; may be repeated.", callback=_several_shapes)
 ]
-Dim = Annotated[int, typer.Option("--dim", metavar="AXIS", help="The axis that is reduced.")]
+Dim = Annotated[int, option("--dim", "AXIS", "The axis that is reduced.")]
 Axes = Annotated[
     list[str],
     several(
@@ -150,31 +158,18 @@ Modules = Annotated[
         "FILE",
         "A file that registers kernels, flashinfer-bench's JSON as --definition and --solution, or KernelBench's files "
         "as --reference and --submission. It runs in a separate process.",
-        is_eager=True,  # the callbacks above must know that it may add names
+        is_eager=True,
     ),
 ]
 Device = Annotated[
-    str,
-    typer.Option(
-        "--device", metavar="DEVICE", callback=_known_device, help="cuda, cuda:1 or cpu; by default a GPU, if any."
-    ),
+    str, option("--device", "DEVICE", "cuda, cuda:1 or cpu; by default a GPU, if any.", callback=_known_device)
 ]
-Gpus = Annotated[
-    str, typer.Option("--gpus", metavar="all|0,1", help="Spread the work over several GPUs, with a process to each.")
-]
-Rounds = Annotated[int, typer.Option("--rounds", metavar="N", min=1, help="Samples of each; take six or more.")]
-Cache = Annotated[
-    str, typer.Option("--cache", metavar="cold|hot", help="Whether the data is in the cache when it is timed.")
-]
-Clock = Annotated[
-    str, typer.Option("--clock", metavar="device|call", help="Time launches, or whole calls beside torch's own.")
-]
-Energy = Annotated[
-    bool, typer.Option("--energy", help="Measure the energy of a launch too, on a GPU: half a second a row.")
-]
-CrossCheck = Annotated[
-    bool, typer.Option("--cross-check/--no-cross-check", help="Time with the profiler's clock too, on a GPU.")
-]
+Gpus = Annotated[str, option("--gpus", "all|0,1", "Spread the work over several GPUs, with a process to each.")]
+Rounds = Annotated[int, option("--rounds", "N", "Samples of each; take six or more.", min=1)]
+Cache = Annotated[str, option("--cache", "cold|hot", "Whether the data is in the cache when it is timed.")]
+Clock = Annotated[str, option("--clock", "device|call", "Time launches, or whole calls beside torch's own.")]
+Energy = Annotated[bool, flag("--energy", "Measure the energy of a launch too, on a GPU: half a second a row.")]
+CrossCheck = Annotated[bool, flag("--cross-check/--no-cross-check", "Time with the profiler's clock too, on a GPU.")]
 Waive = Annotated[
     list[str],
     several(
@@ -184,28 +179,22 @@ Waive = Annotated[
     ),
 ]
 Patience = Annotated[
-    float,
-    typer.Option(
-        "--patience", metavar="SECONDS", min=0.1, help="A kernel without a sign of life for this long counts as hung."
-    ),
+    float, option("--patience", "SECONDS", "A kernel without a sign of life for this long counts as hung.", min=0.1)
 ]
 Seed = Annotated[
-    int | None,
-    typer.Option("--seed", metavar="S", min=0, help="Seed of the random values. Without it, each run takes a new one."),
+    int | None, option("--seed", "S", "Seed of the random values. Without it, each run takes a new one.", min=0)
 ]
 Jobs = Annotated[
-    int, typer.Option("--jobs", metavar="J", min=0, help="Processes at once; by default one for each core.")
+    int, option("--jobs", "J", "Processes at once; by default one for each core.", min=0, show_default=False)
 ]
-RunRecord = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="Write a record of the run.")
-]
+RunRecord = Annotated[Path | None, option("-o --output", "FILE.json", "Write a record of the run.")]
 
 
 TheirTolerance = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--their-tolerance",
-        help="Judge by the tolerances of a definition's workloads, as its own set does, in place of bounds.",
+        "Judge by the tolerances of a definition's workloads, as its own set does.",
     ),
 ]
 
@@ -265,6 +254,12 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
 
 
 _MAY = "with all that this user may do"
+
+
+def again(command: str, id: str, modules: Sequence[Path], device: str, *words: str) -> str:
+    """The command that repeats one case."""
+    named = [word for module in modules for word in ("--module", str(module))]
+    return shlex.join(["kernelzoo", command, id, *named, *(["--device", device] if device else []), *words])
 
 
 def select(

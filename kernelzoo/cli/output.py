@@ -129,10 +129,10 @@ def brief(text: str) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number in significant digits, with an exponent only for tiny ones; a dash for None."""
+    """A number in significant digits, with an exponent for tiny and huge ones; a dash for None."""
     if value is None:
         return "-"
-    if value < 1e-4 or not math.isfinite(value):
+    if not 1e-4 <= value < 1e8:
         return f"{value:.{digits}g}"
     places = max(0, digits - 1 - math.floor(math.log10(value)))
     return f"{value:.{places}f}"

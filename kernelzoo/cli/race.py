@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kernelzoo.cli import bench, listing, options, output
 
 SHAPES = {
@@ -16,9 +14,7 @@ SHAPES = {
 """Of ``--shapes people``: a decode batch, a prefill, a vocabulary, attention scores, router logits, long rows."""
 DTYPE = {"cuda": "bfloat16", "cpu": "float32"}
 
-To = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE.json", help="The results file; the picture stands beside it.")
-]
+To = Annotated[Path, options.option("--output -o", "FILE.json", "The results file; the picture stands beside it.")]
 
 
 def race(

@@ -127,21 +127,22 @@ class Tables:
             if row.get("unclear") and not notes.marks(row["flags"]):  # a mark has its own note
                 output.note(self._console, f"UNCLEAR, {row['id']}: {row['unclear']}")
         for line in notes.costs((row["id"], row["form"] or "") for row in measured):
-            if line not in self._noted:
-                output.note(self._console, line)
-                self._noted.add(line)
+            self._once(line)
         counted = [energy.Energy(**row["energy"]) for row in measured if row.get("energy")]
-        if counted and "energy" not in self._noted:  # the counter is the same for all tables
-            output.note(self._console, energy.resolution(counted))
-            self._noted.add("energy")
+        if counted:  # the counter is the same for all tables
+            self._once(energy.resolution(counted), "energy")
         marks = [notes.marks(row["flags"]) for row in measured]
         for line in notes.lines(marks):
-            if line[0] not in self._noted:
-                output.note(self._console, line)
-                self._noted.add(line[0])
+            self._once(line, line[0])
         self._marks += marks
         self._tables += 1
         self._console.print()
+
+    def _once(self, text: str, subject: str = "") -> None:
+        """Print a note, unless there was one on its subject; without a subject, the same one."""
+        if (subject or text) not in self._noted:
+            output.note(self._console, text)
+            self._noted.add(subject or text)
 
     def end(self) -> None:
         """After several tables, print the notes of their marks, with the number of marked results."""

@@ -21,9 +21,9 @@ Languages = Annotated[
     options.several("--language", "NAME", "Languages, comma-separated or repeated: triton,cute. All by default."),
 ]
 Results = Annotated[
-    list[Path] | None, typer.Option("--results", metavar="FILE.json", help="Show the scores in this results file.")
+    list[Path] | None, options.option("--results", "FILE.json", "Show the scores in this results file.")
 ]
-Markdown = Annotated[bool, typer.Option("--markdown", help="Print a page, with each kernel folded.")]
+Markdown = Annotated[bool, options.flag("--markdown", "Print a page, with each kernel folded.")]
 
 
 def show(

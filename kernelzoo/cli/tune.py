@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kernelzoo.cli import measuring, options, output, recording
 from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs, rows, show, tuner_of
 from kernelzoo.errors import KernelZooError
@@ -23,29 +21,19 @@ if TYPE_CHECKING:
     from kernelzoo.measure.tuning import Outcome
     from kernelzoo.tables import Card
 
-TimeLimit = Annotated[
-    float, typer.Option("--time-limit", metavar="MINUTES", min=0.1, help="Time for all tables together.")
-]
+TimeLimit = Annotated[float, options.option("--time-limit", "MINUTES", "Time for all tables together.", min=0.1)]
 DryRun = Annotated[
     bool,
-    typer.Option(
-        "--dry-run", help="List the knobs and the problems that each would be measured on, and measure nothing."
-    ),
+    options.flag("--dry-run", "List the knobs and the problems that each would be measured on, and measure nothing."),
 ]
 Arch = Annotated[
     str,
-    typer.Option(
-        "--arch",
-        metavar="ARCH",
-        help="With --dry-run: for a device of that architecture, such as sm_90; needs no GPU.",
-    ),
+    options.option("--arch", "ARCH", "With --dry-run: for a device of that architecture, such as sm_90; needs no GPU."),
 ]
 Reset = Annotated[
-    bool, typer.Option("--reset", help="Delete the tables that are stored for this card, and measure nothing.")
+    bool, options.flag("--reset", "Delete the tables that are stored for this card, and measure nothing.")
 ]
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE.json", help="Write a record of all that was measured.")
-]
+Output = Annotated[Path | None, options.option("-o --output", "FILE.json", "Write a record of all that was measured.")]
 
 
 class NothingToTuneError(KernelZooError, RuntimeError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -32,8 +31,7 @@ _FEW = 5
 """Cases of one kind of finding to print: one in full, the others by name. The JSON has all."""
 
 Case = Annotated[
-    list[str],
-    options.several("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated."),
+    list[str], options.several("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated.")
 ]
 
 
@@ -116,7 +114,7 @@ def verify(
         for name in dict.fromkeys(options.op_of(id) for id in results):
             if said := OPERATIONS[name].hooks.get("tolerance"):
                 used = "used" if their_tolerance else "not used; --their-tolerance does"
-                console.print(f"the tolerance that {name} comes with is {used}: {said}")
+                output.note(console, f"the tolerance that {name} comes with is {used}: {said}")
         for name, accepted in too_wide.items():
             console.print(f"the bounds of {name} are too wide: they accept {' and '.join(accepted)}", style="yellow")
         console.print(f"{len(tried)} checked, {len(wrong)} with findings, {len(results) - len(tried)} not checked")
@@ -185,12 +183,10 @@ def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[s
 
 def _again(finding: dict[str, Any], modules: Sequence[Path], device: str, seed: int) -> str:
     """The command that repeats one case."""
-    given = [word for module in modules for word in ("--module", str(module))]
-    given += ["--device", device] if device else []
-    if finding["case"]:
-        given += ["--case", finding["case"]]
-        given += ["--seed", str(seed)] if finding["case"].startswith(f"{finding['id'].split('/')[1]}-") else []
-    return shlex.join(["kernelzoo", "verify", finding["id"], *given])
+    id, case = finding["id"], finding["case"]
+    words = ["--case", case] if case else []
+    words += ["--seed", str(seed)] if case.startswith(f"{options.op_of(id)}-") else []
+    return options.again("verify", id, modules, device, *words)
 
 
 def _print(id: str, found: dict[str, Any], console: Console) -> None:

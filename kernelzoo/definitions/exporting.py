@@ -6,12 +6,13 @@ import inspect
 import json
 import textwrap
 from pathlib import Path
+from types import FunctionType
 
 from kernelzoo.definitions.files import Json
 from kernelzoo.definitions.loading import loaded
 from kernelzoo.files import write_whole
 from kernelzoo.operations import OPERATIONS
-from kernelzoo.operations.declared import WIDE
+from kernelzoo.operations.declared import SUMMED, WIDE
 from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.signature import wide_name
 
@@ -20,8 +21,8 @@ def export_definition(name: str, dtype: str = "float32", path: str | Path | None
     """An operation as a definition of flashinfer-bench, for one dtype of its first input.
 
     With ``path`` it is also written there. By rows, tensors have the axes (outer, n, inner). The reference is the
-    source of the operation's own, which may only use math and torch; it computes in float64. An operation loaded from a
-    definition is that definition again.
+    source of the operation's own, with what it uses of its module. Else it may only use math and torch. It computes in
+    float64. An operation loaded from a definition is that definition again.
 
     >>> from kernelzoo.definitions import export_definition
     >>> export_definition("min", "bfloat16")["axes"]
@@ -44,7 +45,7 @@ def _made(name: str, dtype: str) -> Json:
     count = len(op.inputs)
     dtypes = [op.dtype_of(key, dtype) for key in op.inputs]
     of = dict(zip(op.inputs, dtypes, strict=True))
-    wide = {"": dtype, WIDE: wide_name(dtype)}
+    wide = {"": dtype, WIDE: wide_name(dtype), SUMMED: dtype if "float" in dtype else "int64"}
     outs = [wide.get(out.dtype) or of.get(out.dtype, out.dtype) for out in op.outputs.values()]
     return {
         "name": f"{name}_{dtype}",
@@ -80,20 +81,33 @@ def _kind(value: object) -> str:
 def _code(name: str, outs: list[str]) -> str:
     """Python code with a function ``run``."""
     op = OPERATIONS[name]
-    function = op.hooks["reference"]
-    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
-    source = "\n".join(line for line in lines if not line.startswith("@"))
+    function, first = op.hooks["reference"], next(iter(op.inputs))
+    source = "\n\n\n".join(_sources(function, {}).values())
     wide = "    {0} = {0}.double() if {0}.is_floating_point() else {0}\n"
-    n = f"    n = {next(iter(op.inputs))}.shape[1]\n" if "n" in parameters(function) else ""
+    n = f"    n = {first}.shape[1]\n" if "n" in parameters(function) else ""
+    dtype = f"    dtype = {first}.dtype\n" if "dtype" in parameters(function) else ""
     given = ", ".join(f"{key}={key}" for key in parameters(function) if key != "unit")
     unit = ", unit=2.0**-24" if "unit" in parameters(function) else ""
     casts = ", ".join(f"results[{number}].to(torch.{kind})" for number, kind in enumerate(outs))
     return (
         "from __future__ import annotations\n\nimport math\n\nimport torch\n\n\n"
         f"{source}\n\n\n"
-        f"def run({', '.join((*op.inputs, *op.scalars))}):\n"
+        f"def run({', '.join((*op.inputs, *op.scalars))}):\n{dtype}"
         f"{''.join(wide.format(key) for key in op.inputs) if op.rounds else ''}{n}"
         f"    results = reference({given}{unit})\n"
         "    results = results if isinstance(results, tuple) else (results,)\n"
         f"    return {casts}\n"
     )
+
+
+def _sources(function: FunctionType, found: dict[str, str]) -> dict[str, str]:
+    """The sources of a function and, before it, of what it uses of its module, by name."""
+    for name in function.__code__.co_names:
+        used = function.__globals__.get(name)
+        if isinstance(used, FunctionType) and name not in found:
+            _sources(used, found)
+        elif isinstance(used, int | float | str | tuple):
+            found[name] = f"{name} = {used!r}"
+    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    found[function.__name__] = "\n".join(line for line in lines if not line.startswith("@"))
+    return found

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from kernelzoo.distributed import calls
 from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import InputTypeError
 from kernelzoo.operations.arguments import axes_of
-
-if TYPE_CHECKING:
-    import torch
 
 
 def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
@@ -66,12 +64,5 @@ def _as(x: DTensor, local: torch.Tensor, placements: Sequence[Placement], shape:
         strides.append(stride)
         stride *= max(size, 1)
     return DTensor.from_local(
-        local, x.device_mesh, placements, run_check=False, shape=torch_size(shape), stride=tuple(reversed(strides))
+        local, x.device_mesh, placements, run_check=False, shape=torch.Size(shape), stride=tuple(reversed(strides))
     )
-
-
-def torch_size(shape: tuple[int, ...]) -> torch.Size:
-    """A shape as torch's own type."""
-    import torch
-
-    return torch.Size(shape)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from kernelzoo.device import on_device_of
-from kernelzoo.distributed import parts
-from kernelzoo.distributed.exchange import Groups, gathered, sizes
-from kernelzoo.distributed.local import Step, kept
+from kernelzoo.distributed import plans
+from kernelzoo.distributed.exchange import Groups
 from kernelzoo.distributed.minimum import minimum
 from kernelzoo.distributed.shards import softmax
+<<<<<<< HEAD
 from kernelzoo.operations.tensors import check_storage
 
 PASSES = {
@@ -86,18 +83,20 @@ def _gradient(
     with on_device_of(x):
         plan = kept(Plan, x, dim, sizes(groups), backend, op, dense, beside=beside)
         return plan.run(shards, asked, also, groups)
+=======
+>>>>>>> w-cli
 
 
 def softmax_backward(grad: torch.Tensor, y: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:
     """Gradient of a shard of a softmax, from checked arguments."""
-    return _gradient("softmax_backward", (grad, y), (), (), dim, groups, backend)
+    return plans.run("softmax_backward", (grad, y), (), (), dim, groups, backend)
 
 
 def min_backward(
     x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, dim: int, groups: Groups, backend: str
 ) -> torch.Tensor:
     """Gradient of a shard of a minimum, from checked arguments; y and grad lack the axis."""
-    return _gradient("min_backward", (x,), (y,), (grad,), dim, groups, backend)
+    return plans.run("min_backward", (x,), (y,), (grad,), dim, groups, backend)
 
 
 class Softmax(torch.autograd.Function):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernelzoo.distributed import pairs, symmetric
+from kernelzoo.distributed import plans, symmetric
 from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import UnknownNameError
 
@@ -21,4 +21,4 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: s
         raise UnknownNameError("exchange", exchange, EXCHANGES)
     if exchange == "symmetric" and len(groups) == 1 and groups[0].size() > 1:
         return symmetric.softmax(x, dim, groups[0], backend)
-    return pairs.softmax(x, dim, groups, backend)
+    return plans.run("softmax", (x,), (), (), dim, groups, backend)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output, Scalar
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.rms_norm import largest, largest_weight
@@ -20,7 +18,7 @@ def half_of_largest(dtype: torch.finfo, n: int) -> float:
     return min(largest(dtype, n), dtype.max) / 2
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class add_rms_norm:
     """``total = x + residual``, and ``out``, the RMS norm of total along one axis: see ``rms_norm``.
 
@@ -36,17 +34,15 @@ class add_rms_norm:
     out = Output("outer n inner")
     total = Output("outer n inner")
     gradient = "reference"
-    domain = MappingProxyType({"x": half_of_largest, "residual": half_of_largest, "weight": largest_weight})
+    domain = {"x": half_of_largest, "residual": half_of_largest, "weight": largest_weight}
     finite = ("x", "residual", "weight")
 
-    @staticmethod
     def reference(
         x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor]:
         total = added(x, residual, dtype)
         return total / (total.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None], total
 
-    @staticmethod
     def error(
         ref: tuple[torch.Tensor, torch.Tensor], weight: torch.Tensor, eps: float, n: int, unit: float, tiny: float
     ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -29,7 +29,6 @@ class argmin:
     out = Output("outer inner", dtype="int64")
     decisive = -20.0
 
-    @staticmethod
     def reference(x: torch.Tensor) -> torch.Tensor:
         import torch
 
@@ -38,7 +37,6 @@ class argmin:
         places = torch.arange(x.size(1), device=x.device)[:, None]
         return places.where(found, x.size(1)).amin(1)
 
-    @staticmethod
     def samples() -> tuple[Sample, ...]:
         return tuple(Sample(f"{dtype}-neighbours", (8, 300), partial(neighbours, dtype)) for dtype in DTYPES)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output, Sample, Scalar
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.logsumexp import roundings
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class cross_entropy:
     """``log(sum(exp(x))) - x[label]`` of each row, as torch's cross entropy with ``reduction="none"``.
 
@@ -32,14 +31,12 @@ class cross_entropy:
     loss = Output("outer inner")
     gradient = "cross_entropy_backward"
 
-    @staticmethod
     def reference(x: torch.Tensor, labels: torch.Tensor, ignore_index: int) -> torch.Tensor:
         shifted = x - x.amax(1, keepdim=True)  # of an infinite maximum NaN, as torch's
         ignored = labels == ignore_index
         picked = shifted.gather(1, labels.masked_fill(ignored, 0)[:, None])[:, 0]
         return (shifted.exp().sum(1).log() - picked).masked_fill(ignored, 0)
 
-    @staticmethod
     def error(
         ref: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, ignore_index: int, n: int, unit: float
     ) -> torch.Tensor:
@@ -50,7 +47,6 @@ class cross_entropy:
         """
         return ((roundings(x, n) + 2 * ref.abs()) * unit).masked_fill(labels == ignore_index, 0)
 
-    @staticmethod
     def samples() -> tuple[Sample, ...]:
         return (Sample("float32-alike-40000", (2, 40000), alike),)
 

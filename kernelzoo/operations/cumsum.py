@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
@@ -31,15 +30,13 @@ class cumsum:
 
     x = Input("outer n inner")
     out = Output("outer n inner", dtype=SUMMED)
-    domain = MappingProxyType({"x": largest})
+    domain = {"x": largest}
     gradient = "reference"
-    samples = staticmethod(summed.samples)
+    samples = summed.samples
 
-    @staticmethod
     def reference(x: torch.Tensor) -> torch.Tensor:
         return x.cumsum(1)
 
-    @staticmethod
     def error(ref: torch.Tensor, x: torch.Tensor, unit: float, tiny: float) -> torch.Tensor | None:
         """One rounding of each sum on the way, or those of a tree of additions.
 
@@ -55,7 +52,6 @@ class cumsum:
         rounded = x.abs().mul_(unit).cumsum(1).mul_(tree).add_(ref.abs().mul_(unit).cumsum(1))
         return rounded.add_(count * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
-    @staticmethod
     def exact(x: torch.Tensor, n: int) -> Exact:
         """The sums in double-double: of 2, 4, 8, ... elements before each one (Hillis and Steele, CACM 29, 1986)."""
         total = x.cumsum(1)

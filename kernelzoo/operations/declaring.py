@@ -27,35 +27,6 @@ TAKEN = (
 )
 """Names that a call or a function of the class needs itself."""
 
-_FUNCTIONS = {
-    "reference": "the result in float64",
-    "error": "how far off a result may be",
-    "errors": "ever larger errors, up to that one",
-    "special": "where NaN and infinities are due",
-    "exact": "the result of float64 in pairs",
-    "sample": "values of the first input",
-    "others": "values of the other inputs",
-    "samples": "inputs of its own",
-    "draws": "values of all inputs",
-    "written": "the result as its author computes it",
-    "scalars": "scalars that belong to drawn inputs",
-    "expects": "what its author accepts",
-}
-_VALUES = {
-    "domain": Mapping,
-    "finite": tuple,
-    "decisive": (int, float),
-    "takes_empty": bool,
-    "gradient": str,
-    "autocast": str,
-    "converts": bool,
-    "derived": Mapping,
-    "sizes": Sequence,
-    "workloads": Sequence,
-    "tolerance": str,
-}
-HOOKS = (*_FUNCTIONS, *_VALUES)
-"""Names of an operation's class that are no input, scalar or output."""
 _GIVEN = {
     "reference": ("unit", "n", "dtype"),
     "error": ("unit", "tiny", "n", "ref"),
@@ -70,7 +41,23 @@ _GIVEN = {
     "scalars": ("sizes",),
     "expects": ("args",),
 }
-"""Parameters that a function may have besides inputs and scalars."""
+"""Functions of the class, and the parameters that each may have besides inputs and scalars."""
+
+_VALUES = {
+    "domain": Mapping,
+    "finite": tuple,
+    "decisive": (int, float),
+    "takes_empty": bool,
+    "gradient": str,
+    "autocast": str,
+    "converts": bool,
+    "derived": Mapping,
+    "sizes": Sequence,
+    "workloads": Sequence,
+    "tolerance": str,
+}
+HOOKS = (*_GIVEN, *_VALUES)
+"""Names of an operation's class that are no input, scalar or output."""
 
 
 def operation(
@@ -153,13 +140,14 @@ def _made(cls: type, name: str, dtypes: tuple[str, ...], several_axes: bool, in_
         if key in inputs or key in scalars or key in outputs or key.startswith("__"):
             continue
         function = value.__func__ if isinstance(value, staticmethod) else value
-        if key in _FUNCTIONS and isinstance(function, FunctionType):
+        if key in _GIVEN and isinstance(function, FunctionType):
             hooks[key] = function
         elif key in _VALUES and isinstance(value, _VALUES[key]):  # type: ignore[arg-type]
             hooks[key] = value
         elif not key.startswith("_"):
-            known = ", ".join((*_FUNCTIONS, *_VALUES))
-            raise RegistrationError(f"operation {name}: {key} is no input, scalar or output, and none of {known}")
+            raise RegistrationError(
+                f"operation {name}: {key} is no input, scalar or output, and none of {', '.join(HOOKS)}"
+            )
     for wrong, what in _faults(name, inputs, scalars, outputs, dtypes, several_axes, hooks):
         if wrong:
             raise RegistrationError(f"operation {name}: {what}")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output, Sample, Scalar
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.rms_norm import largest as of_squares
@@ -22,7 +20,7 @@ def largest(dtype: torch.finfo, n: int) -> float:
     return of_squares(dtype, n) / 2
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class layer_norm:
     """``(x - mean(x)) / sqrt(var(x) + eps) * weight + bias`` along one axis, as ``torch.nn.functional.layer_norm``.
 
@@ -37,15 +35,13 @@ class layer_norm:
     eps = Scalar(1e-5, also=(0.5,))
     out = Output("outer n inner")
     gradient = "layer_norm_backward"
-    domain = MappingProxyType({"x": largest, "weight": largest_weight})
+    domain = {"x": largest, "weight": largest_weight}
     finite = ("weight",)  # times what is too small for the arithmetic, an infinite one would make a NaN
 
-    @staticmethod
     def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
         away = from_mean(x)
         return away / (away.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None] + bias[:, None]
 
-    @staticmethod
     def error(
         ref: torch.Tensor,
         x: torch.Tensor,
@@ -65,7 +61,6 @@ class layer_norm:
         lost = tiny * ((1 + weight) * (1 + scale) + math.sqrt(n))
         return (weight * off + unit * (4 * weight * normal.abs() + 2 * ref.abs()) + lost).nan_to_num_(0.0, 0.0, 0.0)
 
-    @staticmethod
     def samples() -> tuple[Sample, ...]:
         """Rows far from zero, whose variance is lost in the mean of squares."""
         return tuple(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output, Scalar
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.layer_norm import distances, from_mean
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class layer_norm_backward:
     """Gradients of a layer norm's input, weight and bias.
 
@@ -37,10 +35,9 @@ class layer_norm_backward:
     dweight = Output("n")
     dbias = Output("n")
     gradient = "reference"
-    domain = MappingProxyType(dict.fromkeys(("x", "weight", "grad"), largest))
+    domain = dict.fromkeys(("x", "weight", "grad"), largest)
     finite = ("weight", "grad")
 
-    @staticmethod
     def reference(
         x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -51,7 +48,6 @@ class layer_norm_backward:
         dx = scale * (pulled - pulled.mean(1, keepdim=True) - normal * slope)
         return dx, (grad * normal).sum(0).sum(1), grad.sum(0).sum(1)
 
-    @staticmethod
     def error(
         x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float, n: int, unit: float, tiny: float
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

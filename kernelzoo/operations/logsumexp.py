@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@operation(dtypes=FLOATS, in_torch="logsumexp", several_axes=True)
+@operation(in_torch="logsumexp", several_axes=True)
 class logsumexp:
     """``log(sum(exp(x)))`` along one axis or a tuple of axes, as ``torch.logsumexp``, without overflow.
 
@@ -28,14 +28,12 @@ class logsumexp:
     gradient = "logsumexp_backward"
     takes_empty = True
 
-    @staticmethod
     def reference(x: torch.Tensor) -> torch.Tensor:
         if not x.size(1):
             return x.new_full((x.size(0), x.size(2)), -math.inf)
         top = finite(x.amax(1, keepdim=True))
         return (x - top).exp().sum(1).log() + top[:, 0]
 
-    @staticmethod
     def error(ref: torch.Tensor, x: torch.Tensor, n: int, unit: float) -> torch.Tensor:
         """The error that honest arithmetic can make.
 
@@ -48,7 +46,6 @@ class logsumexp:
             return ref.new_zeros(ref.shape)
         return (roundings(x, n) + 2 * ref.abs()) * unit
 
-    @staticmethod
     def samples() -> tuple[Sample, ...]:
         return tuple(Sample(f"{dtype}-cancels", (8, 300), partial(cancelling, dtype)) for dtype in FLOATS)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output
 from kernelzoo.operations.declaring import operation
 
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class logsumexp_backward:
     """Gradient of ``logsumexp`` along one axis: ``grad * exp(x - y)``, as torch's.
 
@@ -27,10 +25,9 @@ class logsumexp_backward:
     grad = Input("outer inner")
     out = Output("outer n inner")
     gradient = "reference"
-    domain = MappingProxyType({"grad": lambda dtype, n: dtype.max})
+    domain = {"grad": lambda dtype, n: dtype.max}
     finite = ("grad",)  # times an exponential that is too small for the arithmetic, an infinite one would make a NaN
 
-    @staticmethod
     def reference(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         import torch
 
@@ -38,7 +35,6 @@ class logsumexp_backward:
         # A y that is no logsumexp of x makes powers that only float64 holds.
         return grad[:, None] * (power if dtype == torch.float64 else power.float().to(x.dtype))
 
-    @staticmethod
     def error(
         ref: torch.Tensor, x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, unit: float, tiny: float
     ) -> torch.Tensor:
@@ -46,7 +42,6 @@ class logsumexp_backward:
         depth = (x - y[:, None]).abs().clamp_(max=1500).nan_to_num_(0)
         return depth.mul_(4).add_(8).mul_(unit).mul_(ref.abs()).add_(tiny * (1 + grad.abs()[:, None])).nan_to_num_(0, 0)
 
-    @staticmethod
     def others(x: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The logsumexp of x, and the gradient as drawn."""
         wide = x.float() if x.itemsize < 4 else x

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output
 from kernelzoo.operations.declaring import operation
 
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class min_backward:
     """Gradient of a minimum along one axis, shared evenly among equal minima, as that of ``torch.amin``.
 
@@ -28,17 +27,14 @@ class min_backward:
     out = Output("outer n inner")
     gradient = "reference"
 
-    @staticmethod
     def reference(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
         lowest = x == y.unsqueeze(1)
         return (lowest * grad.unsqueeze(1)).div_(lowest.sum(1, keepdim=True))
 
-    @staticmethod
     def error(ref: torch.Tensor, unit: float) -> torch.Tensor:
         """A division, or a product with a reciprocal: up to three roundings."""
         return ref.abs().mul_(3 * unit).nan_to_num_(0.0, 0.0, 0.0)
 
-    @staticmethod
     def sample(x: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
         """Put the least value of each row at up to three random places."""
         import torch
@@ -49,7 +45,6 @@ class min_backward:
             x.scatter_(1, torch.randint(0, n, row, generator=generator, device=device), least)
         return x
 
-    @staticmethod
     def others(x: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The minimum of x, and the gradient as drawn."""
         return x.amin(1), grad

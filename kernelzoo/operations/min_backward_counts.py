@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import WIDE, Input, Output
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.min_backward import min_backward
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class min_backward_counts:
     """How many elements along one axis equal the row's y: ``(x == y).sum()``.
 
@@ -29,16 +28,13 @@ class min_backward_counts:
 
     sample = min_backward.sample
 
-    @staticmethod
     def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (x == y.unsqueeze(1)).sum(1).to(x.dtype)
 
-    @staticmethod
     def error(ref: torch.Tensor, unit: float) -> torch.Tensor:
         """A whole number is rounded once."""
         return ref * unit
 
-    @staticmethod
     def others(x: torch.Tensor) -> tuple[torch.Tensor]:
         """The minimum of x."""
         return (x.amin(1),)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import WIDE, Input, Output
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.min_backward import min_backward
@@ -18,7 +16,7 @@ def _counts(dtype: torch.finfo, n: int) -> tuple[float, float]:
     return 1, dtype.max
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class min_backward_finish:
     """Gradient of a minimum in a part of each row: ``grad / count`` where x equals y. Others get ``grad * 0 / count``.
 
@@ -33,21 +31,15 @@ class min_backward_finish:
     grad = Input("outer inner")
     count = Input("outer inner", dtype=WIDE)
     out = Output("outer n inner")
-    domain = MappingProxyType({"count": _counts})
+    domain = {"count": _counts}
     finite = ("count",)
 
     sample = min_backward.sample
+    error = min_backward.error
 
-    @staticmethod
     def reference(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
         return ((x == y.unsqueeze(1)) * grad.unsqueeze(1)).div_(count.unsqueeze(1))
 
-    @staticmethod
-    def error(ref: torch.Tensor, unit: float) -> torch.Tensor:
-        """A division, or a product with a reciprocal: up to three roundings."""
-        return ref.abs().mul_(3 * unit).nan_to_num_(0.0, 0.0, 0.0)
-
-    @staticmethod
     def others(
         x: torch.Tensor, grad: torch.Tensor, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

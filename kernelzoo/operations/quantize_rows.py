@@ -37,7 +37,6 @@ class quantize_rows:
     values = Output("outer n inner", dtype="float8_e4m3fn")
     scale = Output("outer inner", dtype="float32")
 
-    @staticmethod
     def reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         import torch
 
@@ -46,7 +45,6 @@ class quantize_rows:
         scale = scales(x)
         return (x / scale[:, None]).clamp(-TOP, TOP).to(torch.float8_e4m3fn).to(x.dtype), scale
 
-    @staticmethod
     def error(
         ref: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, unit: float, tiny: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -63,7 +61,6 @@ class quantize_rows:
         off = torch.stack([(end - values.abs()).abs() for end in ends]).amax(0)
         return off.nan_to_num_(0.0, 0.0, 0.0), (2 * unit * scale).nan_to_num_(0.0, 0.0, 0.0)
 
-    @staticmethod
     def samples() -> tuple[Sample, ...]:
         return tuple(Sample(f"{dtype}-ties", (8, 255), partial(ties, dtype)) for dtype in DTYPES)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output, Scalar, widest
 from kernelzoo.operations.declaring import operation
 
@@ -24,7 +22,7 @@ def largest_weight(dtype: torch.finfo, n: int) -> float:
     return math.sqrt(widest(dtype))
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class rms_norm:
     """``x / sqrt(mean(x * x) + eps) * weight`` along one axis, as ``torch.nn.functional.rms_norm`` over the last.
 
@@ -39,14 +37,12 @@ class rms_norm:
     eps = Scalar(1e-6, also=(0.5,))
     out = Output("outer n inner")
     gradient = "rms_norm_backward"
-    domain = MappingProxyType({"x": largest, "weight": largest_weight})
+    domain = {"x": largest, "weight": largest_weight}
     finite = ("x", "weight")  # times what is too small for the arithmetic, an infinite weight would make a NaN
 
-    @staticmethod
     def reference(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         return x / (x.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None]
 
-    @staticmethod
     def error(
         ref: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float, n: int, unit: float, tiny: float
     ) -> torch.Tensor:

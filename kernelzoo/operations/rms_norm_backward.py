@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output, Scalar, widest
 from kernelzoo.operations.declaring import operation
 
@@ -19,7 +17,7 @@ def largest(dtype: torch.finfo, n: int) -> float:
     return math.cbrt(widest(dtype) / max(n, 1)) / 16
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class rms_norm_backward:
     """Gradients of an RMS norm's input and weight.
 
@@ -38,10 +36,9 @@ class rms_norm_backward:
     dx = Output("outer n inner")
     dweight = Output("n")
     gradient = "reference"
-    domain = MappingProxyType(dict.fromkeys(("x", "weight", "grad"), largest))
+    domain = dict.fromkeys(("x", "weight", "grad"), largest)
     finite = ("x", "weight", "grad")
 
-    @staticmethod
     def reference(
         x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,7 +47,6 @@ class rms_norm_backward:
         pulled = grad * weight[:, None]
         return scale * (pulled - unit * (pulled * unit).mean(1, keepdim=True)), (grad * unit).sum(0).sum(1)
 
-    @staticmethod
     def error(
         x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float, n: int, unit: float, tiny: float
     ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,7 +6,6 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output, Sample
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.exact import Exact, exponential, scaled, summed, two_product, two_sum
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@operation(dtypes=FLOATS, in_torch="softmax")
+@operation(in_torch="softmax")
 class softmax:
     """Softmax of ``x`` over one axis, as ``torch.softmax``: ``exp(x - max) / sum(exp(x - max))``.
 
@@ -30,13 +29,11 @@ class softmax:
     autocast = "float32"
     converts = True
 
-    @staticmethod
     def reference(x: torch.Tensor) -> torch.Tensor:
         # torch.softmax adds a row up in order. torch.sum adds pairwise, and so is right in float64 too.
         exponentials = (x - x.amax(1, keepdim=True)).exp_()
         return exponentials / exponentials.sum(1, keepdim=True)
 
-    @staticmethod
     def error(ref: torch.Tensor, x: torch.Tensor, n: int, unit: float) -> torch.Tensor:
         """The error that honest arithmetic can make.
 
@@ -47,7 +44,6 @@ class softmax:
         depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(unit * (16 + math.sqrt(n) / 2)).mul_(ref)
 
-    @staticmethod
     def exact(x: torch.Tensor) -> Exact:
         """The result in double-double, good to 2^-60.
 
@@ -72,7 +68,6 @@ class softmax:
         rest = (e - product).sub_(left).add_(e_low).sub_(quotient * total_low).div_(total)
         return quotient.masked_fill(row_is_nan, math.nan), rest, scale
 
-    @staticmethod
     def sample(x: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
         """Raise one element of each row so that it holds about half of the row's weight, for any row length."""
         import torch
@@ -82,7 +77,6 @@ class softmax:
         raised = torch.rand(row, dtype=x.dtype, generator=generator, device=device)
         return x.scatter_(1, peak, math.log(n) + 0.5 + raised)
 
-    @staticmethod
     def samples() -> tuple[Sample, ...]:
         widths = (39, 79, 263, 781)
         return tuple(Sample(f"float32-equal-terms-{n}", (8, n), partial(equal_terms, n)) for n in widths)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output, widest
 from kernelzoo.operations.declaring import operation
 
@@ -19,7 +17,7 @@ def _largest(dtype: torch.finfo, n: int) -> float:
     return math.cbrt(widest(dtype) / max(n, 1)) / 2
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class softmax_backward:
     """Gradient of a softmax: ``y * (grad - sum(grad * y))`` of each row.
 
@@ -32,14 +30,12 @@ class softmax_backward:
     y = Input("outer n inner")
     out = Output("outer n inner")
     gradient = "reference"
-    domain = MappingProxyType({"grad": _largest, "y": _largest})
+    domain = {"grad": _largest, "y": _largest}
     finite = ("y",)  # torch's kernels treat an infinite y as NaN or as infinity
 
-    @staticmethod
     def reference(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (grad - (grad * y).sum(1, keepdim=True)) * y
 
-    @staticmethod
     def error(grad: torch.Tensor, y: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor:
         """The error that honest arithmetic can make.
 
@@ -53,7 +49,6 @@ class softmax_backward:
         around = products.sum(1, keepdim=True).abs() + grad.abs()
         return around.mul_(4 * unit).add_(off).mul_(y.abs()).nan_to_num_(0.0, 0.0, 0.0)
 
-    @staticmethod
     def others(y: torch.Tensor, n: int, generator: torch.Generator) -> tuple[torch.Tensor]:
         """A softmax of y's values, with one element of each row raised to about half of its weight."""
         import torch

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import WIDE, Input, Output, widest
 from kernelzoo.operations.declaring import operation
 
@@ -19,7 +17,7 @@ def _largest(dtype: torch.finfo, n: int) -> float:
     return math.sqrt(widest(dtype)) / 2
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class softmax_backward_finish:
     """Gradient of a softmax in a part of each row: ``y * (grad - total)``, by the row's total.
 
@@ -32,20 +30,17 @@ class softmax_backward_finish:
     y = Input("outer n inner")
     total = Input("outer inner", dtype=WIDE)
     out = Output("outer n inner")
-    domain = MappingProxyType({"grad": _largest, "y": _largest, "total": _largest})
+    domain = {"grad": _largest, "y": _largest, "total": _largest}
     finite = ("y",)
 
-    @staticmethod
     def reference(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
         return (grad - total.unsqueeze(1)) * y
 
-    @staticmethod
     def error(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor, unit: float, tiny: float) -> torch.Tensor:
         """The error of the difference and the product, whose subnormal operands may count as zero."""
         around = total.abs().unsqueeze(1) + grad.abs()
         return around.mul_(4 * unit).add_(tiny).mul_(y.abs()).add_(tiny).nan_to_num_(0.0, 0.0, 0.0)
 
-    @staticmethod
     def others(grad: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """A softmax of y's values, and the total of the drawn gradient and it."""
         weights = (y.float() if y.itemsize < 4 else y).softmax(1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import WIDE, Input, Output
 from kernelzoo.operations.declaring import operation
 
@@ -17,7 +15,7 @@ def _sums(dtype: torch.finfo, n: int) -> tuple[float, float]:
     return 1, dtype.max  # the term of the maximum is 1
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class softmax_finish:
     """Softmax of a part of each row, from the row's (max, sum) state: ``exp(min(x - maximum, 0)) / total``.
 
@@ -31,20 +29,17 @@ class softmax_finish:
     maximum = Input("outer inner", dtype=WIDE)
     total = Input("outer inner", dtype=WIDE)
     out = Output("outer n inner")
-    domain = MappingProxyType({"total": _sums})
+    domain = {"total": _sums}
 
-    @staticmethod
     def reference(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
         return (x - maximum.unsqueeze(1)).clamp_(max=0).exp_() / total.unsqueeze(1)
 
-    @staticmethod
     def error(ref: torch.Tensor, x: torch.Tensor, maximum: torch.Tensor, unit: float, tiny: float) -> torch.Tensor:
         """The error of the exponential, whose argument carries x's depth below the maximum, and of a division. Either
         may be zero below the normal numbers."""
         depth = (maximum.unsqueeze(1) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(8 * unit).mul_(ref.abs()).add_(2 * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
-    @staticmethod
     def others(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The (max, sum) state of x."""
         wide = x.float() if x.itemsize < 4 else x

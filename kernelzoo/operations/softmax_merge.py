@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.declared import Input, Output
@@ -30,17 +29,15 @@ class softmax_merge:
     total = Input("outer n inner")
     largest = Output("outer inner")
     sum = Output("outer inner")
-    domain = MappingProxyType({"total": _largest})
+    domain = {"total": _largest}
     finite = ("total",)
 
-    @staticmethod
     def reference(maximum: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         top = maximum.amax(1, keepdim=True)
         half = ((maximum - top) / 2).exp_()  # exp(distance) may underflow where the term does not
         terms = (total * half * half).where(maximum != -math.inf, total * 0).sum(1)
         return top[:, 0].masked_fill(terms.isnan(), math.nan), terms
 
-    @staticmethod
     def error(
         ref: tuple[torch.Tensor, ...], maximum: torch.Tensor, total: torch.Tensor, n: int, unit: float, tiny: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,7 +48,6 @@ class softmax_merge:
         allowed = (sizes * depth.mul_(4).add_(16 + math.sqrt(n) / 2)).sum(1).mul_(unit).add_(n * tiny)
         return ref[0].new_zeros(()).expand_as(ref[0]), allowed.nan_to_num_(0.0)
 
-    @staticmethod
     def others(maximum: torch.Tensor, n: int, generator: torch.Generator) -> tuple[torch.Tensor]:
         """Totals of 1 and more."""
         import torch

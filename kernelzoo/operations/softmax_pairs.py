@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import WIDE, Input, Output
 from kernelzoo.operations.declaring import operation
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class softmax_pairs:
     """The (max, sum) state of each row along one axis: ``maximum``, and ``total = sum(exp(x - maximum))``.
 
@@ -26,13 +25,11 @@ class softmax_pairs:
     maximum = Output("outer inner", dtype=WIDE)
     total = Output("outer inner", dtype=WIDE)
 
-    @staticmethod
     def reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         top = x.amax(1, keepdim=True)
         total = (x - top.where(top != -math.inf, 0)).exp_().sum(1)
         return top[:, 0].masked_fill(total.isnan(), math.nan), total
 
-    @staticmethod
     def error(ref: tuple[torch.Tensor, ...], x: torch.Tensor, n: int, unit: float) -> tuple[torch.Tensor, torch.Tensor]:
         """The maximum is exact. Each exponential has the error of ``softmax``, and so has their sum."""
         depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
@@ -34,15 +33,13 @@ class sum:
 
     x = Input("outer n inner")
     out = Output("outer inner", dtype=SUMMED)
-    domain = MappingProxyType({"x": largest})
+    domain = {"x": largest}
     takes_empty = True
     gradient = "reference"
 
-    @staticmethod
     def reference(x: torch.Tensor) -> torch.Tensor:
         return x.sum(1)
 
-    @staticmethod
     def error(ref: torch.Tensor, x: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor | None:
         """The error of a pairwise sum: two roundings a level, and eight, of the sum of sizes.
 
@@ -53,7 +50,6 @@ class sum:
         sizes = x.abs().sum(1)
         return sizes.mul_(unit * (8 + 2 * math.log2(max(n, 2)))).add_(n * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
-    @staticmethod
     def exact(x: torch.Tensor) -> Exact:
         """The sum in double-double, by pairwise summation."""
         total = x.sum(1)
@@ -61,7 +57,6 @@ class sum:
         legal = total.isfinite()
         return high.where(legal, total), low.where(legal, 0.0), None
 
-    @staticmethod
     def samples() -> tuple[Sample, ...]:
         return tuple(_samples())
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import WIDE, Input, Output, widest
 from kernelzoo.operations.declaring import operation
 
@@ -19,7 +17,7 @@ def _largest(dtype: torch.finfo, n: int) -> float:
     return math.sqrt(widest(dtype) / max(n, 1)) / 2
 
 
-@operation(dtypes=FLOATS)
+@operation()
 class vecdot:
     """Dot product of two tensors along one axis, ``sum(x * y)``, as ``torch.linalg.vecdot``, but in float32 at least.
 
@@ -31,13 +29,11 @@ class vecdot:
     x = Input("outer n inner")
     y = Input("outer n inner")
     total = Output("outer inner", dtype=WIDE)
-    domain = MappingProxyType({"x": _largest, "y": _largest})
+    domain = {"x": _largest, "y": _largest}
 
-    @staticmethod
     def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (x * y).sum(1)
 
-    @staticmethod
     def error(x: torch.Tensor, y: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor:
         """The error of a sum in order: a random walk of n additions over the sizes. A subnormal product may count as
         zero."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from kernelzoo import terminal
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable, write_whole
-from kernelzoo.report import cards, data, markers, rows, sections, writing
-from kernelzoo.report.reading import load
-from kernelzoo.report.results import BASELINE, Results
+from kernelzoo.report import cards, data, findings, markers, rows, sections, writing
+from kernelzoo.report.reading import NoTimesError, load
+from kernelzoo.report.results import BASELINE
 
 OUTDATED, FAILED = 1, 2
 """Exit statuses: ``--check`` found an outdated document; bad usage, or no report could be made."""
@@ -36,16 +36,19 @@ def main(argv: Sequence[str] | None = None, program: str = "python -m kernelzoo.
 def _report(options: argparse.Namespace) -> int:
     if options.output is not None:
         writing.check_output(options.output)
-    results = load(options.results)
+    try:
+        results = load(options.results)
+    except NoTimesError:
+        if any((options.output, options.csv, options.json, options.markdown, options.baseline)):
+            raise
+        return _report_checks(options)
     against = load(options.against) if options.against else None
-    if options.variant:
-        variants = tuple(options.variant.split(","))
-        results = results.only(variants)
-        against = against and against.only(tuple(variant for variant in variants if variant in against.variants))
     if options.baseline:
         results = results.relative_to(options.baseline)
-    documents = _refreshed(results, options.insert)
-    said, outdated = list[str](), list[str]()
+    text = sections.blocks(results)
+    text |= {"cards": beside} if (beside := cards.markdown(results)) else {}
+    documents = _refreshed(text, options.insert)
+    said = list[str]()
     if options.csv:
         print(rows.to_csv(rows.read(*options.results)), end="")
     elif options.markdown:
@@ -57,14 +60,8 @@ def _report(options: argparse.Namespace) -> int:
     if options.output is not None:
         figures = not options.no_figures
         said.append(writing.write(results, options.output, against=against, title=options.title, figures=figures))
-    for path, (text, changed) in documents.items():
-        if changed and options.check:
-            outdated.append(f"{path} is out of date: {', '.join(changed)}; run again without --check")
-        elif changed:
-            write_whole(path, text.encode())
-            said.append(f"{path}: {', '.join(changed)} refreshed")
-    for line in outdated:
-        print(line, file=sys.stderr)
+    refreshed, outdated = _written(documents, options.check)
+    said += refreshed
     if options.json:
         print(json.dumps({**data.document(results), "written": said, "outdated": outdated}, indent=1))
     elif said:
@@ -89,7 +86,7 @@ def _parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
         description=f"Print what results files hold: the ratio of each time to that of a baseline ({BASELINE}). Write "
         "it as a page or a folder, or refresh blocks in documents.",
     )
-    parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="files that kernelzoo bench -o wrote")
+    parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="files that commands wrote with -o")
     parser.add_argument(
         "-o",
         "--output",
@@ -106,7 +103,6 @@ def _parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
         help="older results: the page, or --markdown, says what has changed since; may be repeated",
     )
     parser.add_argument("--baseline", metavar="BACKEND/VARIANT", help=f"what ratios are to (default: {BASELINE})")
-    parser.add_argument("--variant", default="", help="variants to show, comma-separated (default: all)")
     parser.add_argument("--no-figures", action="store_true", help="write report.md without figures")
     parser.add_argument("--title", default="Results", help="heading of the report (default: %(default)s)")
     parser.add_argument(
@@ -132,11 +128,33 @@ def _parsed(arguments: Sequence[str], program: str) -> argparse.Namespace:
     return options
 
 
-def _refreshed(results: Results, paths: Sequence[Path]) -> dict[Path, tuple[str, list[str]]]:
+def _report_checks(options: argparse.Namespace) -> int:
+    """Print records of checks as tables, or put them into documents."""
+    documents = _refreshed(findings.blocks(options.results), options.insert)
+    if not documents:
+        print(findings.terminal(options.results, terminal.width()))
+    said, outdated = _written(documents, options.check)
+    print(*said, sep="\n", end="\n" * bool(said))
+    return OUTDATED if outdated else 0
+
+
+def _refreshed(text: Mapping[str, str], paths: Sequence[Path]) -> dict[Path, tuple[str, list[str]]]:
     """Every document with its blocks filled, and the names of changed blocks. Nothing is written yet."""
-    text = sections.blocks(results)
-    text |= {"cards": beside} if (beside := cards.markdown(results)) else {}
     return {path: markers.refreshed(path, text) for path in paths}
+
+
+def _written(documents: Mapping[Path, tuple[str, list[str]]], check: bool) -> tuple[list[str], list[str]]:
+    """Write the documents that change, or only tell them. Returns what was written, and what is out of date."""
+    said, outdated = list[str](), list[str]()
+    for path, (text, changed) in documents.items():
+        if changed and check:
+            outdated.append(f"{path} is out of date: {', '.join(changed)}; run again without --check")
+        elif changed:
+            write_whole(path, text.encode())
+            said.append(f"{path}: {', '.join(changed)} refreshed")
+    for line in outdated:
+        print(line, file=sys.stderr)
+    return said, outdated
 
 
 if __name__ == "__main__":

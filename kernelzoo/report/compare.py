@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.measure.measurement import BREAKS
@@ -11,7 +12,7 @@ from kernelzoo.measure.statistics import FEWEST, Interval, Verdict, ratio_interv
 from kernelzoo.report import notes
 from kernelzoo.report.former_ids import current_id
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection
-from kernelzoo.report.table import ratio_text
+from kernelzoo.report.table import BLANK, WORDS, Cell, Table, ratio_text, significant
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,14 @@ class Comparison:
         return "" if self.interval is None else f"{ratio_text(self.interval.low)} to {ratio_text(self.interval.high)}"
 
     @property
+    def cells(self) -> list[Cell]:
+        """The ratio, its interval and the verdict."""
+        found = self.verdict
+        kind = {Verdict.FASTER: "faster", Verdict.SLOWER: "slower"}.get(found, "neutral") if found else WORDS
+        verdict = Cell(found.value, kind=kind) if found else BLANK
+        return [Cell(ratio_text(self.ratio)), Cell(self.interval_text) if self.interval else BLANK, verdict]
+
+    @property
     def marks(self) -> list[str]:
         """The marks of the row, and the mark of a disturbance of the other."""
         return notes.marks([*([BREAKS] if self.row.breaks else []), *([DISTURBED] if self.disturbed else [])])
@@ -57,6 +66,21 @@ class Change:
     """New over old for each implementation and problem that both measured, the worst slowdown first."""
     only_new: tuple[Row, ...]
     only_old: tuple[Row, ...]
+
+    @cached_property
+    def _of_baseline(self) -> Mapping[tuple[str, Problem], float]:
+        return {(c.row.op, c.row.problem): c.ratio for c in self.comparisons if c.row.name == self.new.baseline}
+
+    def table(self, comparisons: Sequence[Comparison], caption: str = "") -> Table:
+        """A line for each of these comparisons. The last column takes the baseline's own change out."""
+        headers = ["implementation", "problem", "before, µs", "now, µs", "now / before", "95 % interval", "verdict"]
+        lines = []
+        for c in comparisons:
+            base = self._of_baseline.get((c.row.op, c.row.problem))
+            names = [Cell(" ".join([c.row.id, *c.marks])), Cell(c.row.problem.title, kind=WORDS)]
+            times = [Cell(significant(row.microseconds)) for row in (c.base, c.row)]
+            lines.append([*names, *times, *c.cells, BLANK if base is None else Cell(ratio_text(c.ratio / base))])
+        return Table([*headers, f"now / before, relative to {self.new.baseline}"], lines, caption=caption)
 
 
 def compare(row: Row, base: Row) -> Comparison:

@@ -6,7 +6,6 @@ script computes nothing that a reader could quote.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -18,7 +17,6 @@ from kernelzoo.report.compare import Comparison
 from kernelzoo.report.energy import digits
 from kernelzoo.report.looks import Look
 from kernelzoo.report.notes import NOTES
-from kernelzoo.report.page_cells import date, known
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection
 from kernelzoo.report.table import ratio_text, significant
 
@@ -45,7 +43,6 @@ CLASSES = {
 
 def document(results: Results, styles: Mapping[str, Look]) -> Json:
     """Everything that the explorer shows. A subject is one operation and dtype of one group."""
-    names = slugs(results)
     texts = packed.texts(results)
     return {
         "baseline": results.baseline,
@@ -63,7 +60,7 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
                 "id": slug,
                 "label": group.label,
                 "cache": group.cache,
-                "runs": [[run.file, date(run), run.commit or "unknown"] for run, _ in group.runs()],
+                "runs": [[run.file, run.minute, run.commit or "unknown"] for run, _ in group.runs()],
                 "checked": {op: _checked(results, op) for op in group.operations()},
                 "standings": {op: _standings(group, op) for op in group.operations()},
                 "subjects": [
@@ -72,21 +69,10 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
                     for dtype in group.dtypes(op)
                 ],
             }
-            for group, slug in zip(results.groups, names, strict=True)
+            for group, slug in zip(results.groups, results.slugs(), strict=True)
             if group.clock not in OF_CALLS
         ],
     }
-
-
-def slugs(results: Results) -> list[str]:
-    """A name for each group in the page's address, which stays when other results are added."""
-    made: list[str] = []
-    for group in results.groups:
-        slug = re.sub(r"[^a-z0-9]+", "-", group.label.lower()).strip("-")
-        while slug in made:
-            slug += "-2"
-        made.append(slug)
-    return made
 
 
 def arguments(problem: Problem) -> str:
@@ -217,7 +203,10 @@ def _row(
         row.chosen,
         run,
         row.samples,
-        *(known(value) for value in (row.copy_us, row.submit_us, row.first_call_ms, row.cupti_us)),
+        *(
+            "" if value is None else significant(value)
+            for value in (row.copy_us, row.submit_us, row.first_call_ms, row.cupti_us)
+        ),
         row.repeated_rounds,
         ", ".join(row.flags),
         row.breaks,

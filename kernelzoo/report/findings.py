@@ -1,14 +1,14 @@
-"""The records of checks as tables: ``python -m kernelzoo.report.findings FILE.json [--insert F.md]``.
+"""The records of checks as tables.
 
 A record's ``format`` names its kind (``kernelzoo-fuzz/1`` is of the kind ``fuzz``). It holds the command, the device
-and versions, the date and duration, and ``rows``, one flat object for each check. The block of a kind is printed, or
-put into a document between ``<!-- results:KIND -->`` and ``<!-- /results -->``.
+and versions, the date and duration, and ``rows``, one flat object for each check. It may say in ``what`` what all rows
+have in common. ``kernelzoo report`` prints them, or puts the block of a kind into a document between ``<!--
+results:KIND -->`` and ``<!-- /results -->``.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,17 @@ from typing import Any
 from kernelzoo import files
 from kernelzoo.files import printable
 from kernelzoo.operations import OPERATIONS
-from kernelzoo.report import markers
 from kernelzoo.report.results import ResultsError
 from kernelzoo.report.table import Cell, Table, escape
+from kernelzoo.terminal import wrapped
 
-FORMAT = re.compile(r"kernelzoo-([a-z]+)/1")
+FORMAT = re.compile(r"kernelzoo-([a-z-]+)/1")
 
 COLUMNS = {
+    "aa": (
+        *("id", "races", "same", "faster_or_slower", "unclear", "median_us", "spread_%", "sd_%"),
+        *("slower_than_before", "too_noisy", "reason"),
+    ),
     "accuracy": (
         *("id", "dtype", "values", "wrong", "worst_ulp", "allowed_ulp_there", "mean_ulp", "p9999_ulp"),
         *("worst_family", "worst_length", "same_bits"),
@@ -36,13 +40,24 @@ COLUMNS = {
 }
 """The columns to show, for kinds with too many for a table."""
 
+NOTES = {
+    "aa": (
+        "Each race binds, checks and captures an implementation twice. `spread` is the range of the races' medians, "
+        "and `sd` their standard deviation, both in percent of the overall median. `slower than before` counts what "
+        "`--against` would call slower than the race before, and `too noisy` races that it would not compare.",
+    )
+}
+"""Paragraphs below the tables of a kind."""
+
 
 @dataclass(frozen=True)
 class Findings:
     """One file: its kind, its source, and its rows as text by column."""
 
     kind: str
-    caption: str
+    device: str
+    facts: str
+    """How long it took, the versions and the date."""
     rows: tuple[Mapping[str, str], ...]
 
     def table(self) -> Table:
@@ -53,42 +68,50 @@ class Findings:
         return Table([name.replace("_", " ") for name in columns], lines)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the block of each kind, or put them into a document; returns the exit status."""
-    return markers.main("kernelzoo.report.findings", "Report the records of checks.", blocks, argv)
-
-
-def blocks(paths: Sequence[Path]) -> dict[str, str]:
+def blocks(paths: Sequence[str | Path]) -> dict[str, str]:
     """A block for each kind, with its files in the given order. Raises ResultsError."""
     found: dict[str, list[str]] = {}
     for findings in map(load, paths):
-        found.setdefault(findings.kind, []).extend([findings.caption, findings.table().markdown()])
-    return {kind: "\n\n".join(parts) for kind, parts in found.items()}
+        parts = f"**{escape(findings.device)}**, {escape(findings.facts)}", findings.table().markdown()
+        found.setdefault(findings.kind, []).extend(parts)
+    return {kind: "\n\n".join([*parts, *NOTES.get(kind, ())]) for kind, parts in found.items()}
 
 
-def load(path: Path) -> Findings:
+def terminal(paths: Sequence[str | Path], width: int) -> str:
+    """The same as plain text, in a terminal's width. Raises ResultsError."""
+    parts = list[str]()
+    for findings in map(load, paths):
+        said = f"{findings.kind}: {findings.device}, {findings.facts}"
+        notes = [note.replace("`", "") for note in NOTES.get(findings.kind, ())]
+        parts += ["\n".join(wrapped(said, width)), findings.table().text(width)]
+        parts += ["\n".join(wrapped(note, width)) for note in notes]
+    return "\n\n".join(parts)
+
+
+def load(path: str | Path) -> Findings:
     """Read one file. Raises ResultsError."""
     try:
-        return _parsed(files.read_json(path), path.name)
+        return _parsed(files.read_json(Path(path)), Path(path).name)
     except files.FileError as error:
         raise ResultsError(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         wrong = f"{type(error).__name__}: {error}"
-        raise ResultsError(f"{path} is no record of kernelzoo ({wrong})") from error
+        raise ResultsError(f"{path} is no record of checks ({wrong}); report results apart from these") from error
 
 
 def _parsed(document: Any, file: str) -> Findings:
     kind = FORMAT.fullmatch(document["format"])
     if kind is None:
         raise ValueError(f"unknown format {document['format']!r}")
-    environment, seconds = document["environment"], float(document["seconds"])
+    environment, seconds = document["environment"], document.get("seconds")
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
-    took = f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min"
-    facts = f"{took}; {versions}; {document['started'][:16]} ({file})"
-    caption = f"**{escape(printable(environment['device']))}**, {escape(printable(facts))}"
+    facts = [str(document["what"])] if "what" in document else []
+    if seconds is not None:
+        facts.append(f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min")
+    facts += [versions, f"{document['started'][:16]} ({file})"]
     told = SUMMARIES.get(kind[1], list)(document["rows"])
     rows = tuple({printable(name): _text(value) for name, value in row.items()} for row in told)
-    return Findings(kind[1], caption, rows)
+    return Findings(kind[1], printable(environment["device"]), printable("; ".join(facts)), rows)
 
 
 def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -144,7 +167,3 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
     return printable(str(value))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from kernelzoo.errors import KernelZooError
-from kernelzoo.files import printable, write_whole
 from kernelzoo.report.results import ResultsError
 
 MARKER = re.compile(r"^<!-- (?:results:(?P<name>\S+)|(?P<end>/results)) -->[ \t]*(?=\r?$)", re.MULTILINE)
@@ -60,30 +56,3 @@ def refreshed(path: Path, text: Mapping[str, str]) -> tuple[str, list[str]]:
     except UnicodeDecodeError as error:
         raise ResultsError(f"{path} is not UTF-8 text: {error}") from error
     return insert(document, text, str(path))
-
-
-def main(
-    program: str, about: str, blocks: Callable[[list[Path]], Mapping[str, str]], argv: Sequence[str] | None
-) -> int:
-    """The command line of a module that makes blocks of files; returns the exit status."""
-    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=about)
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE.json", help="what a run wrote with -o")
-    parser.add_argument("--insert", type=Path, metavar="FILE.md", help="put the blocks into this document")
-    parser.add_argument("--check", action="store_true", help="write no document, but fail if it would change")
-    options = parser.parse_args(argv)
-    if options.check and options.insert is None:
-        parser.error("--check needs --insert FILE.md, the file to check")
-    try:
-        made = blocks(options.files)
-        if options.insert is None:
-            print("\n\n".join(made.values()))
-            return 0
-        text, changed = refreshed(options.insert, made)
-        if changed and options.check:
-            print(f"{options.insert} is out of date: {', '.join(changed)}", file=sys.stderr)
-            return 1
-        write_whole(options.insert, text.encode())
-    except (KernelZooError, OSError) as error:
-        print(f"error: {printable(str(error))}", file=sys.stderr)
-        return 2
-    return 0

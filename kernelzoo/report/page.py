@@ -10,6 +10,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from importlib import resources
 from pathlib import Path
 
@@ -20,9 +21,9 @@ from kernelzoo import __version__
 from kernelzoo.files import printable, write_whole
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import cards, explorer, looks, notes, packed, page_tables, sections
-from kernelzoo.report.page_cells import Grid, grid_of
 from kernelzoo.report.page_changes import differences
 from kernelzoo.report.results import Group, Results
+from kernelzoo.report.table import Cell, Table
 
 VENDOR = (("vendor/d3.min.js", "vendor/LICENSE.d3"), ("vendor/plot.umd.min.js", "vendor/LICENSE.plot"))
 """D3 7.9.0 and Observable Plot 0.6.17 from npm (web/vendor/README.md), each with its licence."""
@@ -37,10 +38,10 @@ class Part:
     id: str
     heading: str
     facts: Sequence[tuple[str, str]]
-    runs: Grid
+    runs: Table
     notes: Sequence[str]
     """Explanations of the marks in its tables."""
-    summaries: Sequence[Grid]
+    summaries: Sequence[Table]
 
 
 def write_page(results: Results, path: Path, *, against: Results | None = None, title: str) -> None:
@@ -50,6 +51,7 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
     """
     scripts = [f"/*!\n{_file(licence)}*/\n{_file(name)}" for name, licence in VENDOR] + [_file(name) for name in OURS]
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"body": _body, "heads": _heads}
     styles = looks.looks(row for group in results.groups if group.clock not in OF_CALLS for row in group.rows)
     data = explorer.document(results, styles)
     html = environment.from_string(_file("page.html")).render(
@@ -57,9 +59,9 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
         baseline=results.baseline,
         data=packed.packed(data),
         explored=bool(data["groups"]),
-        parts=[_part(group, slug) for group, slug in zip(results.groups, explorer.slugs(results), strict=True)],
+        parts=[_part(group, slug) for group, slug in zip(results.groups, results.slugs(), strict=True)],
         cards=[
-            replace(grid_of(said, made), op=said.rpartition(": ")[0]) for said, made in cards.tables(results).items()
+            replace(made, caption=said, op=said.rpartition(": ")[0]) for said, made in cards.tables(results).items()
         ],
         cards_note=cards.NOTE,
         breaking=page_tables.breaking(results),
@@ -75,6 +77,29 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
         version=__version__,
     )
     write_whole(path, html.encode())
+
+
+def _body(table: Table) -> Markup:
+    """The rows as HTML; the first cell of each is its heading. The template would be too slow for 100 000 cells."""
+    lines = (f"<tr>{_html(row[0], 0)}{''.join(map(_html, row[1:]))}</tr>\n" for row in table.rows)
+    return Markup("".join(lines))
+
+
+def _heads(table: Table) -> list[tuple[str, bool]]:
+    """Each header, and whether its column holds numbers."""
+    first = table.rows[0] if table.rows else [Cell("")] * len(table.headers)
+    return [(text, "number" in _kind(cell, i)) for i, (text, cell) in enumerate(zip(table.headers, first, strict=True))]
+
+
+def _kind(cell: Cell, column: int) -> str:
+    return cell.kind or "number" * bool(column) + " best" * cell.best
+
+
+def _html(cell: Cell, column: int = 1) -> str:
+    tag, scope = ("td", "") if column else ("th", ' scope="row"')
+    kind = f' class="{kind}"' if (kind := _kind(cell, column)) else ""
+    note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
+    return f"<{tag}{scope}{kind}>{escape(cell.text)}{note}</{tag}>"
 
 
 def _file(name: str) -> str:

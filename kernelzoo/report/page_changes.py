@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, sections
 from kernelzoo.report.compare import Change, Comparison
-from kernelzoo.report.page_cells import Grid, date, number, verdict_kind
 from kernelzoo.report.results import Group, Results, Row, geometric_mean
-from kernelzoo.report.table import Cell, ratio_text, significant
+from kernelzoo.report.table import WORDS, Cell, Table, known, ratio_text
 
 FEW = 25
 """Lines of the table of the largest changes. A second table, closed at first, has all."""
@@ -22,10 +21,10 @@ class Difference:
     """The changes of one group since an older run."""
 
     heading: str
-    differing: Grid | None
-    summary: Grid
-    changed: Sequence[Grid]
-    all: Grid | None
+    differing: Table | None
+    summary: Table
+    changed: Sequence[Table]
+    all: Table | None
     only: Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
 
@@ -43,35 +42,15 @@ def differences(new: Results, old: Results) -> tuple[Sequence[str], Sequence[Dif
 
 def _difference(change: Change) -> Difference:
     comparisons = change.comparisons
-    of_baseline = {(c.row.op, c.row.problem): c.ratio for c in comparisons if c.row.name == change.new.baseline}
     slower = [c for c in comparisons if c.verdict is Verdict.SLOWER]
     faster = [c for c in reversed(comparisons) if c.verdict is Verdict.FASTER]
 
-    def grid(caption: str, of: Sequence[Comparison]) -> Grid:
-        headers = ["implementation", "problem", "before, µs", "now, µs", "now / before", "95 % interval", "verdict"]
-        lines = []
-        for c in of:
-            base = of_baseline.get((c.row.op, c.row.problem))
-            verdict = c.verdict
-            lines.append(
-                [
-                    Cell(" ".join([c.row.id, *c.marks])),
-                    Cell(c.row.problem.title),
-                    *(number(significant(row.microseconds)) for row in (c.base, c.row)),
-                    number(ratio_text(c.ratio)),
-                    number(c.interval_text),
-                    Cell(verdict.value if verdict else "", kind=verdict_kind(verdict)),
-                    number("" if base is None else ratio_text(c.ratio / base)),
-                ]
-            )
-        return Grid(caption, [*headers, f"now / before, relative to {change.new.baseline}"], lines)
-
-    def few(word: str, of: Sequence[Comparison]) -> list[Grid]:
+    def few(word: str, of: Sequence[Comparison]) -> list[Table]:
         if not of:
             return []
-        return [grid(f"{word}: {len(of)}" + (f", the first {FEW}" if len(of) > FEW else ""), of[:FEW])]
+        return [change.table(of[:FEW], f"{word}: {len(of)}" + (f", the first {FEW}" if len(of) > FEW else ""))]
 
-    every = grid(f"Every comparison, the worst slowdown first ({len(comparisons)})", comparisons)
+    every = change.table(comparisons, f"Every comparison, the worst slowdown first ({len(comparisons)})")
     return Difference(
         heading=change.new.label,
         differing=_differing(change),
@@ -93,25 +72,25 @@ def _by_id(rows: Iterable[Row]) -> list[tuple[str, str]]:
     return [(id, "; ".join(problems)) for id, problems in found.items()]
 
 
-def _differing(change: Change) -> Grid | None:
+def _differing(change: Change) -> Table | None:
     """What differs between the two runs besides the results."""
 
     def facts(group: Group) -> dict[str, str]:
         runs = [run for run, _ in group.runs()]
-        found = {"file": ", ".join(run.file for run in runs), "measured": ", ".join(map(date, runs))}
+        found = {"file": ", ".join(run.file for run in runs), "measured": ", ".join(run.minute for run in runs)}
         found |= {"commit": ", ".join(run.commit or "unknown" for run in runs), "clock": sections.clocks(group.rows)}
         return found | dict(sections.limits(group.rows)) | dict(sections.versions(group.rows))
 
     old, new = facts(change.old), facts(change.new)
     lines = [
-        [Cell(name), Cell(old.get(name, "-")), Cell(new.get(name, "-"))]
+        [Cell(name), *(Cell(facts_of.get(name, "-"), kind=WORDS) for facts_of in (old, new))]
         for name in dict.fromkeys([*old, *new])
         if old.get(name) != new.get(name)
     ]
-    return Grid("What differs between the two runs", ["", "before", "now"], lines) if lines else None
+    return Table(["", "before", "now"], lines, caption="What differs between the two runs") if lines else None
 
 
-def _change_summary(change: Change) -> Grid:
+def _change_summary(change: Change) -> Table:
     lines = []
     for op in sorted({c.row.op for c in change.comparisons}):
         of = [c for c in change.comparisons if c.row.op == op]
@@ -121,12 +100,12 @@ def _change_summary(change: Change) -> Grid:
         lines.append(
             [
                 Cell(op),
-                number(len(of)),
-                *(number(counts[v]) for v in (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME)),
-                number(counts[Verdict.UNCLEAR] + counts[None]),
-                number("" if mean is None else ratio_text(mean)),
-                number("-" if base is None else ratio_text(base)),
+                Cell(str(len(of))),
+                *(Cell(str(counts[v])) for v in (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME)),
+                Cell(str(counts[Verdict.UNCLEAR] + counts[None])),
+                known(mean, ratio_text),
+                known(base, ratio_text),
             ]
         )
     headers = ["operation", "compared", "slower", "faster", "same", "unclear", "now / before"]
-    return Grid("Summary", [*headers, f"{change.new.baseline} alone"], lines)
+    return Table([*headers, f"{change.new.baseline} alone"], lines, caption="Summary")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import notes
-from kernelzoo.report.compare import Comparison, changes, to_baseline
+from kernelzoo.report.compare import changes, to_baseline
 from kernelzoo.report.result_tables import covered, failure_table, marks_of, ranked
 from kernelzoo.report.results import Results, Row, Selection, geometric_mean
 from kernelzoo.report.table import BLANK, Cell, Table, escape, ratio_text, significant
@@ -42,7 +42,7 @@ def _each(selection: Selection) -> Table:
         found = compared.get((row.problem, row.name))
         if found is None:
             return [*name, Cell("1") if row.name == selection.baseline else BLANK, BLANK, BLANK]
-        return [*name, *_compared(found)]
+        return [*name, *found.cells]
 
     return Table(headers, [line(row) for row in sorted(selection.rows, key=lambda row: (row.problem, row.seconds))])
 
@@ -81,30 +81,6 @@ def _since(new: Results, old: Results) -> Iterator[str]:
         moved = [one for one in compared if one.verdict in (Verdict.SLOWER, Verdict.FASTER)]
         moved.sort(key=lambda one: (one.ratio < 1, -abs(math.log(one.ratio))))  # slowdowns first, the largest of each
         if moved:
-            yield _moved(moved[:MOST]).markdown()
+            yield change.table(moved[:MOST]).markdown()
         if len(moved) > MOST:
             yield f"And {len(moved) - MOST} more."
-
-
-def _moved(compared: Sequence[Comparison]) -> Table:
-    headers = ["implementation", "problem", "before, µs", "now, µs", "now / before", "95 % interval", "verdict"]
-    lines = [
-        [
-            Cell(" ".join([one.row.id, *one.marks])),
-            Cell(one.row.problem.title),
-            Cell(significant(one.base.microseconds)),
-            Cell(significant(one.row.microseconds)),
-            *_compared(one),
-        ]
-        for one in compared
-    ]
-    return Table(headers, lines)
-
-
-def _compared(one: Comparison) -> list[Cell]:
-    verdict = one.verdict
-    return [
-        Cell(ratio_text(one.ratio)),
-        Cell(one.interval_text) if one.interval else BLANK,
-        Cell(verdict.value) if verdict else BLANK,
-    ]

@@ -35,6 +35,10 @@ from kernelzoo.report.results import (
 WRITTEN = "results files are written by kernelzoo bench -o FILE.json (or by pytest --benchmark-json=FILE)"
 
 
+class NoTimesError(ResultsError):
+    """A file is a record of checks; see :mod:`kernelzoo.report.findings`."""
+
+
 def load(paths: Iterable[str | Path]) -> Results:
     """Read results files. If several runs measured the same, the newest counts. Raises ResultsError.
 
@@ -49,7 +53,7 @@ def load(paths: Iterable[str | Path]) -> Results:
     failed = [failure for file in files for failure in file.failed]
     counters = {key: facts for file in files for key, facts in file.counters.items()}
     if not rows and not failed:
-        raise ResultsError(f"a profiler's counts have no times to report; name the results too: {WRITTEN}")
+        raise NoTimesError(f"a profiler's counts have no times to report; name the results too: {WRITTEN}")
     if not rows:
         first = failed[0]
         raise ResultsError(
@@ -96,7 +100,7 @@ def _read(path: Path) -> _File:
     if kind == "profile":
         return _File(counters=_counters(path, data))
     if kind not in ("", "bench"):
-        raise ResultsError(f"{path} is a record of kernelzoo {kind}, which has no times to report; {WRITTEN}")
+        raise NoTimesError(f"{path} is a record of kernelzoo {kind}, which has no times to report; {WRITTEN}")
     if wrong := schema.wrong(data):
         raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
     commit = data.get("commit_info")

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kernelzoo.report.energy import digits
 from kernelzoo.report.notes import DAGGER, TILDE
-from kernelzoo.report.results import OUTCOMES, Problem, Results, Row, Selection, geometric_mean
+from kernelzoo.report.results import OUTCOMES, Failure, Problem, Results, Row, Selection, geometric_mean
 from kernelzoo.report.table import BLANK, Cell, Table, known, significant
+
+LONG = 1000
+"""Most characters of a reason."""
+
+FEW = 12
+"""Most problems named beside a reason."""
+
+VALUES = re.compile(
+    r", in rows of [^:]*|torch\.\w+|[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)\b(?: to [-+]?\d\S*)?|[(),]"
+)
+"""Parts in which reasons of one kind differ: numbers, places, dtypes and special values."""
 
 UNRANKED = "Implementations with fewer problems are unranked; `best ranked` is the best mean on the same problems."
 
@@ -132,16 +144,34 @@ def breaking_table(results: Results) -> Table:
 
 
 def failure_table(results: Results) -> Table:
-    """What has no time and why, by implementation, outcome and reason. The worst outcome comes first."""
-    found: dict[tuple[str, str, str, str], list[str]] = {}
+    """A line for each reason why something has no time, the worst outcome first. Reasons count as one if only values or
+    implementation names differ."""
+    found: dict[tuple[str, str], list[Failure]] = {}
     for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
-        key = failure.id, failure.outcome, failure.reason, failure.run.file
-        found.setdefault(key, []).append(failure.problem.title)
-    lines = [
-        [Cell(id), Cell(outcome), Cell("; ".join(problems)), Cell(reason), Cell(file)]
-        for (id, outcome, reason, file), problems in found.items()
-    ]
-    return Table(["implementation", "outcome", "problems", "reason", "file"], lines)
+        words = failure.reason.replace(failure.id, "").replace(failure.id.replace(f"/{failure.op}/", "/"), "")
+        found.setdefault((failure.outcome, " ".join(VALUES.sub("", words).split())), []).append(failure)
+    lines = []
+    for (outcome, _), alike in found.items():
+        reasons = list(dict.fromkeys(failure.reason for failure in alike))
+        text = reasons[0] if len(reasons[0]) <= LONG else f"{reasons[0][:LONG]} ..."
+        more = f"and {len(reasons) - 1} more that differ in values or names" if len(reasons) > 1 else ""
+        problems = [failure.problem.title for failure in alike]
+        lines.append(
+            [
+                Cell(", ".join(dict.fromkeys(failure.id for failure in alike)), kind="wrap"),
+                Cell(outcome, kind="neutral" if outcome == "refused" else "slower"),
+                Cell(text, note=more, kind="text"),
+                Cell(str(len(alike))),
+                Cell(_some(problems), kind="text"),
+                Cell(", ".join(dict.fromkeys(failure.run.file for failure in alike)), kind="wrap"),
+            ]
+        )
+    headers = ["implementation", "outcome", "reason", "results", "problems", "file"]
+    return Table(headers, lines)
+
+
+def _some(problems: list[str]) -> str:
+    return "; ".join(dict.fromkeys(problems[:FEW])) + f"; and {len(problems) - FEW} more" * (len(problems) > FEW)
 
 
 def call_table(selection: Selection) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -89,6 +90,11 @@ class Run:
     date: str
     commit: str
     again: tuple[Again, ...] = ()
+
+    @property
+    def minute(self) -> str:
+        """The date and time, less seconds."""
+        return self.date.replace("T", " ")[:16] or "unknown"
 
 
 @dataclass(frozen=True)
@@ -376,21 +382,15 @@ class Results:
             if row.differs
         ]
 
-    @property
-    def variants(self) -> list[str]:
-        return sorted({row.variant for group in self.groups for row in group.rows})
-
-    def only(self, variants: tuple[str, ...]) -> Results:
-        """The rows of these variants. Raises ResultsError if one of them has none."""
-        for variant in variants:
-            if variant not in self.variants:
-                raise ResultsError(f"no results of variant {variant!r}; known: {', '.join(self.variants)}")
-        groups = (replace(g, rows=tuple(row for row in g.rows if row.variant in variants)) for g in self.groups)
-        return replace(
-            self,
-            groups=tuple(group for group in groups if group.rows),
-            failed=tuple(failure for failure in self.failed if failure.variant in variants),
-        )
+    def slugs(self) -> list[str]:
+        """A name for each group, for addresses and files, which stays when other results are added."""
+        made: list[str] = []
+        for group in self.groups:
+            slug = re.sub(r"[^a-z0-9]+", "-", group.label.lower()).strip("-")
+            while slug in made:
+                slug += "-2"
+            made.append(slug)
+        return made
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from kernelzoo import packages, registry
+from kernelzoo.report.looks import OWN
 from kernelzoo.report.notes import DAGGER
 from kernelzoo.report.result_tables import covered, marks_of, ranked
 from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
@@ -182,8 +182,7 @@ def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
 
 def _own_backends(selection: Selection) -> list[str]:
     """Built-in backends except the baseline's."""
-    own = set(packages.BUILT_IN) - {registry.BASELINE}
-    return sorted({row.backend for row in selection.rows} & own)
+    return sorted({row.backend for row in selection.rows} & set(OWN))
 
 
 def _score_line(label: str, rows: Iterable[Row], selection: Selection, there: float | None = None) -> list[Cell]:

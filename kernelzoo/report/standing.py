@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelzoo import packages, registry
 from kernelzoo.report import score
+from kernelzoo.report.looks import OWN
 from kernelzoo.report.notes import DAGGER, TILDE
 from kernelzoo.report.result_tables import marks_of
 from kernelzoo.report.results import Problem, Selection, geometric_mean
@@ -181,8 +181,7 @@ def _common(selection: Selection, known: Scores, asked: set[Problem]) -> set[Pro
 
 
 def _is_own(name: str) -> bool:
-    backend = name.partition("/")[0]
-    return backend in packages.BUILT_IN and backend != registry.BASELINE
+    return name.partition("/")[0] in OWN
 
 
 def _named(bar: Bar) -> str:

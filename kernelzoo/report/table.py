@@ -18,9 +18,14 @@ class Cell:
     id: str = ""
     """The implementation's id, since the text may hold more."""
     note: str = ""
-    """A second, smaller line on the page."""
+    """A second, smaller line on the page; elsewhere it follows the text."""
     kind: str = ""
-    """Its CSS classes on the page."""
+    """Its CSS classes on the page; by default those of a name or a figure."""
+
+    @property
+    def markdown(self) -> str:
+        text = escape(f"{self.text}; {self.note}" if self.note else self.text)
+        return f"**{text}**" if self.best else text
 
 
 @dataclass(frozen=True)
@@ -33,14 +38,16 @@ class Table:
     """Headers of columns that a narrow terminal drops, the least needed first."""
     matrix: bool = False
     """Whether all columns but the first are alike, so that a narrow terminal shows them in parts."""
+    caption: str = ""
+    op: str = ""
+    """Its operation; empty for several."""
 
     def markdown(self) -> str:
         lines = [
             self._line(map(escape, self.headers)),
             self._line(":--" if i == 0 else "--:" for i in range(len(self.headers))),
         ]
-        for row in self.rows:
-            lines.append(self._line(f"**{escape(cell.text)}**" if cell.best else escape(cell.text) for cell in row))
+        lines += [self._line(cell.markdown for cell in row) for row in self.rows]
         return "\n".join(lines)
 
     def text(self, width: int = 0) -> str:
@@ -66,6 +73,9 @@ class Table:
 
 
 BLANK = Cell("-")
+
+WORDS = "words"
+"""The kind of a cell with words in a column that is not the first."""
 
 
 def known(value: float | None, text: Callable[[float], str] = "{:.2f}".format) -> Cell:

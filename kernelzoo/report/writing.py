@@ -59,20 +59,13 @@ def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
     except ImportError as error:
         raise ResultsError(f"figures need matplotlib ({error}); pip install 'kernelzoo[report]'") from error
     drawn = {}
-    for group, suffix in zip(results.groups, _suffixes(results), strict=True):
+    alone = sum(group.clock not in OF_CALLS for group in results.groups) == 1
+    for group, slug in zip(results.groups, results.slugs(), strict=True):
         if group.clock in OF_CALLS:  # a table is enough
             continue
         for op in group.operations():
             for dtype in group.dtypes(op):
-                name = f"{op}-{dtype}{suffix}"
+                name = f"{op}-{dtype}" if alone else f"{op}-{dtype}-{slug}"
                 figure.save(figure.draw(group, op, dtype), directory / name)
                 drawn[group.label, op, dtype] = f"{name}.png"
     return drawn
-
-
-def _suffixes(results: Results) -> list[str]:
-    """A suffix for the figures of each group, which makes their names differ; empty for a single group."""
-    if sum(group.clock not in OF_CALLS for group in results.groups) == 1:
-        return [""] * len(results.groups)
-    slugs = [re.sub(r"[^a-z0-9]+", "-", f"-{group.device}-{group.clock}".lower()) for group in results.groups]
-    return [slug if slugs.count(slug) == 1 else f"{slug}-{i}" for i, slug in enumerate(slugs, start=1)]

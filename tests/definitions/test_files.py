@@ -12,7 +12,7 @@ import kernelzoo
 from kernelzoo import definitions
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check
-from kernelzoo.operations import OPERATIONS
+from kernelzoo.operations import BUILT_IN, OPERATIONS
 
 REFERENCE = """
 import torch
@@ -197,6 +197,16 @@ def test_what_is_exported_means_the_same(op: str, dtype: str, tmp_path: Path) ->
 
 def test_what_was_loaded_is_exported_as_it_was(written: Callable[..., Path]) -> None:
     assert definitions.export_definition(definitions.load_definition(written(DEFINITION)).name) == DEFINITION
+
+
+@pytest.mark.parametrize("op", BUILT_IN)
+def test_an_exported_reference_runs_alone(op: str) -> None:
+    operation, space = OPERATIONS[op], dict[str, Any]()
+    exec(definitions.export_definition(op)["reference"], space)
+    inputs = operation.sample((3, 17, 2), "float32", 1, generator=torch.Generator().manual_seed(0))
+    found = space["run"](*inputs, *(scalar.default for scalar in operation.scalars.values()))
+    outs = operation.out_dtypes(operation.arguments(inputs, 1, False, {}))
+    assert [x.dtype for x in (found if isinstance(found, tuple) else (found,))] == list(outs)
 
 
 def test_sizes_come_from_axes_and_workloads(written: Callable[..., Path]) -> None:

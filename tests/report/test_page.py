@@ -221,15 +221,12 @@ def test_command_writes_the_page_and_what_changed(host, entry, write, tmp_path: 
     assert [path.name for path in out.parent.iterdir()] == ["report.HTML"]
 
 
-def test_command_compares_the_variants_that_are_shown_alone(host, entry, write, tmp_path: Path) -> None:
+def test_a_page_names_what_only_older_results_have(host, entry, write, tmp_path: Path) -> None:
     gone = {key: host[0]["extra_info"][key] for key in ("device", "clock", "clock_detail")}
     old = write([*host, entry("cpu/softmax/gone", **gone)], "old.json")
     arguments = [str(write(host)), "-o", str(tmp_path / "r.html"), "--against", str(old)]
     assert main(arguments) == 0
     assert "Only in the older results: 1" in Page(tmp_path / "r.html").text
-    assert main([*arguments, "--variant", "auto,eager"]) == 0
-    page = Page(tmp_path / "r.html")
-    assert "What changed" in page.text and "Only in the older" not in page.text and "naive" not in page.text
 
 
 def test_command_refuses_what_only_a_page_can_do(host, write, tmp_path: Path, capsys) -> None:

@@ -106,7 +106,6 @@ def test_failures_are_read_with_their_reason(entry, write, failure) -> None:
     first, second = results.failed
     assert (first.id, first.outcome, first.problem.shape) == ("triton/softmax/fused", "refused", (8, 1048576))
     assert (second.id, second.reason, second.run.file) == ("mine/softmax/x", "off by 0.5", "results.json")
-    assert results.only(("eager",)).failed == ()
 
 
 @pytest.mark.parametrize(
@@ -328,13 +327,3 @@ def test_compressed_results_are_the_same_results(entry, write) -> None:
     packed.write_bytes(path.read_bytes())
     with pytest.raises(ResultsError, match=r"named \.gz and is not"):
         load([packed])
-
-
-def test_only_some_variants_are_shown_and_an_unknown_one_is_refused(entry, write) -> None:
-    results = load([write([entry(), entry("triton/softmax/auto"), entry("triton/softmax/fused")])])
-    assert {row.id for row in results.only(("eager", "auto")).groups[0].rows} == {
-        "torch/softmax/eager",
-        "triton/softmax/auto",
-    }
-    with pytest.raises(ResultsError, match="no results of variant 'fast'; known: auto, eager, fused"):
-        results.only(("fast",))

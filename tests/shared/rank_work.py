@@ -91,18 +91,18 @@ def on_dtensor(
     placements = [Replicate() if at is None else Shard(at) for at in placed]
     whole = distribute_tensor(x, mesh, placements).requires_grad_()
     most = 0
-    gather = kernelzoo.distributed.pairs.gathered
+    gather = kernelzoo.distributed.plans.gathered
 
     def watched(sent: torch.Tensor, group: object) -> torch.Tensor:
         nonlocal most
         most = max(most, sent.numel())
         return gather(sent, group)
 
-    kernelzoo.distributed.pairs.gathered = watched
+    kernelzoo.distributed.plans.gathered = watched
     try:
         y = kernelzoo.distributed.softmax(whole, dim, backend="torch")
     finally:
-        kernelzoo.distributed.pairs.gathered = gather
+        kernelzoo.distributed.plans.gathered = gather
     least = kernelzoo.distributed.min(whole, dim, backend="torch")
     assert isinstance(y, DTensor) and isinstance(least, DTensor)
     (y * y).sum().backward()

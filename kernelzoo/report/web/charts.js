@@ -135,10 +135,7 @@ function linesFigure(bars, width) {
   const drawn = bars.filter((bar) => bar.lines && bar.whole);
   if (drawn.length < 2) return null;
   const y = { value: (bar) => bar.score, label: "score", ...(withLimit() && { domain: [0, 1.02], share: String }) };
-  return scatter(drawn, width, { value: (bar) => bar.lines, label: "lines of code" }, y, {
-    title: barWords,
-    lines: [Plot.text(drawn, { filter: (bar) => standingOf().lead.includes(bar.name), x: "lines", y: "score", text: "name", dx: 9, textAnchor: "start" })],
-  });
+  return scatter(drawn, width, { value: (bar) => bar.lines, label: "lines of code" }, y, { title: barWords });
 }
 
 // One point for each result, over the bytes: its share of the limit, its speed below the roofline, or its ratio.

@@ -4,13 +4,15 @@
 const PAPER = 690; // CSS pixels: the width of A4 and Letter within margins of 12 mm
 const at = (id) => document.getElementById(id);
 
-const choice = (label, key, options) => {
-  const select = element("select", { ariaLabel: label });
-  for (const [value, text] of options) select.append(element("option", { value, selected: value === state[key] }, text));
-  select.addEventListener("change", () => change({ [key]: select.value }));
-  select.dataset.key = key;
-  return element("label", {}, element("span", {}, label), select);
+const select = (label, key, options, chosen, picked) => {
+  const made = element("select", { ariaLabel: label });
+  for (const [value, text] of options) made.append(element("option", { value, selected: value === chosen }, text));
+  made.addEventListener("change", () => picked(made.value));
+  made.dataset.key = key;
+  return made;
 };
+const choice = (label, key, options) =>
+  element("label", {}, element("span", {}, label), select(label, key, options, state[key], (value) => change({ [key]: value })));
 
 function drawFilters() {
   const group = groupOf();
@@ -100,14 +102,9 @@ function drawCompare(rows) {
   const usual = others.find((name) => name.endsWith("/auto") && !name.startsWith(`${beside}/`)) ?? others[0];
   const one = names.includes(state.one) ? state.one : usual;
   const other = names.includes(state.other) && state.other !== one ? state.other : names.find((name) => name !== one);
-  const select = (label, key, value) => {
-    const made = element("select", { ariaLabel: label });
-    for (const name of names) made.append(element("option", { value: name, selected: name === value }, name));
-    made.dataset.key = key;
-    made.addEventListener("change", () => change({ one, other, [key]: made.value }, { only: "compare" }));
-    return made;
-  };
-  section.querySelector(".tools").replaceChildren(select("the one", "one", one), "beside", select("the other", "other", other));
+  const side = (label, key, chosen) =>
+    select(label, key, names.map((name) => [name, name]), chosen, (name) => change({ one, other, [key]: name }, { only: "compare" }));
+  section.querySelector(".tools").replaceChildren(side("the one", "one", one), "beside", side("the other", "other", other));
   const { lines, rough, headers } = compared(rows, one, other);
   const caption = lines.length ? `${one} and ${other}, on the ${lines.length} problems that both take` : `${one} and ${other} take no problem in common`;
   let sort = null;

@@ -7,8 +7,7 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.tiles import Tile, block, side_by_side
-from kernelzoo.kernels.shared.minimum import identity
-from kernelzoo.layout import Rows, power_of_two
+from kernelzoo.layout import Rows, identity, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192

@@ -1,0 +1,104 @@
+"""Operations over an axis that ranks share: each finds a few numbers a row, exchanges and merges them, and finishes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kernelzoo.device import on_device_of
+from kernelzoo.distributed import parts
+from kernelzoo.distributed.exchange import Groups, gathered, sizes
+from kernelzoo.distributed.local import Step, kept
+from kernelzoo.operations.tensors import check_storage
+
+if TYPE_CHECKING:
+    import torch
+
+PASSES = {
+    "softmax": ("softmax_pairs", "softmax_merge", "softmax_finish", (-math.inf, 0.0)),
+    "softmax_backward": ("vecdot", "vecdot", "softmax_backward_finish", (0.0,)),
+    "min_backward": ("min_backward_counts", "vecdot", "min_backward_finish", (0.0,)),
+}
+"""For each operation: what gives a part's numbers for each row, merges those of parts, and finishes with the row's; the
+numbers of an empty part. A vecdot with ones merges by adding in order."""
+
+
+class Plan:
+    """A rank's steps for shards of one layout and groups of given sizes, with the memory of their numbers.
+
+    It serves one call at a time. Numbers are stored as (parts, numbers, rows), so that those of all ranks are one axis,
+    merged in order.
+    """
+
+    def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str, op: str, dense: bool) -> None:
+        import torch
+
+        first, merge, last, empty = PASSES[op]
+        self._kept_shape = x.shape[:dim] + x.shape[dim + 1 :]
+        rows = math.prod(self._kept_shape)
+        # Not from n or the shard's layout, so that all ranks agree.
+        count = parts.parts_of(rows, x.is_cuda)
+        cut = parts.cut_of(x, dim, count, dense)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        self._sent = torch.empty((count, len(empty), rows), dtype=wide, device=x.device)
+        for number, value in enumerate(empty):
+            self._sent[cut.filled :, number] = value
+        self._parts = self._sent.unbind(1)
+        self._merged = [torch.empty((len(empty), rows), dtype=wide, device=x.device) for _ in ranks]
+        self._ones = [torch.ones((1, 1), dtype=wide, device=x.device)] * (merge == "vecdot")
+        self._first, self._last = (parts.Pass(backend, one, x, dim, cut) for one in (first, last))
+        self._merge = [Step(backend, merge, x) for _ in ranks]
+        self._further = [number * rows * wide.itemsize for number in range(len(empty))]
+        self._found = [number.view(self._kept_shape) for merged in self._merged[-1:] for number in merged]
+
+    def run(
+        self,
+        shards: Sequence[torch.Tensor],
+        asked: Sequence[torch.Tensor],
+        also: Sequence[torch.Tensor],
+        groups: Groups,
+        out: torch.Tensor,
+    ) -> None:
+        """Write this rank's part of the result; see :func:`run`."""
+        if shards[0].numel():
+            self._first.numbers(shards, asked, self._parts)
+        sent = self._sent
+        for group, merged, merge in zip(groups, self._merged, self._merge, strict=True):
+            received = gathered(sent, group)
+            place, into, ones = received.data_ptr(), merged.data_ptr(), [one.data_ptr() for one in self._ones]
+            if not merge.moved(
+                *(place + step for step in self._further), *ones, *(into + step for step in self._further)
+            ):
+                of_all = received.flatten(0, 1).unbind(1)
+                merge((*of_all, *(one.expand_as(of_all[0]) for one in self._ones)), merged.unbind(0), 0)
+            sent = merged.unsqueeze(0)
+        if shards[0].numel():
+            self._last.elements(shards, (*asked, *also, *self._found), out)
+
+
+def run(
+    op: str,
+    shards: Sequence[torch.Tensor],
+    asked: Sequence[torch.Tensor],
+    also: Sequence[torch.Tensor],
+    dim: int,
+    groups: Groups,
+    backend: str,
+) -> torch.Tensor:
+    """An operation's result in this rank's shard, with the same bits on each run, from checked arguments.
+
+    asked: tensors of one number a row for both passes. also: those for the second only.
+    """
+    import torch
+
+    x, *beside = *shards, *asked, *also
+    for one in (x, *beside):  # autograd saved some, which may have lost their memory
+        check_storage(one, f"a tensor that {op} takes")
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if math.prod(size for d, size in enumerate(x.shape) if d != dim):  # else no rank has rows
+        dense = all(one.is_contiguous() for one in (x, *beside))
+        with on_device_of(x):
+            plan = kept(Plan, x, dim, sizes(groups), backend, op, dense, beside=beside)
+            plan.run(shards, asked, also, groups, out)
+    return out
