@@ -197,6 +197,11 @@ class Tile:
         """Rows in the tile."""
         return self.places * self.rows_each
 
+    @property
+    def tiler(self) -> tuple[int, int]:
+        """Rows and elements of each."""
+        return self.rows, self.block
+
     def count(self, total: int) -> int:
         """Tiles that it takes to cover so many rows."""
         return cdiv(total, self.rows)
@@ -238,7 +243,7 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
         full=False,
         grouped=given.grouped,
         far=max(given.n, given.total) >= FAR,
-        shifted=given.shifted,
+        shifted=given.shifted and vector > 1,
         moves=tuple(vector > 1 and (given.moves(i, vector) or (given.shifted and dense[i])) for i in tensors),
         dense=dense,
     )
