@@ -383,7 +383,7 @@ class Cut(NamedTuple):
 def cut(given: Problem, made: Tile, device: Device) -> Cut:
     """Parts of rows, at least two where a row has two blocks, for as many blocks as fill the device."""
     blocks = max(1, cdiv(given.room, made.block))
-    wanted = cdiv(CROWD * device.multiprocessors, made.count(given.planned))
+    wanted = cdiv(CROWD * device.multiprocessors, max(1, made.count(given.planned)))
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, made.rows * given.n // LEAST_PART))))
     span = cdiv(blocks, parts)
     return Cut(cdiv(blocks, span), span)
