@@ -109,7 +109,11 @@ def _host(
     threads: cutlass.Constexpr, blocks: cutlass.Constexpr,
 ):  # fmt: skip
     """A launch, without which CuTe compiles no kernel. It is never run."""
-    kernel(*pointers, *numbers, *constants).launch(grid=(blocks, 1, 1), block=(threads, 1, 1), cluster=(blocks, 1, 1))
+    rows, *others = numbers
+    known = zip(others, constants[-2].dense, constants[-2].moves, strict=False)  # strides come before integers
+    strides = [Strides(*one) for one in known]
+    arguments = (*pointers, rows, *strides, *others[len(strides) :], *constants)
+    kernel(*arguments).launch(grid=(blocks, 1, 1), block=(threads, 1, 1), cluster=(blocks, 1, 1))
 
 
 _compiling = threading.RLock()
@@ -119,7 +123,7 @@ def to_code(program: Program, capability: int) -> Code:
     """Machine code for a compute capability (90 for 9.0), and its PTX. Needs no GPU."""
     pointers = [make_ptr(DTYPES[p.dtype], 0, cute.AddressSpace.gmem, assumed_align=p.aligned) for p in program.pointers]
     index = cutlass.Int64 if program.tile.far else cutlass.Int32
-    numbers = [Rows(*[index(1)] * 3), *[Strides(*[cutlass.Int64(1)] * 3)] * program.strides]
+    numbers = [Rows(*[index(1)] * 3), *[(cutlass.Int64(1),) * 3] * program.strides]
     numbers += [cutlass.Int32(1)] * program.integers
     constants = (*program.constants, program.tile, capability >= 90)
     with _compiling, tempfile.TemporaryDirectory(prefix="kernelzoo-") as folder:

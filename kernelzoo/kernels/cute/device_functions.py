@@ -8,7 +8,9 @@ no loop. TILE says how rows lie on threads, see :mod:`kernelzoo.kernels.cute.til
 from typing import Any, NamedTuple
 
 import cutlass
-from cutlass import Float32, Float64, Int32, Int64, const_expr, cute, range_constexpr
+from cutlass import Float32, Float64, Int32, Int64, cute, range_constexpr
+
+from kernelzoo.layout import VECTOR_BYTES
 
 
 class Rows(NamedTuple):
@@ -19,12 +21,19 @@ class Rows(NamedTuple):
     inner: Any
 
 
-class Strides(NamedTuple):
-    """Of a tensor, in elements: from group to group of rows, along a row, from a row to its neighbour."""
+class Strides:
+    """Of a tensor, in elements: from group to group of rows, along a row, from a row to its neighbour. Compiled in is
+    whether elements of a row lie side by side (dense), and whether whole vectors move."""
 
-    group: Int64
-    n: Int64
-    row: Int64
+    def __init__(self, strides, dense, moves):
+        self.group, self.n, self.row = strides
+        self.dense, self.moves = dense, moves
+
+    def __extract_mlir_values__(self):
+        return [stride.ir_value() for stride in (self.group, self.n, self.row)]
+
+    def __new_from_mlir_values__(self, values):
+        return Strides(map(Int64, values), self.dense, self.moves)
 
 
 def block_index(EARLY):
@@ -54,14 +63,6 @@ def first_row(number, TILE):
     """The first row of a thread in the tile of that number."""
     place, _ = thread_coords(TILE)
     return index(number, TILE) * TILE.rows + index(place * TILE.rows_each, TILE)
-
-
-def first_element(start, TILE):
-    """The first element of a thread in the first block of a row that starts there. Where vectors are shifted it may lie
-    before the row: by so many elements as the row starts past a vector."""
-    _, along = thread_coords(TILE)
-    element = index(along * TILE.step, TILE)
-    return element - index(start & (TILE.vector - 1), TILE) if TILE.shifted else element
 
 
 def num_blocks(rows, TILE):
@@ -105,76 +106,97 @@ def row_offset(row, rows, strides, TILE):
     return Int64(group) * strides.group + Int64(row - group * rows.inner) * strides.row
 
 
-def make_thread_tensor(x, start, element, strides, TILE, TENSOR=0):
-    """A thread's elements of a tensor as a tensor of CuTe: (elements of a vector, vectors)."""
-    moves, dense = TILE.moves[TENSOR], TILE.dense[TENSOR]
-    down = TILE.stride if dense else strides.n * TILE.stride
-    beside = 1 if moves or (dense and not TILE.across) else strides.row if TILE.across else strides.n
-    at = start + (Int64(element) if dense else Int64(element) * strides.n)
-    if moves:
-        at = cute.assume(at, divby=TILE.vector)
-        down = down if dense else cute.assume(down, divby=TILE.vector)
-    return cute.make_tensor(x + at, cute.make_layout((TILE.vector, TILE.each), stride=(beside, down)))
-
-
 def exists(row, rows, TILE):
     """Whether a row is one of the problem's."""
     return cutlass.Boolean(True) if TILE.full else row < rows.total
 
 
-def row_coords(number, rows, strides, TILE):
-    """(row, element, exists) of a thread in the tile of that number: its first row and element there."""
-    row = first_row(number, TILE)
-    return row, first_element(row_offset(row, rows, strides, TILE), TILE), exists(row, rows, TILE)
+def make_matrix(x, at, shape, TILE):
+    """A tensor as a matrix: its rows, and their elements."""
+    row, n = at.row, 1 if at.dense else at.n
+    if at.moves and TILE.across:
+        row, n = 1, cute.assume(n, divby=TILE.vector)
+    elif at.moves and not TILE.shifted:
+        row = cute.assume(row, divby=TILE.vector)
+    return cute.make_tensor(x, cute.make_layout(shape, stride=(row, n)))
+
+
+def readdress(tXgX, tXcX, rows, at, TILE):
+    """A thread's elements of a matrix, and their coordinates, from where no stride leads: to other groups of rows, and
+    to the vectors in which rows start. The address is a number, which is not computed again for each vector."""
+    row, bytes, align = tXcX[0][0], tXgX.element_type.width // 8, tXgX.iterator.alignment
+    start = row_offset(row, rows, at, TILE)
+    address = tXgX.iterator.toint() + (start - Int64(row) * at.row) * bytes
+    if TILE.shifted:
+        past, align = (start & (TILE.vector - 1)).to(Int32), VECTOR_BYTES
+        address, tXcX = address - Int64(past) * bytes, cute.domain_offset(((-past, 0), 0, 0, 0), tXcX)
+    pointer = cute.make_ptr(tXgX.element_type, address, tXgX.memspace, assumed_align=align)
+    return cute.make_tensor(pointer, tXgX.layout), tXcX
+
+
+def partition(tile, rows, TILE, *tensors):
+    """A thread's elements of the rows of the tile of that number: of each tensor and its strides, and before them their
+    coordinates (row, element). Tensors of CuTe: (vector, 1, vectors, blocks)."""
+    tile, (thread, _, _) = index(tile, TILE), cute.arch.thread_idx()
+    threads = cute.make_layout((TILE.places, TILE.lanes), stride=(1, TILE.places) if TILE.across else (TILE.lanes, 1))
+    values = cute.make_layout((TILE.rows_each, TILE.step))
+    shape = rows.total, rows.n + TILE.vector - 1 if TILE.shifted else rows.n
+    parts: list[Any] = []
+    for x, at in tensors:
+        copied = min(TILE.vector, 8 * VECTOR_BYTES // x.dtype.width) if at.moves else 1
+        thr_copy = cute.make_tiled_copy_tv(copy_atom(x.dtype, copied), threads, values).get_slice(thread)
+        mX, idX = make_matrix(x, at, shape, TILE), cute.make_identity_tensor(shape)
+        gX, cX = (cute.local_tile(m, TILE.tiler, (tile, None)) for m in (mX, idX))
+        tXgX, tXcX = thr_copy.partition_S(gX), thr_copy.partition_S(cX)
+        tXgX, tXcX = readdress(tXgX, tXcX, rows, at, TILE)
+        parts.append(tXgX)
+    return [tXcX, *parts]  # the same for all of them
 
 
 # --- In and out ------------------------------------------------------------------------------------------------------
 
 
-@cute.jit
-def load_fragment(
-    source: cute.Tensor, exists: cutlass.Boolean, element, end, instead: cutlass.Constexpr, TILE: cutlass.Constexpr
-):
-    """A thread's elements, in registers. Past the end of the row they are what is said instead."""
-    held = cute.make_rmem_tensor((TILE.vector, TILE.each), source.element_type)
-    if const_expr(not (TILE.whole and TILE.full)):
-        held.fill(instead)
-    for i in range_constexpr(TILE.each):
-        at = element + i * TILE.stride
-        if const_expr(TILE.whole and TILE.full):
-            cute.autovec_copy(source[None, i], held[None, i])
-        elif const_expr(TILE.shifted):
-            if exists and at >= 0 and at + TILE.vector <= end:
-                cute.autovec_copy(source[None, i], held[None, i])
-            elif exists and at < end:
-                for v in range_constexpr(TILE.vector):  # a vector over an end of the row
-                    if at + v >= 0 and at + v < end:
-                        held[v, i] = source[v, i]
-        else:
-            if exists and at < end:
-                cute.autovec_copy(source[None, i], held[None, i])
-    return held
+def copy_atom(dtype, elements):
+    """What copies so many elements at once."""
+    return cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), dtype, num_bits_per_copy=elements * dtype.width)
+
+
+def predicate(tXcX, copies, rows, TILE):
+    """Of a block, whether each of a thread's vectors, of so many copies, lies in its row; None where all do."""
+    if TILE.whole and TILE.full:
+        return None
+    inside = cute.make_rmem_tensor((TILE.each,), cutlass.Boolean)
+    for i in range(TILE.each):
+        row, element = tXcX[0, 0, i]
+        inside[i] = exists(row, rows, TILE) & (element < rows.n)
+    return cute.make_tensor(inside.iterator, cute.make_layout((copies, 1, TILE.each), stride=(0, 0, 1)))
+
+
+def copy(source, target, tXcX, rows, TILE):
+    """A thread's elements of a block that lie in rows, from one tensor to another."""
+    copied, copies = source.shape[0] if source.memspace == cute.AddressSpace.gmem else target.shape[0]
+    atom = copy_atom(source.element_type, copied)
+    if TILE.shifted:
+        copy_shifted(atom, source, target, tXcX, rows, TILE)
+    else:
+        cute.copy(atom, source, target, pred=predicate(tXcX, copies, rows, TILE))
 
 
 @cute.jit
-def store_fragment(
-    held: cute.Tensor, target: cute.Tensor, exists: cutlass.Boolean, element, end, TILE: cutlass.Constexpr
-):
-    """A thread's elements, out of registers, up to the end of the row."""
+def copy_shifted(
+    atom: cute.CopyAtom, source: cute.Tensor, target: cute.Tensor, tXcX: cute.Tensor, rows: Rows,
+    TILE: cutlass.Constexpr,
+):  # fmt: skip
+    """The same where rows start and end anywhere in a vector: no predicate copies a part of one."""
     for i in range_constexpr(TILE.each):
-        at = element + i * TILE.stride
-        if const_expr(TILE.whole and TILE.full):
-            cute.autovec_copy(held[None, i], target[None, i])
-        elif const_expr(TILE.shifted):
-            if exists and at >= 0 and at + TILE.vector <= end:
-                cute.autovec_copy(held[None, i], target[None, i])
-            elif exists and at < end:
-                for v in range_constexpr(TILE.vector):
-                    if at + v >= 0 and at + v < end:
-                        target[v, i] = held[v, i]
-        else:
-            if exists and at < end:
-                cute.autovec_copy(held[None, i], target[None, i])
+        row, element = tXcX[0, 0, i]
+        here = exists(row, rows, TILE)
+        if here and element >= 0 and element + TILE.vector <= rows.n:
+            cute.copy(atom, source[None, 0, i], target[None, 0, i])
+        elif here and element < rows.n:
+            for v in range_constexpr(TILE.vector):
+                if element + v >= 0 and element + v < rows.n:
+                    target[v, 0, i] = source[v, 0, i]
 
 
 def acc_type(TILE):
@@ -192,21 +214,28 @@ def to_acc(value, TILE):
     return wide & 255 if TILE.dtype == "uint8" else wide
 
 
-def load_tile(source, here, element, end, instead, TILE):
-    """A thread's elements as they are computed, of each vector a list. Past the end of the row what is said instead."""
-    held = load_fragment(source, here, element, end, instead, TILE)
-    return [[to_acc(held[v, i], TILE) for v in range(TILE.vector)] for i in range(TILE.each)]
+def load(tXgX, tXcX, i, rows, TILE, instead=0.0):
+    """A thread's elements of a block as they are computed, of each vector a list. Past the end of the row what is said
+    instead."""
+    tXrX = cute.make_rmem_tensor(tXgX.shape[:3], tXgX.element_type)
+    if not (TILE.whole and TILE.full):
+        tXrX.fill(instead)
+    i = index(i, TILE)
+    copy(tXgX[None, None, None, i], tXrX, tXcX[None, None, None, i], rows, TILE)
+    return [[to_acc(tXrX[v, 0, j], TILE) for v in range(TILE.vector)] for j in range(TILE.each)]
 
 
-def store_tile(values, target, here, element, end, TILE):
-    """Such lists to a tensor, up to the end of the row. Converted together, half precision takes two at once."""
-    wide = cute.make_rmem_tensor((TILE.vector, TILE.each), type(values[0][0]))
-    for i, vector in enumerate(values):
+def store(values, tXgO, tXcX, i, rows, TILE):
+    """Such lists to a block of a tensor, up to the end of the row. Converted together, half precision takes two at
+    once."""
+    wide = cute.make_rmem_tensor(tXgO.shape[:3], type(values[0][0]))
+    for j, vector in enumerate(values):
         for v, value in enumerate(vector):
-            wide[v, i] = value
-    held = cute.make_rmem_tensor((TILE.vector, TILE.each), target.element_type)
-    held.store(wide.load().to(target.element_type))
-    store_fragment(held, target, here, element, end, TILE)
+            wide[v, 0, j] = value
+    tXrO = cute.make_rmem_tensor(tXgO.shape[:3], tXgO.element_type)
+    tXrO.store(wide.load().to(tXgO.element_type))
+    i = index(i, TILE)
+    copy(tXrO, tXgO[None, None, None, i], tXcX[None, None, None, i], rows, TILE)
 
 
 # --- Together --------------------------------------------------------------------------------------------------------
@@ -338,10 +367,10 @@ def store_rows(
         cute.autovec_copy(mine, cute.make_tensor(out + start, cute.make_layout((TILE.rows_each,), stride=(stride,))))
 
 
-def store_partial(mine, room, row, part, parts, rows, here, TILE):
+def store_partial(mine, room, row, part, parts, rows, TILE):
     """What a part has of each of a thread's rows, to its place in a workspace, see ``partial_offset``."""
-    place, apart = partial_offset(row, part, parts, rows, TILE)
-    store_rows(make_fragment(mine, room.dtype), room, place, apart, here & (thread_coords(TILE)[1] == 0), TILE)
+    leaves = exists(row, rows, TILE) & (thread_coords(TILE)[1] == 0)
+    store_rows(make_fragment(mine, room.dtype), room, *partial_offset(row, part, parts, rows, TILE), leaves, TILE)
 
 
 def make_fragment(mine, dtype):

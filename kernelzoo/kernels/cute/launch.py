@@ -20,8 +20,8 @@ from kernelzoo.kernels.cute.compiler import Pointer, Program
 from kernelzoo.kernels.cute.tiles import Problem, Tile
 from kernelzoo.kernels.shared import driver, programs
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Launch, Step, recording
-from kernelzoo.layout import VECTOR_BYTES
+from kernelzoo.launch import Launch, Step, recording, sequence
+from kernelzoo.layout import VECTOR_BYTES, cdiv
 
 
 def device_of(x: torch.Tensor) -> Device:
@@ -93,6 +93,26 @@ def in_parts(
     room = [x.new_empty(problem.total * plan.parts, dtype=dtype) for dtype in left]
     room.append(x.new_zeros(count, dtype=torch.int32))
     return bound(id, kernel, tensors, problem, tile, constants, plan, room, count * plan.parts)
+
+
+def rows_and_sums(
+    id: str,
+    rows_kernel: Any,
+    sums_kernel: Any,
+    tensors: Sequence[torch.Tensor],
+    problem: Problem,
+    constants: Sequence[Any],
+    left: int,
+) -> Launch:
+    """A launch over rows that leaves so many numbers of each, and one over their elements that sums over all rows."""
+    x, tile = tensors[0], tiles.over_rows(problem)
+    room = [x.new_empty(problem.total, dtype=tiles.wide_dtype(x.dtype)) for _ in range(left)]
+    blocks = cdiv(problem.n, tile.block)
+    second = bound(id, sums_kernel, tensors, problem, tile, workspace=room, blocks=blocks)
+    if problem.total == 0:
+        return second
+    held = tiles.read_once(problem)
+    return sequence(bound(id, rows_kernel, tensors, problem, held, constants, workspace=room), second)
 
 
 def parameters(

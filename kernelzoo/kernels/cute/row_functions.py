@@ -10,55 +10,35 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute.device_functions import Rows
 
 
-def load(x, start, element, at, rows, here, TILE, TENSOR=0, instead=0.0):
-    """A thread's elements of a block, as they are computed. Past the end of the row what is said instead."""
-    source = dev.make_thread_tensor(x, start, element, at, TILE, TENSOR)
-    return dev.load_tile(source, here, element, rows.n, instead, TILE)
+def read_once(TILE, load):
+    """What loads a block, or of rows that have one block gives what is loaded here."""
+    if not TILE.single:
+        return load
+    held = load(0)
+    return lambda i: held
 
 
-def hold(TILE, load, *arguments):
-    """What is loaded of rows that have one block, to be read once; None if they have more."""
-    return load(*arguments) if TILE.single else None
-
-
-def held_or(held, load, *arguments):
-    """What is held of a row's only block, or what is loaded of one of several."""
-    return load(*arguments) if held is None else held
-
-
-def load_scaled(x, weight, start, element, at, weight_at, rows, here, TILE, TENSOR, WEIGHT):
+def load_scaled(tXgX, tXgW, tXcX, i, rows, TILE):
     """A thread's elements of a block, each times its weight."""
-    weights = load(weight, Int64(0), element, weight_at, rows, here, TILE, WEIGHT)
-    return map_tiles(dev.multiply, (load(x, start, element, at, rows, here, TILE, TENSOR), weights), TILE)
+    weights = dev.load(tXgW, tXcX, i, rows, TILE)
+    return map_tiles(dev.multiply, (dev.load(tXgX, tXcX, i, rows, TILE), weights), TILE)
 
 
-def load_left(room, row, here, TILE):
+def load_left(room, row, rows, TILE):
     """What another launch has left of each of a thread's rows in a workspace."""
-    return dev.registers(dev.load_rows(room, Int64(row), Int64(1), here, TILE))
+    return dev.registers(dev.load_rows(room, Int64(row), Int64(1), dev.exists(row, rows, TILE), TILE))
 
 
-def row_offsets(row, rows, strides, TILE):
-    """Elements from each tensor's first to a row's first."""
-    return [dev.row_offset(row, rows, at, TILE) for at in strides]
+def places(tXcX, i, TILE):
+    """Where in its row each of a thread's elements of a block is."""
+    return [[tXcX[v, 0, j, i][1] for v in range(TILE.vector)] for j in range(TILE.each)]
 
 
-def store(values, out, start, element, at, rows, here, TILE, TENSOR):
-    """Such elements to a tensor."""
-    target = dev.make_thread_tensor(out, start, element, at, TILE, TENSOR)
-    dev.store_tile(values, target, here, element, rows.n, TILE)
-
-
-def places(element, TILE):
-    """Where in its row each of a thread's elements is."""
-    beside = [0] * TILE.vector if TILE.across else range(TILE.vector)
-    return [[element + (i * TILE.stride + v) for v in beside] for i in range(TILE.each)]
-
-
-def inside(element, rows, TILE):
-    """Whether each of a thread's elements is one of its row's."""
+def inside(tXcX, i, rows, TILE):
+    """Whether each of a thread's elements of a block is one of its row's."""
     if TILE.whole:
         return [[Boolean(True)] * TILE.vector] * TILE.each
-    return [[(place >= 0) & (place < rows.n) for place in vector] for vector in places(element, TILE)]
+    return [[(place >= 0) & (place < rows.n) for place in vector] for vector in places(tXcX, i, TILE)]
 
 
 def map_tiles(function, tiles, TILE, *of_rows):
@@ -91,23 +71,24 @@ def row_sums(sums, TILE):
 
 
 @cute.jit
-def add_parts(left: cute.Pointer, row, many, parts, rows: Rows, here: Boolean, TILE: cutlass.Constexpr):
+def add_parts(left: cute.Pointer, row, many, parts, rows: Rows, TILE: cutlass.Constexpr):
     """The sums of what so many of the parts of a thread's rows have left, in one order for all, in registers."""
     every = dev.make_accumulator(0, TILE, left.dtype)
     for other in cutlass.range(dev.thread_coords(TILE)[1], many, TILE.lanes):
-        one = dev.load_rows(left, *dev.partial_offset(row, other, parts, rows, TILE), here, TILE)
+        place, apart = dev.partial_offset(row, other, parts, rows, TILE)
+        one = dev.load_rows(left, place, apart, dev.exists(row, rows, TILE), TILE)
         dev.accumulate(every, dev.registers(one), dev.add)
     return dev.make_fragment(dev.block_reduce(dev.registers(every), dev.add, TILE), left.dtype)
+
+
+def means(sums, rows, TILE):
+    """The means of each row, of such sums."""
+    return [total / rows.n.to(type(total)) for total in row_sums(sums, TILE)]
 
 
 def square(x):
     """The square."""
     return x * x
-
-
-def mean(total, n):
-    """A sum of n elements, divided by n."""
-    return total / n.to(type(total))
 
 
 def inverse_root(square, EPS):
@@ -133,8 +114,9 @@ def whole(total, lost):
     return dev.select(lost == lost, total + lost, total)
 
 
-def load_numbers(x, at, row, rows, here, TILE):
+def load_numbers(x, at, row, rows, TILE):
     """What there is one of to each of a thread's rows, of its own dtype."""
+    here = dev.exists(row, rows, TILE)
     return dev.registers(dev.load_rows(x, dev.row_offset(row, rows, at, TILE), at.row, here, TILE))
 
 
@@ -149,7 +131,24 @@ def load_element(x: cute.Pointer, place: Int64, exists: Boolean):
 
 
 @cute.jit
-def sum_over_rows(total, out: cute.Pointer, at: Int64, exists: Boolean, TILE: cutlass.Constexpr):
+def sum_over_rows(function: cutlass.Constexpr, tensors, rooms, outs, block, rows: Rows, TILE: cutlass.Constexpr):
+    """Sums over all rows, of a block of elements: one to each output, of what a function makes of elements of tensors,
+    and of what another launch has left of their rows."""
+    sums = [make_sums(TILE) for _ in outs]
+    for i in cutlass.range((rows.total + TILE.rows - 1) // TILE.rows):
+        tXcX, *parts = dev.partition(i, rows, TILE, *tensors)
+        values = [dev.load(part, tXcX, block, rows, TILE) for part in parts]
+        left = [load_left(room, dev.first_row(i, TILE), rows, TILE) for room in rooms]
+        terms = map_tiles(function, values, TILE, *left)
+        for k, one in enumerate(sums):
+            accumulate_sums(one, [[term[k] for term in vector] for vector in terms], TILE)
+    element = dev.index(block, TILE) * TILE.block + dev.thread_coords(TILE)[1]
+    for one, (out, at) in zip(sums, outs, strict=True):
+        store_sum(thread_sums(*one)[0], out, Int64(element) * at.n, element < rows.n, TILE)
+
+
+@cute.jit
+def store_sum(total, out: cute.Pointer, at: Int64, exists: Boolean, TILE: cutlass.Constexpr):
     """What threads side by side across rows have of one element each, added up in one order, and written by one."""
     place, along = dev.thread_coords(TILE)
     room = cute.make_tensor(

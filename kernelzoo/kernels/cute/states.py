@@ -8,8 +8,7 @@ import cutlass
 from cutlass import Boolean, Int64, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
-from kernelzoo.kernels.cute import row_functions as fn
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
+from kernelzoo.kernels.cute.device_functions import Rows
 from kernelzoo.kernels.cute.softmax.device_functions import exponential, lowest, rescale, rescale_all
 
 
@@ -30,13 +29,12 @@ def finite_update(tops, totals, values, TILE):
 
 @cute.jit
 def update_states(
-    tops: cute.Tensor, totals: cute.Tensor, x: cute.Pointer, start: Int64, first, begin, end, at: Strides, rows: Rows,
-    here: Boolean, TILE: cutlass.Constexpr,
+    tops: cute.Tensor, totals: cute.Tensor, tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows,
+    TILE: cutlass.Constexpr,
 ):  # fmt: skip
     """Such states with a thread's elements of the blocks from begin to end, see ``finite_update``."""
     for i in cutlass.range(begin, end):
-        values = fn.load(x, start, first + i * TILE.block, at, rows, here, TILE, instead=-float("inf"))
-        finite_update(tops, totals, values, TILE)
+        finite_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
 
 
 def row_states(tops, totals, TILE):
@@ -49,12 +47,12 @@ def row_states(tops, totals, TILE):
 @cute.jit
 def merge_parts(
     tops: cute.Tensor, totals: cute.Tensor, left_tops: cute.Pointer, left_totals: cute.Pointer, row, parts, rows: Rows,
-    here: Boolean, TILE: cutlass.Constexpr,
+    TILE: cutlass.Constexpr,
 ):  # fmt: skip
     """A thread's states with those that it takes of the parts of its rows."""
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
-        merge(tops, totals, left_tops, left_totals, place, apart, here, TILE)
+        merge(tops, totals, left_tops, left_totals, place, apart, dev.exists(row, rows, TILE), TILE)
 
 
 @cute.jit

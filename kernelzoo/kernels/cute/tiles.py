@@ -197,6 +197,11 @@ class Tile:
         """Rows in the tile."""
         return self.places * self.rows_each
 
+    @property
+    def tiler(self) -> tuple[int, int]:
+        """Rows and elements of each."""
+        return self.rows, self.block
+
     def count(self, total: int) -> int:
         """Tiles that it takes to cover so many rows."""
         return cdiv(total, self.rows)
@@ -238,7 +243,7 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
         full=False,
         grouped=given.grouped,
         far=max(given.n, given.total) >= FAR,
-        shifted=given.shifted,
+        shifted=given.shifted and vector > 1,
         moves=tuple(vector > 1 and (given.moves(i, vector) or (given.shifted and dense[i])) for i in tensors),
         dense=dense,
     )
@@ -378,7 +383,7 @@ class Cut(NamedTuple):
 def cut(given: Problem, made: Tile, device: Device) -> Cut:
     """Parts of rows, at least two where a row has two blocks, for as many blocks as fill the device."""
     blocks = max(1, cdiv(given.room, made.block))
-    wanted = cdiv(CROWD * device.multiprocessors, made.count(given.planned))
+    wanted = cdiv(CROWD * device.multiprocessors, max(1, made.count(given.planned)))
     parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, made.rows * given.n // LEAST_PART))))
     span = cdiv(blocks, parts)
     return Cut(cdiv(blocks, span), span)

@@ -2,7 +2,7 @@
 
 import cutlass
 import torch
-from cutlass import Int64, cute
+from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
@@ -14,14 +14,11 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-def add_tiles(tensors, starts, element, strides, rows, here, TILE):
+def add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE):
     """A thread's elements of a block of two tensors, added up, as they are written to the third."""
-    (x, residual, total), (x_at, residual_at, total_at) = tensors, strides
-    values = fn.load(x, starts[0], element, x_at, rows, here, TILE)
-    others = fn.load(residual, starts[1], element, residual_at, rows, here, TILE, 1)
-    sums = fn.map_tiles(dev.add, (values, others), TILE)
-    fn.store(sums, total, starts[2], element, total_at, rows, here, TILE, 4)
-    return [[dev.to_acc(value.to(total.dtype), TILE) for value in vector] for vector in sums]
+    sums = fn.map_tiles(dev.add, [dev.load(part, tXcX, i, rows, TILE) for part in (tXgX, tXgR)], TILE)
+    dev.store(sums, tXgT, tXcX, i, rows, TILE)
+    return [[dev.to_acc(value.to(tXgT.element_type), TILE) for value in vector] for vector in sums]
 
 
 @cute.kernel
@@ -31,24 +28,19 @@ def add_rms_norm_kernel(
     EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    tensors, strides = (x, residual, total), (x_at, residual_at, total_at)
-    starts, out_start = fn.row_offsets(row, rows, strides, TILE), dev.row_offset(row, rows, out_at, TILE)
+    tensors = (x, x_at), (residual, residual_at), (weight, weight_at), (out, out_at), (total, total_at)
+    tXcX, tXgX, tXgR, tXgW, tXgO, tXgT = dev.partition(tile, rows, TILE, *tensors)
+    add_up = fn.read_once(TILE, lambda i: add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE))
+    # By the thread that wrote it.
+    read = add_up if TILE.single else lambda i: dev.load(tXgT, tXcX, i, rows, TILE)
     blocks = dev.num_blocks(rows, TILE)
-    held = fn.hold(TILE, add_tiles, tensors, starts, first, strides, rows, here, TILE)
     squares = fn.make_sums(TILE)
     for i in cutlass.range(blocks):
-        element = first + i * TILE.block
-        sums = fn.held_or(held, add_tiles, tensors, starts, element, strides, rows, here, TILE)
-        fn.accumulate_sums(squares, dev.map_rows(fn.square, sums, TILE), TILE)
-    scales = [fn.inverse_root(fn.mean(one, rows.n), EPS) for one in fn.row_sums(squares, TILE)]
+        fn.accumulate_sums(squares, dev.map_rows(fn.square, add_up(i), TILE), TILE)
+    scales = [fn.inverse_root(mean, EPS) for mean in fn.means(squares, rows, TILE)]
     for i in cutlass.range(blocks):
-        element = first + i * TILE.block
-        # By the thread that wrote it.
-        values = fn.held_or(held, fn.load, total, starts[2], element, total_at, rows, here, TILE, 4)
-        weights = fn.load(weight, Int64(0), element, weight_at, rows, here, TILE, 2)
-        result = fn.map_tiles(normed, (values, weights), TILE, scales)
-        fn.store(result, out, out_start, element, out_at, rows, here, TILE, 3)
+        weights = dev.load(tXgW, tXcX, i, rows, TILE)
+        dev.store(fn.map_tiles(normed, (read(i), weights), TILE, scales), tXgO, tXcX, i, rows, TILE)
 
 
 @register("cute", "add_rms_norm", "rows")

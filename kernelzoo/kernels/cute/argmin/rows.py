@@ -2,7 +2,7 @@
 
 import cutlass
 import torch
-from cutlass import Boolean, Int64, cute
+from cutlass import Int64, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
@@ -39,14 +39,13 @@ def lower(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, row
 
 @cute.jit
 def find_least(
-    least: cute.Tensor, found: cute.Tensor, x: cute.Pointer, start: Int64, first, begin, end, at: Strides, rows: Rows,
-    here: Boolean, TILE: cutlass.Constexpr,
+    least: cute.Tensor, found: cute.Tensor, tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows,
+    TILE: cutlass.Constexpr,
 ):  # fmt: skip
     """Such minima and places, with a thread's elements of the blocks from begin to end."""
     for i in cutlass.range(begin, end):
-        element = first + i * TILE.block
-        values = fn.load(x, start, element, at, rows, here, TILE, instead=element_identity(TILE))
-        of_rows = dev.split_rows(values, TILE), dev.split_rows(fn.places(element, TILE), TILE)
+        values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
+        of_rows = dev.split_rows(values, TILE), dev.split_rows(fn.places(tXcX, i, TILE), TILE)
         lows = dev.thread_reduce(values, dev.minimum, TILE)
         for r, (low, row, places) in enumerate(zip(lows, *of_rows, strict=True)):
             lower(least, found, r, low, row, places)
@@ -69,12 +68,12 @@ def argmin_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     begin, end = dev.all_blocks(rows, TILE)
     least, found = make_minima(TILE)
-    find_least(least, found, x, start, first, begin, end, x_at, rows, here, TILE)
-    write_rows(row_minima(least, found, TILE)[1], out, row, rows, out_at, here, TILE)
+    find_least(least, found, tXgX, tXcX, begin, end, rows, TILE)
+    write_rows(row_minima(least, found, TILE)[1], out, row, rows, out_at, TILE)
 
 
 @register("cute", "argmin", "rows")

@@ -2,7 +2,7 @@
 
 import cutlass
 import torch
-from cutlass import Boolean, cute
+from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
@@ -23,26 +23,27 @@ def split_kernel(
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     begin, end = dev.part_range(part, span, rows, TILE)
     least, found = make_minima(TILE)
-    find_least(least, found, x, start, first, begin, end, x_at, rows, here, TILE)
+    find_least(least, found, tXgX, tXcX, begin, end, rows, TILE)
     row_least, places = row_minima(least, found, TILE)
-    dev.store_partial(row_least, left, row, part, parts, rows, here, TILE)
-    dev.store_partial(places, left_places, row, part, parts, rows, here, TILE)
+    dev.store_partial(row_least, left, row, part, parts, rows, TILE)
+    dev.store_partial(places, left_places, row, part, parts, rows, TILE)
     if last_to_arrive(arrivals, tile, parts):
         every, every_place = make_minima(TILE)
-        compare_parts(every, every_place, left, left_places, row, parts, rows, here, TILE)
-        write_rows(row_minima(every, every_place, TILE)[1], out, row, rows, out_at, here, TILE)
+        compare_parts(every, every_place, left, left_places, row, parts, rows, TILE)
+        write_rows(row_minima(every, every_place, TILE)[1], out, row, rows, out_at, TILE)
 
 
 @cute.jit
 def compare_parts(
     least: cute.Tensor, found: cute.Tensor, left: cute.Pointer, left_places: cute.Pointer, row, parts, rows: Rows,
-    here: Boolean, TILE: cutlass.Constexpr,
+    TILE: cutlass.Constexpr,
 ):  # fmt: skip
     """A thread's minima and places with those that it takes of the parts of its rows, which come in order."""
+    here = dev.exists(row, rows, TILE)
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
         values = dev.registers(dev.load_rows(left, place, apart, here, TILE))

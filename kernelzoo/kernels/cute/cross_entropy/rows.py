@@ -25,12 +25,14 @@ def loss_of(label, top, total, picked, IGNORE_INDEX):
     return dev.select(label == IGNORE_INDEX, type(top)(0.0), cute.math.log(total) - (picked - top) + (total - total))
 
 
-def losses(x, labels, row, rows, here, x_at, labels_at, tops, totals, IGNORE_INDEX, TILE):
+def losses(x, labels, row, rows, x_at, labels_at, tops, totals, IGNORE_INDEX, TILE):
     """The losses of a thread's rows."""
-    of_rows, picked = fn.load_numbers(labels, labels_at, row, rows, here, TILE), []
+    of_rows, picked = fn.load_numbers(labels, labels_at, row, rows, TILE), []
     for r, label in enumerate(of_rows):
         place = dev.row_offset(row, rows, x_at, TILE) + r * x_at.row + label * x_at.n
-        picked.append(dev.to_acc(fn.load_element(x, place, here & in_range(label, rows))[0], TILE))
+        picked.append(
+            dev.to_acc(fn.load_element(x, place, dev.exists(row, rows, TILE) & in_range(label, rows))[0], TILE)
+        )
     return [loss_of(*one, IGNORE_INDEX) for one in zip(of_rows, tops, totals, picked, strict=True)]
 
 
@@ -40,14 +42,14 @@ def cross_entropy_kernel(
     loss_at: Strides, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     begin, end = dev.all_blocks(rows, TILE)
     tops, totals = make_states(TILE)
-    update_states(tops, totals, x, start, first, begin, end, x_at, rows, here, TILE)
+    update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE)
     row_tops, row_totals = row_states(tops, totals, TILE)
-    result = losses(x, labels, row, rows, here, x_at, labels_at, row_tops, row_totals, IGNORE_INDEX, TILE)
-    write_rows(result, loss, row, rows, loss_at, here, TILE)
+    result = losses(x, labels, row, rows, x_at, labels_at, row_tops, row_totals, IGNORE_INDEX, TILE)
+    write_rows(result, loss, row, rows, loss_at, TILE)
 
 
 @register("cute", "cross_entropy", "rows")

@@ -36,25 +36,22 @@ def backward_kernel(
     IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
-    label = fn.load_numbers(labels, labels_at, row, rows, here, TILE)
-    grads = load_each(grad, grad_at, row, rows, here, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    label = fn.load_numbers(labels, labels_at, row, rows, TILE)
+    grads = load_each(grad, grad_at, row, rows, TILE)
     factors = [factor_of(*pair, rows) for pair in zip(grads, label, strict=True)]
     ignored = [one == IGNORE_INDEX for one in label]
     blocks = dev.num_blocks(rows, TILE)
     tops, totals = make_states(TILE)
     for i in cutlass.range(blocks):
-        values = fn.load(x, x_start, first + i * TILE.block, x_at, rows, here, TILE, instead=-float("inf"))
-        online_update(tops, totals, values, TILE)
+        online_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
     row_tops, row_totals = row_states(tops, totals, TILE)
     inverses = [1.0 / total for total in row_totals]
     for i in cutlass.range(blocks):
-        element = first + i * TILE.block
-        values = fn.load(x, x_start, element, x_at, rows, here, TILE)
-        both = (values, fn.places(element, TILE))
+        both = dev.load(tXgX, tXcX, i, rows, TILE), fn.places(tXcX, i, TILE)
         result = fn.map_tiles(gradient, both, TILE, row_tops, inverses, label, factors, ignored)
-        fn.store(result, out, out_start, element, out_at, rows, here, TILE, 3)
+        dev.store(result, tXgO, tXcX, i, rows, TILE)
 
 
 @register("cute", "cross_entropy_backward", "rows")

@@ -2,10 +2,9 @@
 
 import cutlass
 import torch
-from cutlass import Boolean, cute
+from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
-from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.cumsum.device_functions import make_room, scan_tile
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
@@ -18,17 +17,14 @@ from kernelzoo.registry import register
 
 @cute.jit
 def write_sums(
-    totals: cute.Tensor, x: cute.Pointer, out: cute.Pointer, row, first, begin, end, x_at: Strides, out_at: Strides,
-    rows: Rows, here: Boolean, TILE: cutlass.Constexpr,
+    totals: cute.Tensor, tXgX: cute.Tensor, tXgO: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows,
+    TILE: cutlass.Constexpr,
 ):  # fmt: skip
     """Running sums of a thread's rows from one block to another. totals: of what is before, and what is read, after."""
-    x_start, out_start = fn.row_offsets(row, rows, (x_at, out_at), TILE)
     room = make_room(totals.element_type, TILE)
     for i in cutlass.range(begin, end):
-        element = first + i * TILE.block
-        values = fn.load(x, x_start, element, x_at, rows, here, TILE, instead=0)
-        result = scan_tile(totals, dev.map_rows(totals.element_type, values, TILE), room, TILE)
-        fn.store(result, out, out_start, element, out_at, rows, here, TILE, 1)
+        values = dev.map_rows(totals.element_type, dev.load(tXgX, tXcX, i, rows, TILE, 0), TILE)
+        dev.store(scan_tile(totals, values, room, TILE), tXgO, tXcX, i, rows, TILE)
 
 
 @cute.kernel
@@ -37,10 +33,10 @@ def cumsum_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
     begin, end = dev.all_blocks(rows, TILE)
     totals = dev.make_accumulator(0, TILE, summed_type(TILE))
-    write_sums(totals, x, out, row, first, begin, end, x_at, out_at, rows, here, TILE)
+    write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE)
 
 
 @register("cute", "cumsum", "rows")

@@ -24,11 +24,11 @@ def parts_kernel(
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     begin, end = dev.part_range(part, span, rows, TILE)
-    sums = add_up(x, start, first, begin, end, x_at, rows, here, TILE)
-    dev.store_partial(dev.registers(sums), left, row, part, parts, rows, here, TILE)
+    sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
+    dev.store_partial(dev.registers(sums), left, row, part, parts, rows, TILE)
 
 
 @cute.kernel
@@ -38,10 +38,10 @@ def write_kernel(
 ):  # fmt: skip
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
     begin, end = dev.part_range(part, span, rows, TILE)
-    totals = fn.add_parts(left, row, part, parts, rows, here, TILE)
-    write_sums(totals, x, out, row, first, begin, end, x_at, out_at, rows, here, TILE)
+    totals = fn.add_parts(left, dev.first_row(tile, TILE), part, parts, rows, TILE)
+    write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE)
 
 
 @register("cute", "cumsum", "split")

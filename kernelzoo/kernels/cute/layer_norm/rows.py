@@ -1,10 +1,8 @@
 """A block takes means and variances of several rows, or of one, and scales: from registers, or block by block."""
 
-from typing import Any
-
 import cutlass
 import torch
-from cutlass import Int64, cute
+from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
@@ -16,16 +14,12 @@ from kernelzoo.registry import register
 
 
 @cute.jit
-def row_means(
-    x: cute.Pointer, start: Int64, first, at: Strides, rows: Rows, here: cutlass.Boolean, held: Any,
-    TILE: cutlass.Constexpr,
-):  # fmt: skip
-    """The mean of each of a thread's rows, in registers."""
+def row_means(read: cutlass.Constexpr, rows: Rows, TILE: cutlass.Constexpr):
+    """The mean of each of a thread's rows, in registers, of what reads a block."""
     totals = fn.make_sums(TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
-        values = fn.held_or(held, fn.load, x, start, first + i * TILE.block, at, rows, here, TILE)
-        fn.accumulate_sums(totals, values, TILE)
-    return dev.make_fragment([fn.mean(total, rows.n) for total in fn.row_sums(totals, TILE)], dev.acc_type(TILE))
+        fn.accumulate_sums(totals, read(i), TILE)
+    return dev.make_fragment(fn.means(totals, rows, TILE), dev.acc_type(TILE))
 
 
 def distance(x, inside, mean):
@@ -33,10 +27,9 @@ def distance(x, inside, mean):
     return dev.select(inside, x - mean, type(x)(0.0))
 
 
-def load_distances(x, start, element, at, rows, here, held, TILE, means):
+def distances(values, tXcX, i, rows, TILE, means):
     """How far a thread's elements of a block are from their rows' means."""
-    values = fn.held_or(held, fn.load, x, start, element, at, rows, here, TILE)
-    return fn.map_tiles(distance, (values, fn.inside(element, rows, TILE)), TILE, means)
+    return fn.map_tiles(distance, (values, fn.inside(tXcX, i, rows, TILE)), TILE, means)
 
 
 def normed(away, weight, bias, scale):
@@ -51,24 +44,20 @@ def layer_norm_kernel(
     EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
+    tensors = (x, x_at), (weight, weight_at), (bias, bias_at), (out, out_at)
+    tXcX, tXgX, tXgW, tXgB, tXgO = dev.partition(tile, rows, TILE, *tensors)
+    read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     blocks = dev.num_blocks(rows, TILE)
-    held = fn.hold(TILE, fn.load, x, x_start, first, x_at, rows, here, TILE)
-    means = dev.registers(row_means(x, x_start, first, x_at, rows, here, held, TILE))
+    means = dev.registers(row_means(read, rows, TILE))
     squares = fn.make_sums(TILE)
     for i in cutlass.range(blocks):
-        element = first + i * TILE.block
-        away = load_distances(x, x_start, element, x_at, rows, here, held, TILE, means)
+        away = distances(read(i), tXcX, i, rows, TILE, means)
         fn.accumulate_sums(squares, dev.map_rows(fn.square, away, TILE), TILE)
-    scales = [fn.inverse_root(fn.mean(total, rows.n), EPS) for total in fn.row_sums(squares, TILE)]
+    scales = [fn.inverse_root(mean, EPS) for mean in fn.means(squares, rows, TILE)]
     for i in cutlass.range(blocks):
-        element = first + i * TILE.block
-        away = load_distances(x, x_start, element, x_at, rows, here, held, TILE, means)
-        weights = fn.load(weight, Int64(0), element, weight_at, rows, here, TILE, 1)
-        biases = fn.load(bias, Int64(0), element, bias_at, rows, here, TILE, 2)
-        result = fn.map_tiles(normed, (away, weights, biases), TILE, scales)
-        fn.store(result, out, out_start, element, out_at, rows, here, TILE, 3)
+        away = distances(read(i), tXcX, i, rows, TILE, means)
+        weights, biases = (dev.load(part, tXcX, i, rows, TILE) for part in (tXgW, tXgB))
+        dev.store(fn.map_tiles(normed, (away, weights, biases), TILE, scales), tXgO, tXcX, i, rows, TILE)
 
 
 @register("cute", "layer_norm", "rows")

@@ -25,12 +25,12 @@ def logsumexp_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     begin, end = dev.all_blocks(rows, TILE)
     tops, totals = make_states(TILE)
-    update_states(tops, totals, x, start, first, begin, end, x_at, rows, here, TILE)
-    write_rows(results(*row_states(tops, totals, TILE)), out, row, rows, out_at, here, TILE)
+    update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE)
+    write_rows(results(*row_states(tops, totals, TILE)), out, row, rows, out_at, TILE)
 
 
 @register("cute", "logsumexp", "rows")

@@ -24,18 +24,18 @@ def split_kernel(
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     begin, end = dev.part_range(part, span, rows, TILE)
     tops, totals = make_states(TILE)
-    update_states(tops, totals, x, start, first, begin, end, x_at, rows, here, TILE)
+    update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE)
     row_tops, row_totals = row_states(tops, totals, TILE)
-    dev.store_partial(row_tops, left_tops, row, part, parts, rows, here, TILE)
-    dev.store_partial(row_totals, left_totals, row, part, parts, rows, here, TILE)
+    dev.store_partial(row_tops, left_tops, row, part, parts, rows, TILE)
+    dev.store_partial(row_totals, left_totals, row, part, parts, rows, TILE)
     if last_to_arrive(arrivals, tile, parts):
         every_top, every_total = make_states(TILE)
-        merge_parts(every_top, every_total, left_tops, left_totals, row, parts, rows, here, TILE)
-        write_rows(results(*row_states(every_top, every_total, TILE)), out, row, rows, out_at, here, TILE)
+        merge_parts(every_top, every_total, left_tops, left_totals, row, parts, rows, TILE)
+        write_rows(results(*row_states(every_top, every_total, TILE)), out, row, rows, out_at, TILE)
 
 
 @register("cute", "logsumexp", "split")

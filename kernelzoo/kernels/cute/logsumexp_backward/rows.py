@@ -5,7 +5,6 @@ import torch
 from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
-from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
@@ -26,15 +25,13 @@ def backward_kernel(
     grad_at: Strides, out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
-    of_rows = load_each(y, y_at, row, rows, here, TILE)
-    factors = load_each(grad, grad_at, row, rows, here, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    of_rows = load_each(y, y_at, row, rows, TILE)
+    factors = load_each(grad, grad_at, row, rows, TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
-        element = first + i * TILE.block
-        values = fn.load(x, x_start, element, x_at, rows, here, TILE)
-        result = dev.map_rows(gradient, values, TILE, of_rows, factors)
-        fn.store(result, out, out_start, element, out_at, rows, here, TILE, 3)
+        result = dev.map_rows(gradient, dev.load(tXgX, tXcX, i, rows, TILE), TILE, of_rows, factors)
+        dev.store(result, tXgO, tXcX, i, rows, TILE)
 
 
 @register("cute", "logsumexp_backward", "rows")

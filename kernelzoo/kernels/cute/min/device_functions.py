@@ -23,17 +23,10 @@ def online_update(kept, values, TILE):
         kept[r] = dev.tree_reduce([least, *row], dev.minimum)
 
 
-def load_block(x, start, element, rows, strides, here, TILE):
-    """A thread's elements of a block of its rows, as they are computed."""
-    source = dev.make_thread_tensor(x, start, element, strides, TILE)
-    return dev.load_tile(source, here, element, rows.n, element_identity(TILE), TILE)
-
-
-def write_rows(mine, out, row, rows, strides, here, TILE):
+def write_rows(mine, out, row, rows, at, TILE):
     """The results of a tile's rows."""
-    _, along = dev.thread_coords(TILE)
-    start = dev.row_offset(row, rows, strides, TILE)
-    dev.store_rows(dev.make_fragment(mine, out.dtype), out, start, strides.row, here & (along == 0), TILE)
+    leaves = dev.exists(row, rows, TILE) & (dev.thread_coords(TILE)[1] == 0)
+    dev.store_rows(dev.make_fragment(mine, out.dtype), out, dev.row_offset(row, rows, at, TILE), at.row, leaves, TILE)
 
 
 @cute.jit

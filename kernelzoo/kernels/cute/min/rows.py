@@ -7,7 +7,7 @@ from cutlass import const_expr, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.min.device_functions import identity, load_block, online_update, write_rows
+from kernelzoo.kernels.cute.min.device_functions import element_identity, identity, write_rows
 from kernelzoo.kernels.cute.min.tiles import row_tile
 from kernelzoo.kernels.cute.tiles import problem
 from kernelzoo.launch import Launch
@@ -21,16 +21,15 @@ def rows_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     kept = dev.make_accumulator(identity(TILE), TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
-        values = load_block(x, start, first + i * TILE.block, rows, x_at, here, TILE)
-        least = dev.row_reduce(values, dev.minimum, TILE)
-        online_update(kept, [least] if TILE.across else [[value] for value in least], TILE)
+        values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
+        dev.accumulate(kept, dev.row_reduce(values, dev.minimum, TILE), dev.minimum)
         if const_expr(TILE.meeting > 1):
             cute.arch.sync_threads()  # before the room is written again
-    write_rows(dev.registers(kept), out, row, rows, out_at, here, TILE)
+    write_rows(dev.registers(kept), out, row, rows, out_at, TILE)
 
 
 @register("cute", "min", "rows")

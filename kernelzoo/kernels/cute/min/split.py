@@ -8,7 +8,13 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import in_parts
-from kernelzoo.kernels.cute.min.device_functions import identity, last_to_arrive, load_block, online_update, write_rows
+from kernelzoo.kernels.cute.min.device_functions import (
+    element_identity,
+    identity,
+    last_to_arrive,
+    online_update,
+    write_rows,
+)
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
 from kernelzoo.registry import register
@@ -22,20 +28,20 @@ def split_kernel(
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
-    _, along = dev.thread_coords(TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     kept = dev.make_accumulator(identity(TILE), TILE)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
-        online_update(kept, load_block(x, start, first + i * TILE.block, rows, x_at, here, TILE), TILE)
+        online_update(kept, dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE)), TILE)
     least = dev.block_reduce(dev.registers(kept), dev.minimum, TILE)
-    dev.store_partial(least, partials, row, part, parts, rows, here, TILE)
+    dev.store_partial(least, partials, row, part, parts, rows, TILE)
     if last_to_arrive(arrivals, tile, parts):
         every = dev.make_accumulator(identity(TILE), TILE)
-        for other in cutlass.range(along, parts, TILE.lanes):
-            merge_minima(every, partials, *dev.partial_offset(row, other, parts, rows, TILE), here, TILE)
-        write_rows(dev.block_reduce(dev.registers(every), dev.minimum, TILE), out, row, rows, out_at, here, TILE)
+        for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
+            place, apart = dev.partial_offset(row, other, parts, rows, TILE)
+            merge_minima(every, partials, place, apart, dev.exists(row, rows, TILE), TILE)
+        write_rows(dev.block_reduce(dev.registers(every), dev.minimum, TILE), out, row, rows, out_at, TILE)
 
 
 @cute.jit

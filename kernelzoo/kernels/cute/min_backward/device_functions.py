@@ -9,19 +9,17 @@ import operator
 from cutlass import Int32, Int64
 
 from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
 
 
-def load_each(tensor, at, row, rows, here, TILE):
+def load_each(tensor, at, row, rows, TILE):
     """What there is one of to each of a thread's rows, as it is computed."""
-    held = dev.load_rows(tensor, dev.row_offset(row, rows, at, TILE), at.row, here, TILE)
-    return [dev.to_acc(value, TILE) for value in dev.registers(held)]
+    return [dev.to_acc(value, TILE) for value in fn.load_numbers(tensor, at, row, rows, TILE)]
 
 
-def equal_tile(least, x, at, start, row_end, element, here, TILE):
-    """Which of a thread's elements are equal to the least of their row."""
-    source = dev.make_thread_tensor(x, start, element, at, TILE, 0)
-    values = dev.load_tile(source, here, element, row_end, float("nan"), TILE)
-    return dev.map_rows(operator.eq, values, TILE, least)
+def equal_tile(least, tXgX, tXcX, i, rows, TILE):
+    """Which of a thread's elements of a block are equal to the least of their row."""
+    return dev.map_rows(operator.eq, dev.load(tXgX, tXcX, i, rows, TILE, float("nan")), TILE, least)
 
 
 def as_counts(equal):

@@ -25,13 +25,13 @@ def tile_kernel(
     grad_at: Strides, out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, element, here = dev.row_coords(tile, rows, x_at, TILE)
-    least = load_each(y, y_at, row, rows, here, TILE)
-    equal = equal_tile(least, x, x_at, dev.row_offset(row, rows, x_at, TILE), rows.n, element, here, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    least = load_each(y, y_at, row, rows, TILE)
+    equal = equal_tile(least, tXgX, tXcX, 0, rows, TILE)
     counts = dev.row_reduce(as_counts(equal), dev.add, TILE)
-    results = gradient_of(equal, shares_of(load_each(grad, grad_at, row, rows, here, TILE), counts), TILE)
-    tXgO = dev.make_thread_tensor(out, dev.row_offset(row, rows, out_at, TILE), element, out_at, TILE, 3)
-    dev.store_tile(results, tXgO, here, element, rows.n, TILE)
+    results = gradient_of(equal, shares_of(load_each(grad, grad_at, row, rows, TILE), counts), TILE)
+    dev.store(results, tXgO, tXcX, 0, rows, TILE)
 
 
 @register("cute", "min_backward", "fused")

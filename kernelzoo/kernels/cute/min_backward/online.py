@@ -26,22 +26,20 @@ def online_kernel(
     grad_at: Strides, out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
-    least = load_each(y, y_at, row, rows, here, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    least = load_each(y, y_at, row, rows, TILE)
     blocks = dev.num_blocks(rows, TILE)
     mine = dev.make_accumulator(0, TILE, Int32)
     for i in cutlass.range(blocks):
-        equal = equal_tile(least, x, x_at, x_start, rows.n, first + i * TILE.block, here, TILE)
+        equal = equal_tile(least, tXgX, tXcX, i, rows, TILE)
         dev.accumulate(mine, dev.thread_reduce(as_counts(equal), dev.add, TILE), dev.add)
     counts = dev.block_reduce(long(dev.registers(mine)), dev.add, TILE)
-    shares = shares_of(load_each(grad, grad_at, row, rows, here, TILE), counts)
+    shares = shares_of(load_each(grad, grad_at, row, rows, TILE), counts)
     for i in cutlass.range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
-        element = first + (blocks - 1 - i) * TILE.block
-        equal = equal_tile(least, x, x_at, x_start, rows.n, element, here, TILE)
-        tXgO = dev.make_thread_tensor(out, out_start, element, out_at, TILE, 3)
-        dev.store_tile(gradient_of(equal, shares, TILE), tXgO, here, element, rows.n, TILE)
+        equal = equal_tile(least, tXgX, tXcX, blocks - 1 - i, rows, TILE)
+        dev.store(gradient_of(equal, shares, TILE), tXgO, tXcX, blocks - 1 - i, rows, TILE)
 
 
 @register("cute", "min_backward", "online")

@@ -2,9 +2,10 @@
 
 import cutlass
 import torch
-from cutlass import Int32, Int64, cute
+from cutlass import Int32, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
@@ -29,17 +30,17 @@ def partials_kernel(
     """A block has span blocks of a tile's rows, of which it leaves one count to each row."""
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
-    least = load_each(y, y_at, row, rows, here, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    least = load_each(y, y_at, row, rows, TILE)
     # Every thread counts for itself, in 32 bits, and threads meet once, after the loop, in 64.
     mine = dev.make_accumulator(0, TILE, Int32)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
-        equal = equal_tile(least, x, x_at, start, rows.n, first + i * TILE.block, here, TILE)
+        equal = equal_tile(least, tXgX, tXcX, i, rows, TILE)
         dev.accumulate(mine, dev.thread_reduce(as_counts(equal), dev.add, TILE), dev.add)
     found = dev.block_reduce(long(dev.registers(mine)), dev.add, TILE)
-    dev.store_partial(found, counts, row, part, parts, rows, here, TILE)
+    dev.store_partial(found, counts, row, part, parts, rows, TILE)
 
 
 @cute.kernel
@@ -50,22 +51,17 @@ def write_kernel(
 ):  # fmt: skip
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    every = dev.make_accumulator(0, TILE, Int64)
-    for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
-        left = dev.load_rows(counts, *dev.partial_offset(row, other, parts, rows, TILE), here, TILE)
-        dev.accumulate(every, dev.registers(left), dev.add)
-    found = dev.block_reduce(dev.registers(every), dev.add, TILE)
-    least = load_each(y, y_at, row, rows, here, TILE)
-    shares = shares_of(load_each(grad, grad_at, row, rows, here, TILE), found)
-    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    found = dev.registers(fn.add_parts(counts, row, parts, parts, rows, TILE))
+    least = load_each(y, y_at, row, rows, TILE)
+    shares = shares_of(load_each(grad, grad_at, row, rows, TILE), found)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
-        element = first + (begin + end - 1 - i) * TILE.block
-        equal = equal_tile(least, x, x_at, x_start, rows.n, element, here, TILE)
-        tXgO = dev.make_thread_tensor(out, out_start, element, out_at, TILE, 3)
-        dev.store_tile(gradient_of(equal, shares, TILE), tXgO, here, element, rows.n, TILE)
+        last = begin + end - 1 - i
+        equal = equal_tile(least, tXgX, tXcX, last, rows, TILE)
+        dev.store(gradient_of(equal, shares, TILE), tXgO, tXcX, last, rows, TILE)
 
 
 @register("cute", "min_backward", "split_two_launches")

@@ -44,21 +44,17 @@ def quantize_kernel(
     scale_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    x_start, start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, values_at, TILE)
+    tXcX, tXgX, tXgV = dev.partition(tile, rows, TILE, (x, x_at), (values, values_at))
+    read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     blocks = dev.num_blocks(rows, TILE)
-    held = fn.hold(TILE, fn.load, x, x_start, first, x_at, rows, here, TILE)
     most = dev.make_accumulator(0, TILE, Int32)
     for i in cutlass.range(blocks):
-        read = fn.held_or(held, fn.load, x, x_start, first + i * TILE.block, x_at, rows, here, TILE)
-        sizes = dev.map_rows(magnitude, read, TILE)
+        sizes = dev.map_rows(magnitude, read(i), TILE)
         dev.accumulate(most, dev.thread_reduce(sizes, dev.maximum, TILE), dev.maximum)
     scales = [scale_of(one) for one in dev.block_reduce(dev.registers(most), dev.maximum, TILE)]
-    write_rows(scales, scale, row, rows, scale_at, here, TILE)
+    write_rows(scales, scale, dev.first_row(tile, TILE), rows, scale_at, TILE)
     for i in cutlass.range(blocks):
-        element = first + i * TILE.block
-        read = fn.held_or(held, fn.load, x, x_start, element, x_at, rows, here, TILE)
-        fn.store(dev.map_rows(float8_bits, read, TILE, scales), values, start, element, values_at, rows, here, TILE, 1)
+        dev.store(dev.map_rows(float8_bits, read(i), TILE, scales), tXgV, tXcX, i, rows, TILE)
 
 
 @register("cute", "quantize_rows", "rows")

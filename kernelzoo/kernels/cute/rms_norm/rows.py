@@ -2,7 +2,7 @@
 
 import cutlass
 import torch
-from cutlass import Int64, cute
+from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
@@ -24,21 +24,16 @@ def rms_norm_kernel(
     out_at: Strides, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
+    tXcX, tXgX, tXgW, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (weight, weight_at), (out, out_at))
+    read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     blocks = dev.num_blocks(rows, TILE)
-    held = fn.hold(TILE, fn.load, x, x_start, first, x_at, rows, here, TILE)
     squares = fn.make_sums(TILE)
     for i in cutlass.range(blocks):
-        values = fn.held_or(held, fn.load, x, x_start, first + i * TILE.block, x_at, rows, here, TILE)
-        fn.accumulate_sums(squares, dev.map_rows(fn.square, values, TILE), TILE)
-    scales = [fn.inverse_root(fn.mean(total, rows.n), EPS) for total in fn.row_sums(squares, TILE)]
+        fn.accumulate_sums(squares, dev.map_rows(fn.square, read(i), TILE), TILE)
+    scales = [fn.inverse_root(mean, EPS) for mean in fn.means(squares, rows, TILE)]
     for i in cutlass.range(blocks):
-        element = first + i * TILE.block
-        values = fn.held_or(held, fn.load, x, x_start, element, x_at, rows, here, TILE)
-        weights = fn.load(weight, Int64(0), element, weight_at, rows, here, TILE, 1)
-        result = fn.map_tiles(normed, (values, weights), TILE, scales)
-        fn.store(result, out, out_start, element, out_at, rows, here, TILE, 2)
+        weights = dev.load(tXgW, tXcX, i, rows, TILE)
+        dev.store(fn.map_tiles(normed, (read(i), weights), TILE, scales), tXgO, tXcX, i, rows, TILE)
 
 
 @register("cute", "rms_norm", "rows")

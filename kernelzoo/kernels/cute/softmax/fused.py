@@ -22,15 +22,13 @@ def tile_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, element, here = dev.row_coords(tile, rows, x_at, TILE)
-    tXgX = dev.make_thread_tensor(x, dev.row_offset(row, rows, x_at, TILE), element, x_at, TILE, 0)
-    tXgO = dev.make_thread_tensor(out, dev.row_offset(row, rows, out_at, TILE), element, out_at, TILE, 1)
-    values = dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    values = dev.load(tXgX, tXcX, 0, rows, TILE, -float("inf"))
     tops = [zero_if_empty(top) for top in dev.row_reduce(values, dev.maximum, TILE)]
     values = dev.map_rows(exponential_below, values, TILE, tops)
     scales = [1.0 / total for total in dev.row_reduce(values, dev.add, TILE)]
     values = dev.map_rows(dev.multiply, values, TILE, scales)
-    dev.store_tile(values, tXgO, here, element, rows.n, TILE)
+    dev.store(values, tXgO, tXcX, 0, rows, TILE)
 
 
 @register("cute", "softmax", "fused")

@@ -23,25 +23,19 @@ def online_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
     blocks = dev.num_blocks(rows, TILE)
     # Every thread keeps a pair of its own, and threads meet once, after the loop.
     tops, totals = make_states(TILE)
     for i in cutlass.range(blocks):
-        element = first + i * TILE.block
-        tXgX = dev.make_thread_tensor(x, x_start, element, x_at, TILE, 0)
-        online_update(tops, totals, dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE), TILE)
+        online_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
     row_tops, row_totals = row_states(tops, totals, TILE)
     scales = [1.0 / total for total in row_totals]
     for i in cutlass.range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
-        element = first + (blocks - 1 - i) * TILE.block
-        tXgX = dev.make_thread_tensor(x, x_start, element, x_at, TILE, 0)
-        tXgO = dev.make_thread_tensor(out, out_start, element, out_at, TILE, 1)
-        values = dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE)
+        values = dev.load(tXgX, tXcX, blocks - 1 - i, rows, TILE, -float("inf"))
         values = dev.map_rows(softmax_of, values, TILE, row_tops, scales)
-        dev.store_tile(values, tXgO, here, element, rows.n, TILE)
+        dev.store(values, tXgO, tXcX, blocks - 1 - i, rows, TILE)
 
 
 @register("cute", "softmax", "online")

@@ -49,11 +49,8 @@ def cluster_kernel(
     barrier = cute.arch.alloc_smem(Int64, 1, 8)
     open_barrier(barrier)
     rank = cute.arch.block_idx_in_cluster()
-    row, element, here = dev.row_coords(number // BLOCKS, rows, x_at, TILE)
-    element += rank * TILE.block
-    tXgX = dev.make_thread_tensor(x, dev.row_offset(row, rows, x_at, TILE), element, x_at, TILE, 0)
-    tXgO = dev.make_thread_tensor(out, dev.row_offset(row, rows, out_at, TILE), element, out_at, TILE, 1)
-    values = dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE)
+    tXcX, tXgX, tXgO = dev.partition(number // BLOCKS, rows, TILE, (x, x_at), (out, out_at))
+    values = dev.load(tXgX, tXcX, rank, rows, TILE, -float("inf"))
     (top,) = dev.row_reduce(values, dev.maximum, TILE)
     less = zero_if_empty(top)
     values = [[exponential(value - less) for value in vector] for vector in values]
@@ -66,7 +63,7 @@ def cluster_kernel(
     row_total = over_blocks(rescale(pairs[0, theirs], pairs[1, theirs], row_top), dev.add, BLOCKS)
     scale = exponential(top - row_top) * (1.0 / row_total)
     values = [[value * scale for value in vector] for vector in values]
-    dev.store_tile(values, tXgO, here, element, rows.n, TILE)
+    dev.store(values, tXgO, tXcX, rank, rows, TILE)
 
 
 def over_blocks(value, join, BLOCKS):

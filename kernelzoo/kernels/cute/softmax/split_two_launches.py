@@ -22,17 +22,15 @@ def partials_kernel(
     """A block has span blocks of a tile's rows, of which it leaves one pair to each row."""
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     top, total = make_states(TILE)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
-        element = first + i * TILE.block
-        tXgX = dev.make_thread_tensor(x, start, element, x_at, TILE, 0)
-        online_update(top, total, dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE), TILE)
+        online_update(top, total, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
     row_tops, row_totals = row_states(top, total, TILE)
-    dev.store_partial(row_tops, tops, row, part, parts, rows, here, TILE)
-    dev.store_partial(row_totals, totals, row, part, parts, rows, here, TILE)
+    dev.store_partial(row_tops, tops, row, part, parts, rows, TILE)
+    dev.store_partial(row_totals, totals, row, part, parts, rows, TILE)
 
 
 @cute.kernel
@@ -43,21 +41,19 @@ def write_kernel(
     """Every block merges all pairs of its rows in the same order, so that all agree to the bit."""
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
     top, total = make_states(TILE)
-    merge_parts(top, total, tops, totals, row, parts, rows, here, TILE)
+    merge_parts(top, total, tops, totals, row, parts, rows, TILE)
     row_tops, row_totals = row_states(top, total, TILE)
     scales = [1.0 / total for total in row_totals]
-    x_start, out_start = dev.row_offset(row, rows, x_at, TILE), dev.row_offset(row, rows, out_at, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
-        element = first + (begin + end - 1 - i) * TILE.block
-        tXgX = dev.make_thread_tensor(x, x_start, element, x_at, TILE, 0)
-        tXgO = dev.make_thread_tensor(out, out_start, element, out_at, TILE, 1)
-        values = dev.load_tile(tXgX, here, element, rows.n, -float("inf"), TILE)
+        last = begin + end - 1 - i
+        values = dev.load(tXgX, tXcX, last, rows, TILE, -float("inf"))
         values = dev.map_rows(softmax_of, values, TILE, row_tops, scales)
-        dev.store_tile(values, tXgO, here, element, rows.n, TILE)
+        dev.store(values, tXgO, tXcX, last, rows, TILE)
 
 
 @register("cute", "softmax", "split_two_launches")

@@ -5,10 +5,11 @@ import torch
 from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_input, products
+from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_both, products
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -19,13 +20,10 @@ def tile_kernel(
     out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, element, here = dev.row_coords(tile, rows, grad_at, TILE)
-    grads = load_input(grad, grad_at, dev.row_offset(row, rows, grad_at, TILE), rows.n, element, here, TILE, 0)
-    weights = load_input(y, y_at, dev.row_offset(row, rows, y_at, TILE), rows.n, element, here, TILE, 1)
-    totals = dev.row_reduce(products(grads, weights), dev.add, TILE)
-    results = gradient(grads, weights, dev.broadcast_rows(totals, TILE))
-    tXgO = dev.make_thread_tensor(out, dev.row_offset(row, rows, out_at, TILE), element, out_at, TILE, 2)
-    dev.store_tile(results, tXgO, here, element, rows.n, TILE)
+    tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, (grad, grad_at), (y, y_at), (out, out_at))
+    both = load_both(tXgG, tXgY, tXcX, 0, rows, TILE)
+    totals = dev.row_reduce(products(both, TILE), dev.add, TILE)
+    dev.store(fn.map_tiles(gradient, both, TILE, totals), tXgO, tXcX, 0, rows, TILE)
 
 
 @register("cute", "softmax_backward", "fused")

@@ -5,10 +5,11 @@ import torch
 from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_input, products
+from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_both, products
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -19,24 +20,17 @@ def online_kernel(
     out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, grad_at, TILE)
-    grad_start, y_start = dev.row_offset(row, rows, grad_at, TILE), dev.row_offset(row, rows, y_at, TILE)
-    out_start = dev.row_offset(row, rows, out_at, TILE)
+    tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, (grad, grad_at), (y, y_at), (out, out_at))
     blocks = dev.num_blocks(rows, TILE)
     sums = dev.make_accumulator(0, TILE)
     for i in cutlass.range(blocks):
-        element = first + i * TILE.block
-        grads = load_input(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
-        weights = load_input(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        dev.accumulate(sums, dev.thread_reduce(products(grads, weights), dev.add, TILE), dev.add)
-    totals = dev.broadcast_rows(dev.block_reduce(dev.registers(sums), dev.add, TILE), TILE)
+        both = load_both(tXgG, tXgY, tXcX, i, rows, TILE)
+        dev.accumulate(sums, dev.thread_reduce(products(both, TILE), dev.add, TILE), dev.add)
+    totals = dev.block_reduce(dev.registers(sums), dev.add, TILE)
     for i in cutlass.range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
-        element = first + (blocks - 1 - i) * TILE.block
-        grads = load_input(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
-        weights = load_input(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        tXgO = dev.make_thread_tensor(out, out_start, element, out_at, TILE, 2)
-        dev.store_tile(gradient(grads, weights, totals), tXgO, here, element, rows.n, TILE)
+        both = load_both(tXgG, tXgY, tXcX, blocks - 1 - i, rows, TILE)
+        dev.store(fn.map_tiles(gradient, both, TILE, totals), tXgO, tXcX, blocks - 1 - i, rows, TILE)
 
 
 @register("cute", "softmax_backward", "online")

@@ -9,7 +9,7 @@ from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_input, products
+from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_both, products
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.registry import register
 
@@ -23,17 +23,14 @@ def partials_kernel(
     """A block has span blocks of a tile's rows, of which it leaves one sum to each row."""
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, grad_at, TILE)
-    grad_start, y_start = dev.row_offset(row, rows, grad_at, TILE), dev.row_offset(row, rows, y_at, TILE)
+    tXcX, tXgG, tXgY = dev.partition(tile, rows, TILE, (grad, grad_at), (y, y_at))
     mine = dev.make_accumulator(0, TILE)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
-        element = first + i * TILE.block
-        grads = load_input(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
-        weights = load_input(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        dev.accumulate(mine, dev.thread_reduce(products(grads, weights), dev.add, TILE), dev.add)
+        both = load_both(tXgG, tXgY, tXcX, i, rows, TILE)
+        dev.accumulate(mine, dev.thread_reduce(products(both, TILE), dev.add, TILE), dev.add)
     found = dev.block_reduce(dev.registers(mine), dev.add, TILE)
-    dev.store_partial(found, sums, row, part, parts, rows, here, TILE)
+    dev.store_partial(found, sums, dev.first_row(tile, TILE), part, parts, rows, TILE)
 
 
 @cute.kernel
@@ -45,18 +42,14 @@ def write_kernel(
     """Every block adds up all sums of its rows in the same order, so that all agree to the bit."""
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, grad_at, TILE)
-    totals = dev.broadcast_rows(dev.registers(fn.add_parts(sums, row, parts, parts, rows, here, TILE)), TILE)
-    grad_start, y_start = dev.row_offset(row, rows, grad_at, TILE), dev.row_offset(row, rows, y_at, TILE)
-    out_start = dev.row_offset(row, rows, out_at, TILE)
+    tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, (grad, grad_at), (y, y_at), (out, out_at))
+    totals = dev.registers(fn.add_parts(sums, dev.first_row(tile, TILE), parts, parts, rows, TILE))
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
-        element = first + (begin + end - 1 - i) * TILE.block
-        grads = load_input(grad, grad_at, grad_start, rows.n, element, here, TILE, 0)
-        weights = load_input(y, y_at, y_start, rows.n, element, here, TILE, 1)
-        tXgO = dev.make_thread_tensor(out, out_start, element, out_at, TILE, 2)
-        dev.store_tile(gradient(grads, weights, totals), tXgO, here, element, rows.n, TILE)
+        last = begin + end - 1 - i
+        both = load_both(tXgG, tXgY, tXcX, last, rows, TILE)
+        dev.store(fn.map_tiles(gradient, both, TILE, totals), tXgO, tXcX, last, rows, TILE)
 
 
 @register("cute", "softmax_backward", "split_two_launches")

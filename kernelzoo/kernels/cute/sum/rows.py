@@ -2,7 +2,7 @@
 
 import cutlass
 import torch
-from cutlass import Boolean, Int64, cute
+from cutlass import Int64, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
@@ -21,15 +21,12 @@ def summed_type(TILE):
 
 
 @cute.jit
-def add_up(
-    x: cute.Pointer, start: Int64, first, begin, end, at: Strides, rows: Rows, here: Boolean, TILE: cutlass.Constexpr
-):
+def add_up(tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows, TILE: cutlass.Constexpr):
     """The sums of a thread's rows from one block to another, in registers."""
     kind = summed_type(TILE)
     sums = dev.make_accumulator(0, TILE, kind), dev.make_accumulator(0, TILE, kind)
     for i in cutlass.range(begin, end):
-        values = fn.load(x, start, first + i * TILE.block, at, rows, here, TILE, instead=0)
-        fn.accumulate_sums(sums, dev.map_rows(kind, values, TILE), TILE)
+        fn.accumulate_sums(sums, dev.map_rows(kind, dev.load(tXgX, tXcX, i, rows, TILE, 0), TILE), TILE)
     return dev.make_fragment(fn.row_sums(sums, TILE), kind)
 
 
@@ -39,11 +36,11 @@ def sum_kernel(
     TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
 ):  # fmt: skip
     tile = dev.block_index(EARLY)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     begin, end = dev.all_blocks(rows, TILE)
-    sums = add_up(x, start, first, begin, end, x_at, rows, here, TILE)
-    write_rows(dev.registers(sums), out, row, rows, out_at, here, TILE)
+    sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
+    write_rows(dev.registers(sums), out, row, rows, out_at, TILE)
 
 
 @register("cute", "sum", "rows")

@@ -24,14 +24,14 @@ def split_kernel(
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
-    row, first, here = dev.row_coords(tile, rows, x_at, TILE)
-    start = dev.row_offset(row, rows, x_at, TILE)
+    row = dev.first_row(tile, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
     begin, end = dev.part_range(part, span, rows, TILE)
-    sums = add_up(x, start, first, begin, end, x_at, rows, here, TILE)
-    dev.store_partial(dev.registers(sums), left, row, part, parts, rows, here, TILE)
+    sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
+    dev.store_partial(dev.registers(sums), left, row, part, parts, rows, TILE)
     if last_to_arrive(arrivals, tile, parts):
-        every = fn.add_parts(left, row, parts, parts, rows, here, TILE)
-        write_rows(dev.registers(every), out, row, rows, out_at, here, TILE)
+        every = fn.add_parts(left, row, parts, parts, rows, TILE)
+        write_rows(dev.registers(every), out, row, rows, out_at, TILE)
 
 
 @register("cute", "sum", "split")
