@@ -29,26 +29,18 @@ def test_comparisons_know_where_there_is_no_order(how: str) -> None:
         expected = ORDER[how[:2]](a, b) | (unordered if how.endswith("u") else False)
     for text in (
         f"setp.{how}.f32 p1, {{a}}, {{b}}; selp.b32 {{d}}, 1, 0, p1;",
-        f"setp.{how}.f32 p1|p2, {{a}}, {{b}}; selp.b32 {{d}}, 0, 1, p2;",
         f"setp.{how}.f32 p1, {{a}}, {{b}}; selp.b32 r40, 1, 0, !p1; xor.b32 {{d}}, r40, 1;",
         f"set.{how}.u32.f32 {{d}}, {{a}}, {{b}}; and.b32 {{d}}, {{d}}, 1;",
     ):
         np.testing.assert_array_equal(each(text, a, b, to="u4"), expected)
 
 
-def test_comparisons_of_integers_have_signs_or_not_and_join_predicates() -> None:
+def test_comparisons_of_integers_have_signs_or_not() -> None:
     a, b = pairs([0, 1, 5, -1, -(2**31), 2**31 - 1], "i4")
     made = each("setp.lt.s32 p1, {a}, {b}; selp.b32 {d}, 1, 0, p1;", a, b, to="u4")
     np.testing.assert_array_equal(made, a < b)
     made = each("setp.lt.u32 p1, {a}, {b}; selp.b32 {d}, 1, 0, p1;", a, b, to="u4")
     np.testing.assert_array_equal(made, a.view("u4") < b.view("u4"))
-    for joined, function in (("and", np.logical_and), ("or", np.logical_or), ("xor", np.logical_xor)):
-        text = f"setp.gt.s32 p2, {{b}}, 0; setp.lt.{joined}.s32 p1, {{a}}, {{b}}, !p2; selp.b32 {{d}}, 1, 0, p1;"
-        np.testing.assert_array_equal(each(text, a, b, to="u4"), function(a < b, b <= 0))
-    halves = np.array([[1, 2], [3, -4], [np.nan, 0]], "f2").view("u4")[:, 0]
-    made = each("setp.ltu.f16x2 p1|p2, {a}, 0x40004000; selp.b32 r40, 1, 0, p1; selp.b32 r41, 2, 0, p2;"
-                "or.b32 {d}, r40, r41;", halves, to="u4")  # fmt: skip
-    assert made.tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("to", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
@@ -70,19 +62,14 @@ def test_floats_become_integers_within_their_range(to: str, rounding: str) -> No
 
 def test_integers_become_floats_and_others() -> None:
     a = np.array([0, 1, -1, 2**24 + 1, -(2**31), 2**31 - 1, 300, -300], "i4")
-    with np.errstate(over="ignore"):
-        halves = a.astype("f8").astype("f2")
     for text, to, expected in (
         ("cvt.rn.f32.s32 {d}, {a};", "f4", a.astype("f4")),
         ("cvt.rn.f32.u32 {d}, {a};", "f4", a.view("u4").astype("f4")),
         ("cvt.rn.f64.s32 {d}, {a};", "f8", a.astype("f8")),
-        ("cvt.rn.f16.s32 {d}, {a};", "f2", halves),
         ("cvt.s64.s32 {d}, {a};", "i8", a.astype("i8")),
         ("cvt.u64.u32 {d}, {a};", "u8", a.view("u4").astype("u8")),
         ("cvt.s32.s8 {d}, {a};", "i4", a.astype("i1").astype("i4")),
         ("cvt.u16.u32 {d}, {a};", "u2", a.astype("u2")),
-        ("cvt.sat.s8.s32 {d}, {a};", "i4", np.clip(a, -128, 127)),
-        ("cvt.sat.u8.s32 {d}, {a};", "i4", np.clip(a, 0, 255)),
     ):
         np.testing.assert_array_equal(each(text, a, to=to), expected, err_msg=text)
 
@@ -107,8 +94,8 @@ def test_floats_become_narrower_and_wider_ones() -> None:
     down = each("cvt.rz.bf16.f32 {d}, {a};", a, to="u2")
     numbers = ~np.isnan(a)
     np.testing.assert_array_equal(down[numbers], (a.view("u4") >> np.uint32(16)).astype("u2")[numbers])
-    down = each("cvt.rmi.f32.f32 {d}, {a};", a[numbers], to="f4")
-    np.testing.assert_array_equal(bits(down), bits(np.floor(a[numbers])))
+    held = each("cvt.ftz.sat.f32.f32 {d}, {a};", a, to="f4")
+    np.testing.assert_array_equal(held, np.where(np.abs(a) < 2.0**-126, 0, np.clip(np.nan_to_num(a), 0, 1)))
 
 
 def test_two_floats_become_two_eighths() -> None:
@@ -162,13 +149,7 @@ def test_approximations_are_near_and_flush() -> None:
             np.inf, -np.inf, 0, 0.25]  # fmt: skip
         quotients = each("div.full.f32 {d}, {a}, {b};", np.ones(2, "f4"), np.array([4, 2.0**127], "f4"), to="f4")
         assert quotients.tolist() == [0.25, 0]
-        np.testing.assert_allclose(
-            each("lg2.approx.f32 {d}, {a};", np.array([8, 0.5, 0], "f4"), to="f4"), [3, -1, -np.inf]
-        )
         np.testing.assert_allclose(each("rsqrt.approx.f32 {d}, {a};", np.array([4], "f4"), to="f4"), [0.5])
-        np.testing.assert_allclose(
-            each("tanh.approx.f32 {d}, {a};", np.array([0.5], "f4"), to="f4"), np.tanh([0.5]), 1e-6
-        )
 
 
 @pytest.mark.parametrize(
@@ -180,6 +161,14 @@ def test_approximations_are_near_and_flush() -> None:
         ("bra NOWHERE;", "there is no label 'NOWHERE'"),
         ("call.uni vprintf;", "the instruction call is not known"),
         ("cvt.rn.e4m3x2.f32 {d}, {a}, {a};", "it has no type"),
+        ("cvt.sat.s8.s32 {d}, {a};", "an integer becomes a float or a double"),
+        ("cvt.rmi.f32.f32 {d}, {a};", "a float becomes no whole one"),
+        ("setp.lt.and.f32 p1, {a}, {a}, p2;", "what .and says is not known"),
+        ("mbarrier.test_wait.parity.shared.b64 p2, [0], 0;", "test_wait"),
+        ("mbarrier.try_wait.shared.b64 p2, [0], rd9;", "a wait for a state"),
+        ("mbarrier.arrive.shared.b64 rd5, [0], 2;", "several arrivals at once"),
+        ("cp.async.bulk.global.shared::cta.bulk_group [rd1], [0], 16;", "is not emulated"),
+        ("atom.global.add.f32 {d}, [rd1], 0f3F000000;", "an atomic operation on floats"),
     ],
 )
 def test_what_is_not_known_is_refused_by_name(text: str, said: str) -> None:

@@ -44,22 +44,10 @@ def test_shuffles(how: str, by: int, limit: int, source: object) -> None:
     np.testing.assert_array_equal(made, 100 + sources + np.where(inside, 0, 1000))
 
 
-def test_votes_matches_and_reductions() -> None:
-    third = "rem.u32 r6, r0, 3; setp.eq.u32 p1, r6, 0;"
-    mask = sum(1 << k for k in range(0, 32, 3))
-    assert (lanes(f"{third} vote.sync.ballot.b32 r5, p1, -1;") == mask).all()
-    assert (lanes(f"{third} vote.sync.any.pred p2, p1, -1; selp.u32 r5, 1, 0, p2;") == 1).all()
-    assert (lanes(f"{third} vote.sync.all.pred p2, p1, -1; selp.u32 r5, 1, 0, p2;") == 0).all()
-    assert (lanes(f"{third} vote.sync.uni.pred p2, p1, -1; selp.u32 r5, 1, 0, p2;") == 0).all()
-    made = lanes(f"{third} match.any.sync.b32 r5, r6, -1;")
-    assert made.tolist() == [sum(1 << j for j in range(k % 3, 32, 3)) for k in range(32)]
-    assert (lanes("mov.u32 r6, 4; match.all.sync.b32 r5|p1, r6, -1;") == 0xFFFFFFFF).all()
+def test_reductions() -> None:
     assert (lanes("redux.sync.add.s32 r5, r4, -1;") == sum(range(100, 132))).all()
     assert (lanes("sub.s32 r4, r4, 110; redux.sync.min.s32 r5, r4, -1;") == 2**32 - 10).all()
     assert (lanes("sub.s32 r4, r4, 110; redux.sync.max.u32 r5, r4, -1;") == 2**32 - 1).all()
-    assert (lanes("redux.sync.xor.b32 r5, r4, -1;") == np.bitwise_xor.reduce(np.arange(100, 132))).all()
-    made = lanes("elect.sync r6|p1, -1; selp.u32 r5, 7, r6, p1;")
-    assert made.tolist() == [7] + [0] * 31
 
 
 def test_lanes_that_part_meet_again_each_with_its_own() -> None:
@@ -84,18 +72,6 @@ def test_a_register_keeps_its_value_from_one_round_of_a_loop_to_the_next() -> No
         add.u32 r7, r7, 1; setp.lt.u32 p2, r7, 4; @p2 bra LOOP;
     """
     assert lanes(body).tolist() == [4 * (k + 5) for k in range(32)]
-
-
-def test_an_indexed_branch_goes_to_one_of_its_labels() -> None:
-    body = """
-        LIST: .branchtargets A, B, C;
-        rem.u32 r6, r0, 3; brx.idx r6, LIST;
-        A: mov.u32 r5, 10; bra END;
-        B: mov.u32 r5, 20; bra END;
-        C: mov.u32 r5, 30;
-        END:
-    """
-    assert lanes(body)[:6].tolist() == [10, 20, 30] * 2
 
 
 def test_registers_of_inner_scopes_are_their_own() -> None:
@@ -143,43 +119,32 @@ def test_the_order_of_threads_is_left_to_chance_without_one() -> None:
 
 
 def test_barriers_by_number_and_of_some_threads() -> None:
-    """The second warp waits for what the first has to say, which goes on at once."""
+    """Two warps meet by themselves, while the others go another way."""
     body = """
-        .shared .u32 word; setp.ge.u32 p1, r0, 32; mov.u32 r5, 0; @p1 bra SECOND;
-        setp.eq.u32 p2, r0, 3; @p2 st.shared.u32 [word], 77; bar.arrive 3, 64; bra END;
-        SECOND: bar.sync 3, 64; ld.shared.u32 r5, [word];
-        END:
+        .shared .b32 words[64]; mov.u32 r5, 7; setp.ge.u32 p1, r0, 64; @p1 bra END;
+        shl.b32 r6, r0, 2; mov.b32 r7, words; add.u32 r8, r7, r6; st.shared.u32 [r8], r4; bar.sync 3, 64;
+        xor.b32 r6, r6, 252; add.u32 r8, r7, r6; ld.shared.u32 r5, [r8]; bra ENDED;
+        END: bar.sync 4, 32;
+        ENDED:
     """
-    assert lanes(body, block=64).tolist() == [0] * 32 + [77] * 32
-
-
-def test_a_barrier_counts_wishes() -> None:
-    odd = "and.b32 r6, r0, 1; setp.eq.u32 p1, r6, 1;"
-    assert (lanes(f"{odd} bar.red.popc.u32 r5, 0, p1;", block=96) == 48).all()
-    assert (lanes(f"{odd} bar.red.or.pred p2, 0, p1; selp.u32 r5, 1, 0, p2;", block=96) == 1).all()
-    assert (lanes(f"{odd} bar.red.and.pred p2, 0, p1; selp.u32 r5, 1, 0, p2;", block=96) == 0).all()
+    assert lanes(body, block=96).tolist() == [100 + (k ^ 63) for k in range(64)] + [7] * 32
 
 
 # --- Blocks ----------------------------------------------------------------------------------------------------------
 
 
 def test_atomic_operations_give_each_thread_its_own_turn() -> None:
-    x = np.array([0, 100, 0, 5, 0, 0, 0], "i4")
+    x = np.array([0, 100, 0, 5], "i4")
     out = np.zeros(256, "i4")
     body = """
         mov.u32 r1, %ctaid.x; mad.lo.u32 r2, r1, 64, r0; mul.wide.u32 rd9, r2, 4; add.s64 rd11, rd2, rd9;
         atom.global.add.u32 r5, [rd1], 1; red.global.min.s32 [rd1+4], r2;
         atom.acq_rel.gpu.global.max.s32 r6, [rd1+8], r2;
-        atom.global.inc.u32 r7, [rd1+12], 9; red.relaxed.gpu.global.or.b32 [rd1+16], r2;
-        red.global.add.f32 [rd1+20], 0f3F000000;
-        AGAIN: ld.relaxed.gpu.global.u32 r20, [rd1+24]; add.u32 r21, r20, 2;
-        atom.cas.global.b32 r22, [rd1+24], r20, r21; setp.ne.u32 p1, r22, r20; @p1 bra AGAIN;
-        st.global.u32 [rd11], r5;
+        atom.global.inc.u32 r7, [rd1+12], 9; st.global.u32 [rd11], r5;
     """
     run(body, x, out, grid=4, block=64)
     assert sorted(out.tolist()) == list(range(256))
-    assert x[[0, 1, 2, 4, 6]].tolist() == [256, 0, 255, 255, 512]
-    assert x[3] == (5 + 256) % 10 and x.view("f4")[5] == 128
+    assert x.tolist() == [256, 0, 255, (5 + 256) % 10]
 
 
 def test_blocks_meet_that_wait_for_each_other() -> None:
@@ -187,7 +152,7 @@ def test_blocks_meet_that_wait_for_each_other() -> None:
     x, out = np.zeros(64, "u4"), np.zeros(48, "u4")
     body = """
         mov.u32 r1, %ctaid.x; mul.wide.u32 rd9, r1, 4; add.s64 rd10, rd1, rd9; add.s64 rd11, rd2, rd9;
-        setp.ne.u32 p1, r0, 0; @p1 bra MET; add.u32 r5, r1, 500; st.global.u32 [rd10+8], r5; membar.gl;
+        setp.ne.u32 p1, r0, 0; @p1 bra MET; add.u32 r5, r1, 500; st.global.u32 [rd10+8], r5; fence.acq_rel.gpu;
         atom.add.release.gpu.global.u32 r6, [rd1], 1;
         WAIT: ld.acquire.gpu.global.u32 r7, [rd1]; setp.lt.u32 p2, r7, 48; @p2 bra WAIT;
         MET: bar.sync 0; add.u32 r8, r1, 1; rem.u32 r8, r8, 48; mul.wide.u32 rd9, r8, 4; add.s64 rd10, rd1, rd9;
@@ -237,14 +202,11 @@ def test_variables_are_in_their_spaces_and_have_generic_addresses() -> None:
         mov.u64 rd20, depot; cvta.local.u64 rd21, rd20; add.u64 rd21, rd21, 8;
         st.u32 [rd21], r4; st.local.u32 [depot], r0;
         mov.u64 rd22, words; cvta.shared.u64 rd22, rd22; mad.wide.u32 rd22, r0, 8, rd22; st.u32 [rd22+4], r0;
-        isspacep.shared p1, rd22; isspacep.global p2, rd1; isspacep.local p3, rd21;
-        and.pred p1, p1, p2; and.pred p1, p1, p3;
         cvta.to.shared.u64 rd23, rd22; cvt.u32.u64 r20, rd23; bar.sync 0;
         ld.shared.u32 r21, [r20+4]; ld.local.u32 r22, [rd20+8]; ld.u32 r23, [rd20];
         ld.global.u32 r24, [table+4]; ld.const.u32 r25, [fixed]; ld.global.s8 r26, [table+8];
         red.global.add.u32 [count], 1;
         add.u32 r5, r21, r22; add.u32 r5, r5, r23; add.u32 r5, r5, r24; add.u32 r5, r5, r25; add.s32 r5, r5, r26;
-        @!p1 trap;
     """
     assert lanes(body, block=64, before=before).tolist() == [100 + 3 * k + 2 + 40 - 1 for k in range(64)]
 
@@ -268,6 +230,7 @@ def test_variables_are_in_their_spaces_and_have_generic_addresses() -> None:
         ("setp.eq.u32 p1, r0, 3; @p1 bra E; bar.warp.sync -1; E: shfl.sync.bfly.b32 r5, r4, 1, 31, -1;",
          "meets it at another instruction"),
         ("setp.eq.u32 p1, r0, 3; @p1 bra E; bar.sync 1, 64; E:", "no thread can go on.*31 threads wait"),
+        ("setp.eq.u32 p1, r0, 3; @p1 bra W; bar.sync 1, 64; W: bar.sync 1, 32;", "is for (64|32) threads, and for"),
         ("shfl.sync.bfly.b32 r5, r4, 1, 31, 0xFFFF;", "meets lanes of the mask 0xffff, of which it is none|lane"),
         ("trap;", "'trap': trap"),
         ("L: ld.volatile.global.u32 r5, [rd10]; setp.ne.u32 p1, r5, 77777; @p1 bra L;", "threads ask for ever"),

@@ -20,17 +20,6 @@ def value(i: Instruction, at: int, kind: str, flushes: bool = False) -> str:
     return f"ftz({text})" if flushes and kind in ("f32", "f16") else text
 
 
-def finished(i: Instruction, kind: str, text: str, flushes: bool) -> str:
-    """A float's result as the modifiers have it."""
-    if flushes and kind in ("f32", "f16"):
-        text = f"ftz({text})"
-    if i.take("sat"):
-        text = f"saturated({text})"
-    if i.take("relu"):
-        text = f"largest({text}, {kind}{{}}, true)"
-    return text
-
-
 def floats(i: Instruction, kind: str, name: str, count: int, rounded: bool = True, more: str = "") -> None:
     """A function of so many floats, each of two halves in a word apart."""
     flushes = bool(i.take("ftz"))
@@ -39,7 +28,8 @@ def floats(i: Instruction, kind: str, name: str, count: int, rounded: bool = Tru
         half = kind[:-2]
         words = [*(i.get(k, kind) for k in range(1, count + 1)), "0u", "0u"][:3]
         flushed = [f"ftz({letter})" if flushes and half == "f16" else letter for letter in "abc"[:count]]
-        text = finished(i, half, f"{name}({', '.join(flushed)}{more})", flushes)
+        text = f"{name}({', '.join(flushed)}{more})"
+        text = f"ftz({text})" if flushes and half == "f16" else text
         if rounding not in ("", "rn"):
             raise PtxError("halves are rounded to nearest alone")
         return i.put(
@@ -50,7 +40,7 @@ def floats(i: Instruction, kind: str, name: str, count: int, rounded: bool = Tru
         text = f"{name}_rounded<{kind}>({ROUNDINGS[rounding]}, {values}{more})"
     else:
         text = f"{name}({values}{more})"
-    return i.put(0, kind, finished(i, kind, text, flushes))
+    return i.put(0, kind, f"ftz({text})" if flushes and kind in ("f32", "f16") else text)
 
 
 @instruction("add", "sub")
@@ -59,35 +49,7 @@ def sum_(i: Instruction) -> None:
     if is_float(kind):
         return floats(i, kind, opcode, 2)
     sign, word = {"add": "+", "sub": "-"}[opcode], unsigned(kind)
-    if kind.endswith("x2"):
-        of = "s16" if kind[0] == "s" else "u16"
-        return i.put(0, kind, f"each_integer<{of}>({i.get(1, kind)}, {i.get(2, kind)}, "
-                              f"[]({of} a, {of} b) {{ return a {sign} b; }})")  # fmt: skip
-    a, b = i.get(1, kind), i.get(2, kind)
-    if i.take("sat"):
-        return i.put(0, kind, f"clamped<{c_type(kind)}>((s128){a} {sign} (s128){b})")
-    if i.take("cc"):
-        wide = _WIDE[word]
-        return _carried(i, kind, f"({wide})({word}){a} {sign} ({wide})({word}){b}")
-    return i.put(0, kind, f"({c_type(kind)})(({word}){a} {sign} ({word}){b})")
-
-
-def _carried(i: Instruction, kind: str, wide: str) -> None:
-    bits = 8 * BYTES[kind]
-    i.to.do(f"{{ const auto w = {wide}; t.carry = (u32)(w >> {bits}) & 1;")
-    i.put(0, kind, f"({c_type(kind)})w")
-    i.to.do("}")
-
-
-@instruction("addc", "subc")
-def with_carry(i: Instruction) -> None:
-    kind = i.kind()
-    word = unsigned(kind)
-    wide, sign = _WIDE[word], "+" if i.statement.opcode == "addc" else "-"
-    text = f"({wide})({word}){i.get(1, kind)} {sign} ({wide})({word}){i.get(2, kind)} {sign} t.carry"
-    if i.take("cc"):
-        return _carried(i, kind, text)
-    return i.put(0, kind, f"({c_type(kind)})({text})")
+    return i.put(0, kind, f"({c_type(kind)})(({word}){i.get(1, kind)} {sign} ({word}){i.get(2, kind)})")
 
 
 @instruction("mul", "mad")
@@ -147,9 +109,8 @@ def extreme(i: Instruction) -> None:
     least = i.statement.opcode == "min"
     if is_float(kind):
         spreads = "true" if i.take("NaN") else "false"
-        signs = "true" if i.take("xorsign") and i.take("abs") else "false"
         name = "least" if least else "largest"
-        return floats(i, kind, name, 2, rounded=False, more=f", {spreads}, {signs}")
+        return floats(i, kind, name, 2, rounded=False, more=f", {spreads}")
     name = "lesser" if least else "greater"
     if kind.endswith("x2"):
         of = "s16" if kind[0] == "s" else "u16"
@@ -159,8 +120,7 @@ def extreme(i: Instruction) -> None:
     return i.put(0, kind, f"greater<{own}>({text}, 0)" if i.take("relu") else text)
 
 
-_FUNCTIONS = {"ex2": "power_of_two", "lg2": "logarithm", "rcp": "reciprocal", "sqrt": "root", "sin": "sine",
-              "rsqrt": "reciprocal_root", "cos": "cosine", "tanh": "tangent"}  # fmt: skip
+_FUNCTIONS = {"ex2": "power_of_two", "rcp": "reciprocal", "sqrt": "root", "rsqrt": "reciprocal_root"}
 
 
 @instruction(*_FUNCTIONS)
@@ -168,20 +128,7 @@ def function(i: Instruction) -> None:
     kind, name = i.kind(), _FUNCTIONS[i.statement.opcode]
     if i.take("approx") and kind == "f64":
         name += "_upper"
-    rounding = next((r for r in ("rz", "rm", "rp") if r in i.left), "")
-    if rounding and name == "reciprocal":
-        i.take(rounding)
-        flushes = bool(i.take("ftz"))
-        text = f"quotient_rounded<{kind}>({ROUNDINGS[rounding]}, 1, {value(i, 1, kind, flushes)})"
-        return i.put(0, kind, finished(i, kind, text, flushes))
     return floats(i, kind, name, 1)
-
-
-@instruction("copysign")
-def copy_sign(i: Instruction) -> None:
-    kind = i.kind()
-    text = f"copysign{'f' if kind == 'f32' else ''}({i.get(2, kind)}, {i.get(1, kind)})"
-    i.put(0, kind, text)
 
 
 # --- Comparisons -----------------------------------------------------------------------------------------------------
@@ -189,7 +136,6 @@ def copy_sign(i: Instruction) -> None:
 _ORDER = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">",
           "hs": ">="}  # fmt: skip
 _COMPARISONS = (*_ORDER, "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
-_JOINED = {"and": "&&", "or": "||", "xor": "!="}
 
 
 def _compared(how: str, a: str, b: str, kind: str) -> str:
@@ -207,45 +153,14 @@ def _compared(how: str, a: str, b: str, kind: str) -> str:
     return f"(!{number} || {a} {_ORDER[how[:-1]]} {b})" if how[-1] == "u" else f"({a} {_ORDER[how]} {b})"
 
 
-def _comparison(i: Instruction, kind: str, a: str, b: str, how: str, joined: str, third: int) -> str:
-    text = _compared(how, a, b, kind)
-    return f"({text} {_JOINED[joined]} {i.get(third, 'pred')})" if joined else text
-
-
-@instruction("setp")
-def set_predicate(i: Instruction) -> None:
-    how, joined, kind = i.take(*_COMPARISONS), i.take(*_JOINED), i.kind()
-    flushes = bool(i.take("ftz"))
-    to = [name.strip() for name in i.operands[0].split("|")]
-    if kind.endswith("x2"):
-        half = kind[:-2]
-        words = [i.get(1, kind), i.get(2, kind)]
-        parts = [[f"{half}{{(u16)({word} >> {at})}}" for word in words] for at in (0, 16)]
-        made = [_comparison(i, half, a, b, how, joined, 3) for a, b in parts]
-    else:
-        a, b = value(i, 1, kind, flushes), value(i, 2, kind, flushes)
-        made = [_comparison(i, kind, a, b, how, joined, 3)]
-        if len(to) == 2:
-            other = f"!{_compared(how, a, b, kind)}"
-            made.append(f"({other} {_JOINED[joined]} {i.get(3, 'pred')})" if joined else other)
-    if len(made) == 1 or len(to) == 1:
-        return i.to.put(to[0], "pred", made[0])
-    i.to.do("{")
-    for k, text in enumerate(made[: len(to)]):
-        i.to.do(f"const bool p{k} = {text};")
-    for k, name in enumerate(to):
-        i.to.put(name, "pred", f"p{k}")
-    return i.to.do("}")
-
-
-@instruction("set")
-def set_word(i: Instruction) -> None:
-    how, joined, kind = i.take(*_COMPARISONS), i.take(*_JOINED), i.kind()
-    to, flushes = i.kind(), bool(i.take("ftz"))
-    text = _comparison(i, kind, value(i, 1, kind, flushes), value(i, 2, kind, flushes), how, joined, 3)
-    if is_float(to):
-        one = {"f32": "1.0f", "f16": "f16{0x3c00}", "bf16": "bf16{0x3f80}"}[to]
-        return i.put(0, to, f"({text} ? {one} : {to}{{}})")
+@instruction("setp", "set")
+def comparison(i: Instruction) -> None:
+    """Into a predicate, or all bits of a word."""
+    how, kind, flushes = i.take(*_COMPARISONS), i.kind(), bool(i.take("ftz"))
+    text = _compared(how, value(i, 1, kind, flushes), value(i, 2, kind, flushes), kind)
+    if i.statement.opcode == "setp":
+        return i.put(0, "pred", text)
+    to = i.kind()
     return i.put(0, to, f"({c_type(to)})({text} ? -1 : 0)")
 
 
@@ -268,12 +183,11 @@ def _plain(i: Instruction, at: int, kind: str, word: str) -> str:
 # --- Bits ------------------------------------------------------------------------------------------------------------
 
 
-@instruction("and", "or", "xor", "not", "cnot")
+@instruction("and", "or", "xor", "not")
 def logic(i: Instruction) -> None:
     kind, opcode = i.kind(), i.statement.opcode
-    if opcode in ("not", "cnot"):
-        text = f"!{i.get(1, kind)}" if opcode == "cnot" or kind == "pred" else f"~{i.get(1, kind)}"
-        return i.put(0, kind, f"({c_type(kind)})({text})")
+    if opcode == "not":
+        return i.put(0, kind, f"({c_type(kind)})({'!' if kind == 'pred' else '~'}{i.get(1, kind)})")
     sign = {"and": "&", "or": "|", "xor": "^"}[opcode]
     return i.put(0, kind, f"({c_type(kind)})({i.get(1, kind)} {sign} {i.get(2, kind)})")
 
@@ -294,13 +208,11 @@ def funnel(i: Instruction) -> None:
     i.put(0, kind, f"funnel({values}, {str(left).lower()}, {str(wraps).lower()})")
 
 
-@instruction("bfe", "bfi", "brev")
+@instruction("bfe", "bfi")
 def fields(i: Instruction) -> None:
     kind, opcode = i.kind(), i.statement.opcode
     word = f"b{8 * BYTES[kind]}"
     own = c_type(word)
-    if opcode == "brev":
-        return i.put(0, word, f"reversed<{own}>({i.get(1, word)})")
     if opcode == "bfi":
         return i.put(0, word, f"inserted<{own}>({i.get(1, word)}, {i.get(2, word)}, {i.get(3, 'b32')}, "
                               f"{i.get(4, 'b32')})")  # fmt: skip
@@ -308,16 +220,9 @@ def fields(i: Instruction) -> None:
     return i.put(0, word, f"field<{own}>({i.get(1, word)}, {i.get(2, 'b32')}, {i.get(3, 'b32')}, {signed})")
 
 
-@instruction("popc", "clz", "bfind")
-def counts(i: Instruction) -> None:
-    kind, opcode, as_shift = i.kind(), i.statement.opcode, bool(i.take("shiftamt"))
-    text, width = i.get(1, kind), 8 * BYTES[kind]
-    if opcode == "popc":
-        return i.put(0, "u32", f"(u32)__builtin_popcountll({text})")
-    if opcode == "clz":
-        return i.put(0, "u32", f"({text} ? (u32)__builtin_clzll({text}) - {64 - width} : {width}u)")
-    word = f"({unsigned(kind)})({text} < 0 ? ~{text} : {text})" if kind[0] == "s" else text
-    return i.put(0, "u32", f"highest_bit({word}, {str(as_shift).lower()}, {width})")
+@instruction("popc")
+def count(i: Instruction) -> None:
+    i.put(0, "u32", f"(u32)__builtin_popcountll({i.get(1, i.kind())})")
 
 
 @instruction("prmt", "lop3")

@@ -1,18 +1,18 @@
 """Branches, and where threads meet: lanes of a warp, a block's barriers, a cluster's."""
 
-from .text import BYTES, PtxError
+from .text import PtxError
 from .writing import Instruction, c_type, instruction
 
 
-@instruction("ret", "exit")
+@instruction("ret")
 def end(i: Instruction) -> None:
     i.take("uni")
     i.to.do("return ENDED;")
 
 
-@instruction("trap", "brkpt")
+@instruction("trap")
 def trap(i: Instruction) -> None:
-    i.to.do(f't.statement = {len(i.to.statements) - 1}; fail("{i.statement.opcode}");')
+    i.to.do(f't.statement = {len(i.to.statements) - 1}; fail("trap");')
 
 
 @instruction("griddepcontrol")
@@ -22,23 +22,9 @@ def dependent(i: Instruction) -> None:
         i.to.do("t.goes_on = true;")
 
 
-@instruction("setmaxnreg", "nanosleep")
-def of_no_concern(i: Instruction) -> None:
-    sleeps = i.statement.opcode == "nanosleep"
-    i.left.clear()
-    if sleeps:
-        i.to.stop("ask_later(t)")
-
-
 def _lanes(i: Instruction, what: str, mask: str, *values: str) -> None:
     number = len(i.to.statements) - 1
     i.to.stop(f"meet_lanes(t, {', '.join([what, mask, str(number), *values])})")
-
-
-def _two(i: Instruction) -> tuple[str, str]:
-    """A destination ``d|p``; an empty name where there is none."""
-    d, _, p = i.operands[0].partition("|")
-    return d.strip(), p.strip()
 
 
 @instruction("shfl")
@@ -48,59 +34,20 @@ def shuffle(i: Instruction) -> None:
     name = {"up": "UP", "down": "DOWN", "bfly": "XOR", "idx": "INDEX"}[how]
     value, by, limit, mask = (i.get(k, "b32") for k in (1, 2, 3, 4))
     _lanes(i, f"SHUFFLE_{name}", mask, value, by, limit)
-    d, p = _two(i)
-    i.to.put(d, kind, f"({c_type(kind)})t.received[0]")
-    if p:
-        i.to.put(p, "pred", "t.agreed")
-
-
-@instruction("vote")
-def vote(i: Instruction) -> None:
-    i.take("sync")
-    how = i.take("all", "any", "uni", "ballot")
-    i.take("pred"), i.take("b32")
-    name = {"all": "ALL", "any": "ANY", "uni": "UNIFORM", "ballot": "BALLOT"}[how]
-    _lanes(i, name, i.get(2, "b32"), i.get(1, "pred"))
-    if how == "ballot":
-        return i.put(0, "b32", "(u32)t.received[0]")
-    return i.put(0, "pred", "t.agreed")
-
-
-@instruction("match")
-def match(i: Instruction) -> None:
-    i.take("sync")
-    how, kind = i.take("any", "all"), i.kind()
-    _lanes(i, f"MATCH_{how.upper()}", i.get(2, "b32"), i.get(1, kind))
-    d, p = _two(i)
-    i.to.put(d, "b32", "(u32)t.received[0]")
-    if p:
-        i.to.put(p, "pred", "t.agreed")
+    to, _, inside = i.operands[0].partition("|")
+    i.to.put(to.strip(), kind, f"({c_type(kind)})t.received[0]")
+    if inside:
+        i.to.put(inside.strip(), "pred", "t.agreed")
 
 
 @instruction("redux")
 def reduce(i: Instruction) -> None:
     i.take("sync")
-    how, kind = i.take("add", "min", "max", "and", "or", "xor"), i.kind()
+    how, kind = i.take("add", "min", "max"), i.kind()
     sign = "_SIGNED" if kind[0] == "s" else "_UNSIGNED"
-    name = {"add": "SUM", "min": f"LEAST{sign}", "max": f"LARGEST{sign}"}.get(how, how.upper())
+    name = {"add": "SUM", "min": f"LEAST{sign}", "max": f"LARGEST{sign}"}[how]
     _lanes(i, "REDUCE", i.get(2, "b32"), i.get(1, "b32"), name)
     i.put(0, "b32", "(u32)t.received[0]")
-
-
-@instruction("elect")
-def elect(i: Instruction) -> None:
-    i.take("sync")
-    _lanes(i, "ELECT", i.get(1, "b32"))
-    d, p = _two(i)
-    i.to.put(d, "b32", "(u32)t.received[0]")
-    i.to.put(p, "pred", "t.agreed")
-
-
-@instruction("activemask")
-def active(i: Instruction) -> None:
-    """The lane alone: which others are with it is left to chance, here as there."""
-    i.take("b32")
-    i.put(0, "b32", "(1u << t.lane)")
 
 
 @instruction("ldmatrix", "stmatrix")
@@ -124,24 +71,12 @@ def matrices(i: Instruction) -> None:
 def barrier(i: Instruction) -> None:
     if i.take("cluster"):
         return _cluster(i)
-    i.take("cta"), i.take("aligned")
+    i.take("cta")
     if i.take("warp"):
         i.take("sync")
         return _lanes(i, "SYNC", i.get(0, "b32"))
-    what = i.take("sync", "arrive", "red")
-    if what == "red":
-        how = i.take("popc", "and", "or")
-        i.take("u32", "pred")
-        threads = i.get(2, "b32") if len(i.operands) == 4 else "0"
-        wish = i.to.get(i.operands[-1], "pred")
-        name = {"popc": "COUNT", "and": "EVERY", "or": "SOME"}[how]
-        i.to.stop(f"sync_threads(t, {i.get(1, 'b32')}, {threads}, {name}, {wish})")
-        if how == "popc":
-            return i.put(0, "b32", "(u32)t.received[0]")
-        return i.put(0, "pred", "t.agreed")
+    i.take("sync")
     threads = i.get(1, "b32") if len(i.operands) == 2 else "0"
-    if what == "arrive":
-        return i.to.do(f"arrive_threads(t, {i.get(0, 'b32')}, {threads});")
     return i.to.stop(f"sync_threads(t, {i.get(0, 'b32')}, {threads})")
 
 
@@ -151,10 +86,3 @@ def _cluster(i: Instruction) -> None:
     if what == "arrive":
         return i.to.do("cluster_arrive(t);")
     return i.to.stop("cluster_wait(t)")
-
-
-@instruction("getctarank")
-def rank(i: Instruction) -> None:
-    kind, shared = i.kind(), i.take("shared::cluster")
-    word = f"(u32){i.get(1, 'b32' if shared or BYTES[kind] == 4 else 'b64')}"
-    i.put(0, "u32", f"({word} >> 24 ? ({word} >> 24) - 1 : rank_in_cluster(t))")

@@ -1,7 +1,6 @@
 // A part of machine.cpp: copies that a thread starts and later waits for, and barriers in shared memory that count them.
 //
-// A copy by cp.async lands, and a bulk store reads, as late as it may: where it is waited for. What is counted by an
-// mbarrier lands at any time. Where it is to land, there is nothing from the start that may be relied on.
+// A copy by cp.async lands as late as it may: where it is waited for. What is counted by an mbarrier lands at any time. Where it is to land, there is nothing from the start that may be relied on.
 
 static void spoil(u8* place, u32 bytes) { memset(place, 0xff, bytes); }
 
@@ -40,27 +39,15 @@ void barrier_init(Thread& t, u32 at, u32 arrivals) {
   if (arrivals == 0 || arrivals > MOST) fail("an mbarrier of %u arrivals", arrivals);
   stored<u64>(in_shared(t, at, 8), packed({arrivals, arrivals, 0, false}));
 }
-void barrier_invalid(Thread& t, u32 at) {
-  u8* place = in_shared(t, at, 8);
-  barrier_in(place, at);
-  stored<u64>(place, 0);
-}
-u64 barrier_arrive(Thread& t, u32 at, u32 arrivals, bool drops, u32 expected_bytes) {
+u64 barrier_arrive(Thread& t, u32 at, u32 expected_bytes) {
   u8* place = in_shared(t, at, 8);
   Barrier barrier = barrier_in(place, at);
   const u64 before = loaded<u64>(place);
-  if (arrivals > barrier.pending) fail("more arrivals at the mbarrier at 0x%x than it waits for", at & ADDRESS);
-  barrier.pending -= arrivals;
+  if (barrier.pending == 0) fail("more arrivals at the mbarrier at 0x%x than it waits for", at & ADDRESS);
+  --barrier.pending;
   barrier.bytes += (int)expected_bytes;
-  if (drops) barrier.expected -= arrivals;
   put_barrier(place, barrier);
   return before;
-}
-void barrier_expect(Thread& t, u32 at, u32 bytes) {
-  u8* place = in_shared(t, at, 8);
-  Barrier barrier = barrier_in(place, at);
-  barrier.bytes += (int)bytes;
-  stored<u64>(place, packed(barrier));
 }
 bool barrier_passed(Thread& t, u32 at, u32 parity) {
   const Barrier barrier = barrier_in(in_shared(t, at, 8), at);
@@ -82,7 +69,7 @@ void copy(Thread& t, u32 to, u64 from, u32 bytes, u32 taken) {
   if (taken) find_span(from, taken, false);
   u8* place = in_shared(t, to, bytes);
   spoil(place, bytes);
-  append(t.copies, {place, (const u8*)from, bytes, taken, t.group, false});
+  append(t.copies, {place, (const u8*)from, bytes, taken, t.group});
 }
 
 void commit_copies(Thread& t) { ++t.group; }
@@ -91,29 +78,14 @@ void wait_for_copies(Thread& t, u32 groups_left) {
   u32 kept = 0;
   for (u32 k = 0; k < t.copies.count; ++k) {
     const Copy one = t.copies.items[k];
-    if (one.bulk || one.group + groups_left >= t.group) t.copies.items[kept++] = one;
+    if (one.group + groups_left >= t.group) t.copies.items[kept++] = one;
     else land(one);
   }
   t.copies.count = kept;
 }
 
-// What cp.async.mbarrier.arrive stands for: an arrival behind the copies so far, which land here and now.
-void arrive_behind_copies(Thread& t, u32 at, bool counted) {
-  commit_copies(t);
-  wait_for_copies(t, 0);
-  u8* place = in_shared(t, at, 8);
-  Barrier barrier = barrier_in(place, at);
-  if (counted) return;  // it is one more that the phase waits for, and so it changes nothing
-  if (barrier.pending == 0) fail("more arrivals at the mbarrier at 0x%x than it waits for", at);
-  --barrier.pending;
-  put_barrier(place, barrier);
-}
-
 // --- Bulk copies -----------------------------------------------------------------------------------------------------
 
-static void check_bulk(u64 a, u64 b, u32 bytes) {
-  if (bytes % 16 || a % 16 || b % 16) fail("a bulk copy of %u bytes that is not in whole words of 16", bytes);
-}
 static void send(Thread& t, u32 to, u32 bytes, u32 barrier, const u8* from, const void* value) {
   Block *block, *counts;
   u8* place = shared_place(t, to, bytes, &block);
@@ -126,19 +98,11 @@ static void send(Thread& t, u32 to, u32 bytes, u32 barrier, const u8* from, cons
   if (value) memcpy(made.value, value, bytes);
 }
 
-void copy_bulk(Thread& t, u32 to, u64 from, u32 bytes, u32 barrier, u32 blocks) {
-  check_bulk(to, from, bytes);
+void copy_bulk(Thread& t, u32 to, u64 from, u32 bytes, u32 barrier) {
+  if (bytes % 16 || to % 16 || from % 16) fail("a bulk copy of %u bytes that is not in whole words of 16", bytes);
   if (bytes == 0) return;
   find_span(from, bytes, false);
-  if (blocks == 0) return send(t, to, bytes, barrier, (const u8*)from, nullptr);
-  for (u32 b = 0; b < 16; ++b) {
-    const u32 high = (b + 1) << 24;
-    if (blocks >> b & 1) send(t, (to & ADDRESS) | high, bytes, (barrier & ADDRESS) | high, (const u8*)from, nullptr);
-  }
-}
-void copy_bulk_between(Thread& t, u32 to, u32 from, u32 bytes, u32 barrier) {
-  check_bulk(to, from, bytes);
-  send(t, to, bytes, barrier, shared_place(t, from, bytes), nullptr);
+  send(t, to, bytes, barrier, (const u8*)from, nullptr);
 }
 void store_async(Thread& t, u32 to, const void* value, u32 bytes, u32 barrier) {
   send(t, to, bytes, barrier, nullptr, value);
@@ -160,21 +124,4 @@ static bool something_lands() {
   if (state.deliveries.count == 0) return false;
   deliver(take(state.deliveries, (u32)random_below(state.deliveries.count)));
   return true;
-}
-
-void store_bulk(Thread& t, u64 to, u32 from, u32 bytes) {
-  check_bulk(to, from, bytes);
-  find_span(to, bytes, true);
-  append(t.copies, {(u8*)to, shared_place(t, from, bytes), bytes, bytes, t.bulk_group, true});
-}
-void commit_bulk(Thread& t) { ++t.bulk_group; }
-
-void wait_for_bulk(Thread& t, u32 groups_left) {
-  u32 kept = 0;
-  for (u32 k = 0; k < t.copies.count; ++k) {
-    const Copy one = t.copies.items[k];
-    if (!one.bulk || one.group + groups_left >= t.bulk_group) t.copies.items[kept++] = one;
-    else land(one);
-  }
-  t.copies.count = kept;
 }

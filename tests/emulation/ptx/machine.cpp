@@ -24,12 +24,11 @@ template <class T> static T take(List<T>& list, u32 k) {  // in any order
 
 // --- What there is in a launch ---------------------------------------------------------------------------------------
 
-// A copy of a thread, on its way from device memory to shared memory (cp.async), or, `bulk`, the other way.
+// A copy of a thread, on its way from device memory to shared memory.
 struct Copy {
   u8* to;
   const u8* from;
   u32 bytes, taken, group;
-  bool bulk;
 };
 
 enum : u32 { NOT, LANES, THREADS, CLUSTER, OVER };
@@ -41,7 +40,7 @@ struct Warp {
   u32 masks[32], numbers[32], kinds[32];
 };
 
-struct Sync { u32 arrived, threads, votes; bool all; Vote vote; };
+struct Sync { u32 arrived, threads; };
 
 struct Cluster {
   Block* blocks;
@@ -150,16 +149,7 @@ Index cluster_index(const Thread& t) {
   const Index b = t.block->index;
   return {b.x / launch->cluster[0], b.y / launch->cluster[1], b.z / launch->cluster[2]};
 }
-Index index_in_cluster(const Thread& t) {
-  const Index b = t.block->index;
-  return {b.x % launch->cluster[0], b.y % launch->cluster[1], b.z % launch->cluster[2]};
-}
 u32 rank_in_cluster(const Thread& t) { return t.block->rank; }
-u64 time_passed() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
 
 void find_span(u64 address, u32 bytes, bool writes) {
   if (launch->dependent && !state.running->goes_on) fail("uses memory before it waits for the launches before it");

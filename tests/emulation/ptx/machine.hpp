@@ -29,11 +29,11 @@ struct Thread {
   u64 received[4];
   bool agreed;
   bool goes_on;  // behind the launches before this one
-  u32 carry, fuel;
+  u32 fuel;
   u32 waits, waits_at;
   List<Copy> copies;
-  u32 group, bulk_group;  // of copies, not yet committed
-  u32 cluster_phase;      // of the cluster's barrier at which it arrived last; odd while it has not waited for it
+  u32 group;  // of copies, not yet committed
+  u32 cluster_phase;  // of the cluster's barrier at which it arrived last; odd while it has not waited for it
 };
 
 enum Stopped : u32 { ENDED, WAITS, LATER };
@@ -61,9 +61,7 @@ extern const Launch* launch;
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 Index block_index(const Thread& t);
 Index cluster_index(const Thread& t);
-Index index_in_cluster(const Thread& t);
 u32 rank_in_cluster(const Thread& t);
-u64 time_passed();
 
 // --- Memory ----------------------------------------------------------------------------------------------------------
 
@@ -112,37 +110,26 @@ template <class T> static inline void stored(u8* to, T value) { memcpy(to, &valu
 bool ask_later(Thread& t);  // before it looks at what others write, again and again
 bool pause(Thread& t);      // before it does what others see
 
-enum Meeting : u32 { SYNC, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, SHUFFLE_INDEX, ALL, ANY, UNIFORM, BALLOT, MATCH_ANY,
-                     MATCH_ALL, REDUCE, ELECT, LOAD_MATRIX, STORE_MATRIX };
+enum Meeting : u32 { SYNC, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, SHUFFLE_INDEX, REDUCE, LOAD_MATRIX, STORE_MATRIX };
 bool meet_lanes(Thread& t, Meeting what, u32 mask, u32 number, u64 a = 0, u64 b = 0, u64 c = 0, u64 d = 0, u64 e = 0);
-enum Reduction : u64 { SUM, LEAST_SIGNED, LEAST_UNSIGNED, LARGEST_SIGNED, LARGEST_UNSIGNED, AND, OR, XOR };
+enum Reduction : u64 { SUM, LEAST_SIGNED, LEAST_UNSIGNED, LARGEST_SIGNED, LARGEST_UNSIGNED };
 
-enum Vote : u32 { NONE, COUNT, EVERY, SOME };
-bool sync_threads(Thread& t, u32 barrier, u32 threads, Vote vote = NONE, bool wish = false);  // 0 threads: all
-void arrive_threads(Thread& t, u32 barrier, u32 threads);
+bool sync_threads(Thread& t, u32 barrier, u32 threads);  // 0: all
 
 void cluster_arrive(Thread& t);
 bool cluster_wait(Thread& t);
 u32 mapped(u32 address, u32 rank);
-u64 mapped_generic(u64 address, u32 rank);
 
 // --- Copies ----------------------------------------------------------------------------------------------------------
 
 void copy(Thread& t, u32 to, u64 from, u32 bytes, u32 taken);
 void commit_copies(Thread& t);
 void wait_for_copies(Thread& t, u32 groups_left);
-void arrive_behind_copies(Thread& t, u32 barrier, bool counted);
-void copy_bulk(Thread& t, u32 to, u64 from, u32 bytes, u32 barrier, u32 blocks);
-void copy_bulk_between(Thread& t, u32 to, u32 from, u32 bytes, u32 barrier);
-void store_bulk(Thread& t, u64 to, u32 from, u32 bytes);
-void commit_bulk(Thread& t);
-void wait_for_bulk(Thread& t, u32 groups_left);
+void copy_bulk(Thread& t, u32 to, u64 from, u32 bytes, u32 barrier);
 void store_async(Thread& t, u32 to, const void* value, u32 bytes, u32 barrier);
 
 void barrier_init(Thread& t, u32 at, u32 arrivals);
-void barrier_invalid(Thread& t, u32 at);
-u64 barrier_arrive(Thread& t, u32 at, u32 arrivals, bool drops, u32 expected_bytes);
-void barrier_expect(Thread& t, u32 at, u32 bytes);
+u64 barrier_arrive(Thread& t, u32 at, u32 expected_bytes);
 bool barrier_passed(Thread& t, u32 at, u32 parity);
 
 #pragma GCC visibility pop

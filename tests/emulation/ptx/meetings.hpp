@@ -33,10 +33,7 @@ static u64 reduced(u64 how, u32 a, u32 b) {
     case LEAST_SIGNED: return (u32)lesser((s32)a, (s32)b);
     case LARGEST_SIGNED: return (u32)greater((s32)a, (s32)b);
     case LEAST_UNSIGNED: return lesser(a, b);
-    case LARGEST_UNSIGNED: return greater(a, b);
-    case AND: return a & b;
-    case OR: return a | b;
-    default: return a ^ b;
+    default: return greater(a, b);
   }
 }
 
@@ -61,40 +58,15 @@ static void matrices(Thread& first, Warp& warp, bool loads) {
 
 // All lanes of the mask are here: what each of them gets.
 static void agree(Thread& me, Warp& warp, u32 what, u32 mask) {
-  u32 same = 0, set = 0, leader = 32;
   u64 total = warp.values[me.lane][0];
   for (u32 k = 0; k < 32; ++k) {
-    if (!(mask >> k & 1)) continue;
-    leader = leader == 32 ? k : leader;
-    set |= (u32)(warp.values[k][0] & 1) << k;
-    same += warp.values[k][0] == warp.values[me.lane][0];
-    if (what == REDUCE && k != me.lane) total = reduced(warp.values[k][1], (u32)total, (u32)warp.values[k][0]);
+    if (what == REDUCE && mask >> k & 1 && k != me.lane) total = reduced(warp.values[k][1], (u32)total, (u32)warp.values[k][0]);
   }
   if (what == LOAD_MATRIX || what == STORE_MATRIX) return matrices(me, warp, what == LOAD_MATRIX);
   for (u32 k = 0; k < 32; ++k) {
     if (!(mask >> k & 1)) continue;
-    Thread& t = *warp.lanes[k];
-    u64& received = t.received[0];
-    switch (what) {
-      case SYNC: break;
-      case ALL: t.agreed = set == mask; break;
-      case ANY: t.agreed = set != 0; break;
-      case UNIFORM: t.agreed = set == mask || set == 0; break;
-      case BALLOT: received = set; break;
-      case REDUCE: received = total; break;
-      case ELECT: received = leader, t.agreed = k == leader; break;
-      case MATCH_ALL:
-        t.agreed = same == (u32)__builtin_popcount(mask);
-        received = t.agreed ? mask : 0;
-        break;
-      case MATCH_ANY:
-        received = 0;
-        for (u32 j = 0; j < 32; ++j) {
-          if (mask >> j & 1 && warp.values[j][0] == warp.values[k][0]) received |= 1u << j;
-        }
-        break;
-      default: shuffle(warp, t, what, mask);
-    }
+    if (what == REDUCE) warp.lanes[k]->received[0] = total;
+    else if (what != SYNC) shuffle(warp, *warp.lanes[k], what, mask);
   }
 }
 
@@ -134,45 +106,25 @@ bool meet_lanes(Thread& t, Meeting what, u32 mask, u32 number, u64 a, u64 b, u64
 // --- A block ---------------------------------------------------------------------------------------------------------
 
 // Lets those go that wait at a barrier, if all are there.
-static bool release_threads(Block& block, u32 number) {
+static void release_threads(Block& block, u32 number) {
   Sync& sync = block.syncs[number];
-  const u32 wanted = sync.all ? block.threads - block.ended : sync.threads;
-  if (sync.arrived == 0 || sync.arrived < wanted) return false;
-  const u32 votes = sync.votes;
-  const Vote vote = sync.vote;
-  const u32 arrived = sync.arrived;
+  if (sync.arrived == 0 || sync.arrived < (sync.threads ? sync.threads : block.threads - block.ended)) return;
   sync = {};
   progress();
   for (u32 k = 0; k < block.threads; ++k) {
     Thread& t = *block.warps[k / 32].lanes[k % 32];
-    if (t.waits != THREADS || t.waits_at != number) continue;
-    t.received[0] = votes;
-    t.agreed = vote == EVERY ? votes == arrived : votes != 0;
-    wake(&t);
+    if (t.waits == THREADS && t.waits_at == number) wake(&t);
   }
-  return true;
 }
 
-static Sync& arrived_at(Thread& t, u32 number, u32 threads, Vote vote) {
+bool sync_threads(Thread& t, u32 number, u32 threads) {
   if (number > 15) fail("there is no barrier %u", number);
   Sync& sync = t.block->syncs[number];
-  if (sync.arrived == 0) sync.threads = threads, sync.all = threads == 0, sync.vote = vote;
+  if (sync.arrived++ == 0) sync.threads = threads;
   if (sync.threads != threads) fail("barrier %u is for %u threads, and for %u", number, sync.threads, threads);
-  if (sync.vote != vote) fail("barrier %u is met in different ways", number);
-  ++sync.arrived;
-  return sync;
-}
-
-bool sync_threads(Thread& t, u32 number, u32 threads, Vote vote, bool wish) {
-  arrived_at(t, number, threads, vote).votes += wish;
   wait_for_others(t, THREADS, number);
   release_threads(*t.block, number);
   return true;
-}
-
-void arrive_threads(Thread& t, u32 number, u32 threads) {
-  arrived_at(t, number, threads, NONE);
-  release_threads(*t.block, number);
 }
 
 // --- A cluster -------------------------------------------------------------------------------------------------------
@@ -209,8 +161,4 @@ bool cluster_wait(Thread& t) {
 u32 mapped(u32 address, u32 rank) {
   if (address >> 24) fail("mapa of what is mapped already");
   return address | (rank + 1) << 24;
-}
-u64 mapped_generic(u64 address, u32 rank) {
-  if (!(address & GENERIC_SHARED)) fail("mapa of 0x%llx, which is no place in shared memory", address);
-  return GENERIC_SHARED | mapped((u32)address, rank);
 }

@@ -38,7 +38,7 @@ def _asks(i: Instruction, order: str) -> None:
         i.to.stop("ask_later(t)")
 
 
-@instruction("ld", "ldu")
+@instruction("ld")
 def load(i: Instruction) -> None:
     ignored(i)
     order, _ = i.take(*_ORDERS), i.take(*_SCOPES)
@@ -80,48 +80,28 @@ _CHANGES = {
     "exch": "{b}",
     "add": "({T})({T})(({U})before + ({U}){b})",
     "inc": "(before >= {b} ? 0 : before + 1)",
-    "dec": "(before == 0 || before > {b} ? {b} : before - 1)",
     "min": "lesser<{T}>(before, {b})",
     "max": "greater<{T}>(before, {b})",
-    "and": "before & {b}",
-    "or": "before | {b}",
-    "xor": "before ^ {b}",
-    "cas": "(before == {b} ? {c} : before)",
 }
 
 
 @instruction("atom", "red")
 def atomic(i: Instruction) -> None:
     ignored(i)
-    i.take(*_ORDERS), i.take(*_SCOPES), i.take("noftz")
+    i.take(*_ORDERS), i.take(*_SCOPES)
     space, what, kind = i.take(*_SPACES), i.take(*_CHANGES), i.kind()
     first = 1 if i.statement.opcode == "atom" else 0
     size = BYTES[kind]
     i.to.stop("pause(t)")
-    if is_float(kind) and what in ("exch", "cas"):
-        kind = f"b{8 * size}"
+    if is_float(kind):
+        raise PtxError("an atomic operation on floats")
     own = c_type(kind)
-    b = i.get(first + 1, kind)
-    c = i.get(first + 2, kind) if what == "cas" else ""
-    text = _CHANGES[what].format(T=own, U=c_type(f"b{8 * size}"), b=b, c=c)
-    if kind.endswith("x2"):
-        text = (
-            f"each<{kind[:-2]}>(before, {b}, 0, []({kind[:-2]} a, {kind[:-2]} b, {kind[:-2]}) {{ return add(a, b); }})"
-        )
-    elif is_float(kind):
-        text = {"add": f"add(before, {b})", "min": f"least(before, {b})", "max": f"largest(before, {b})"}[what]
-        if kind == "f32" and what == "add" and space == "global":  # it flushes there, and only there
-            text = f"ftz(add(ftz(before), ftz({b})))"
+    text = _CHANGES[what].format(T=own, U=c_type(f"b{8 * size}"), b=i.get(first + 1, kind))
     call = f"changed<{own}>({place(i, first, space, size, True)}, [&]({own} before) {{ return ({own})({text}); }})"
     if first:
         i.put(0, kind, call)
     else:
         i.to.do(f"{call};")
-
-
-@instruction("prefetch", "prefetchu", "applypriority", "discard")
-def hint(i: Instruction) -> None:
-    i.left.clear()
 
 
 @instruction("createpolicy")
@@ -132,13 +112,11 @@ def policy(i: Instruction) -> None:
 
 @instruction("mapa")
 def map_address(i: Instruction) -> None:
-    kind, shared = i.kind(), i.take("shared::cluster")
-    name = "mapped" if shared else "mapped_generic"
-    word = "b32" if BYTES[kind] == 4 else "b64"
-    i.put(0, word, f"({c_type(word)}){name}({i.get(1, 'b32' if shared else 'b64')}, {i.get(2, 'b32')})")
+    i.take("shared::cluster")
+    i.put(0, i.kind(), f"mapped({i.get(1, 'b32')}, {i.get(2, 'b32')})")
 
 
-@instruction("fence", "membar")
+@instruction("fence")
 def fence(i: Instruction) -> None:
     """Nothing: the host's memory has one order for all threads."""
     i.left[:] = [m for m in i.left if m not in ("sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl",
@@ -158,21 +136,12 @@ def _shared(i: Instruction, at: int) -> str:
 @instruction("cp")
 def copies(i: Instruction) -> None:
     i.left.remove("async")
-    bulk = i.take("bulk")
     waits, commits = i.take("wait_group", "wait_all"), i.take("commit_group")
-    if bulk and (waits or commits):
-        i.take("read")
-        call = f"wait_for_bulk(t, {i.operands[0]})" if waits else "commit_bulk(t)"
-        return i.to.do(f"{call};")
     if commits or waits:
         if waits == "wait_all":
             return i.to.do("commit_copies(t); wait_for_copies(t, 0);")
         return i.to.do(f"wait_for_copies(t, {i.get(0, 'b32')});" if waits else "commit_copies(t);")
-    if i.take("mbarrier") and i.take("arrive"):
-        counted = not i.take("noinc")
-        i.take("shared", "shared::cta"), i.take("b64")
-        return i.to.do(f"arrive_behind_copies(t, {_shared(i, 0)}, {str(counted).lower()});")
-    return _bulk(i) if bulk else _few_bytes(i)
+    return _bulk(i) if i.take("bulk") else _few_bytes(i)
 
 
 def _few_bytes(i: Instruction) -> None:
@@ -190,52 +159,32 @@ def _few_bytes(i: Instruction) -> None:
 
 
 def _bulk(i: Instruction) -> None:
+    """From global memory into a block's own or another's shared memory."""
     ignored(i)
-    if i.take("prefetch"):
-        i.left.clear()
-        return None
-    if i.left[:2] in (["global", "shared::cta"],) and "bulk_group" in i.left:
-        i.left.clear()
-        return i.to.do(f"store_bulk(t, {i.to.address(i.operands[0])}, {_shared(i, 1)}, {i.get(2, 'b32')});")
-    to, from_ = i.left[:2]
-    del i.left[:2]
-    i.take("mbarrier::complete_tx::bytes")
-    many = i.take("multicast::cluster")
-    if to in ("shared::cluster", "shared::cta") and from_ == "global":
-        blocks = i.get(4, "b16") if many else "0"
-        return i.to.do(f"copy_bulk(t, {_shared(i, 0)}, {i.to.address(i.operands[1])}, {i.get(2, 'b32')}, "
-                       f"{_shared(i, 3)}, {blocks});")  # fmt: skip
-    if to == "shared::cluster" and from_ == "shared::cta":
-        return i.to.do(f"copy_bulk_between(t, {_shared(i, 0)}, {_shared(i, 1)}, {i.get(2, 'b32')}, {_shared(i, 3)});")
-    raise PtxError("a bulk copy of this kind")
+    i.take("shared::cluster"), i.take("global"), i.take("mbarrier::complete_tx::bytes")
+    size, counted = i.get(2, "b32"), _shared(i, 3)
+    i.to.do(f"copy_bulk(t, {_shared(i, 0)}, {i.to.address(i.operands[1])}, {size}, {counted});")
 
 
 @instruction("mbarrier")
 def barrier(i: Instruction) -> None:
     i.take("b64")
-    what = i.take("init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait")
+    what = i.take("init", "arrive", "try_wait")
     i.take("acquire", "release", "relaxed"), i.take("cta", "cluster")
     i.take("shared", "shared::cta", "shared::cluster")
     if what == "init":
         return i.to.do(f"barrier_init(t, {_shared(i, 0)}, {i.get(1, 'b32')});")
-    if what == "inval":
-        return i.to.do(f"barrier_invalid(t, {_shared(i, 0)});")
-    if what in ("test_wait", "try_wait"):
-        by_parity = i.take("parity")
+    if what == "try_wait":
+        if not i.take("parity"):
+            raise PtxError("a wait for a state")
         i.to.stop("ask_later(t)")
-        phase = i.get(2, "b32") if by_parity else f"(u32)({i.get(2, 'b64')} >> 63)"
-        return i.put(0, "pred", f"barrier_passed(t, {_shared(i, 1)}, {phase})")
-    if what in ("expect_tx", "complete_tx"):
-        bytes_, sign = i.get(1, "b32"), "" if what == "expect_tx" else "-"
-        return i.to.do(f"barrier_expect(t, {_shared(i, 0)}, {sign}{bytes_});")
+        return i.put(0, "pred", f"barrier_passed(t, {_shared(i, 1)}, {i.get(2, 'b32')})")
+    expects = bool(i.take("expect_tx"))
+    if len(i.operands) != 2 + expects:
+        raise PtxError("several arrivals at once")
     i.to.stop("pause(t)")
-    expects, last = i.take("expect_tx"), i.operands[2:]
-    if i.take("noComplete"):
-        pass  # that it completes none is the program's own affair
-    count = i.to.get(last[0], "b32") if last and not expects else "1"
-    bytes_ = i.to.get(last[0], "b32") if expects else "0"
-    i.put(0, "b64", f"barrier_arrive(t, {_shared(i, 1)}, {count}, {str(what == 'arrive_drop').lower()}, {bytes_})")
-    return None
+    bytes_ = i.get(2, "b32") if expects else "0"
+    return i.put(0, "b64", f"barrier_arrive(t, {_shared(i, 1)}, {bytes_})")
 
 
 @instruction("st_async")

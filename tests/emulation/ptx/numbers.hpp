@@ -67,10 +67,6 @@ static inline f64 to_f64(f32 v) { return v; }
 static inline f64 to_f64(f64 v) { return v; }
 static inline f64 to_f64(s64 v) { return (f64)v; }
 
-// An integer of which a double holds all that rounding it to a narrower type asks for.
-static inline f64 odd(u64 v) { return v >> 53 ? (f64)((v >> 11 | ((v & 2047) != 0)) << 11) : (f64)v; }
-static inline f64 odd(s64 v) { return v < 0 ? -odd(-(u64)v) : odd((u64)v); }
-
 static inline f16 to_f16(f64 v, int rounding = FE_TONEAREST) { return {(u16)narrowed(v, 5, 10, rounding)}; }
 static inline bf16 to_bf16(f64 v, int rounding = FE_TONEAREST) { return {(u16)narrowed(v, 8, 7, rounding)}; }
 // The nearest float8_e4m3fn, the largest of what is larger.
@@ -96,9 +92,6 @@ template <> struct From64<f64> { static f64 of(f64 v) { return v; } };
 static inline f32 ftz(f32 v) { return fabsf(v) < 0x1p-126f ? copysignf(0.0f, v) : v; }
 static inline f16 ftz(f16 v) { return v.bits & 0x7c00 ? v : f16{(u16)(v.bits & 0x8000)}; }
 static inline f32 saturated(f32 v) { return v > 0 ? v < 1 ? v : 1.0f : 0.0f; }
-static inline f64 saturated(f64 v) { return v > 0 ? v < 1 ? v : 1.0 : 0.0; }
-static inline f16 saturated(f16 v) { return to_f16(saturated(to_f32(v))); }
-static inline bf16 saturated(bf16 v) { return to_bf16(saturated(to_f32(v))); }
 
 // --- Sums, products, quotients ---------------------------------------------------------------------------------------
 
@@ -142,7 +135,6 @@ ROUNDED(add_rounded, p + q)
 ROUNDED(sub_rounded, p - q)
 ROUNDED(mul_rounded, p * q)
 ROUNDED(quotient_rounded, p / q)
-ROUNDED(root_rounded, sizeof(T) == 4 ? (T)sqrtf((f32)p) : (T)sqrt((f64)p))
 ROUNDED(multiply_add_rounded, sizeof(T) == 4 ? (T)fmaf((f32)p, (f32)q, (f32)r) : (T)fma((f64)p, (f64)q, (f64)r))
 
 // div.approx and div.full: a quotient of a divisor beyond 2^126 is zero, of the first.
@@ -152,18 +144,13 @@ static inline f32 quotient_approx(f32 a, f32 b) {
 }
 
 static inline f32 power_of_two(f32 v) { return to_f32(exp2((f64)v)); }
-static inline f32 logarithm(f32 v) { return to_f32(log2((f64)v)); }
 static inline f32 reciprocal(f32 v) { return canonical(1 / v); }
 static inline f64 reciprocal(f64 v) { return 1 / v; }
 static inline f32 root(f32 v) { return canonical(sqrtf(v)); }
 static inline f64 root(f64 v) { return sqrt(v); }
 static inline f32 reciprocal_root(f32 v) { return to_f32(1 / sqrt((f64)v)); }
 static inline f64 reciprocal_root(f64 v) { return 1 / sqrt(v); }
-static inline f32 sine(f32 v) { return to_f32(sin((f64)v)); }
-static inline f32 cosine(f32 v) { return to_f32(cos((f64)v)); }
-static inline f32 tangent(f32 v) { return to_f32(tanh((f64)v)); }
 template <class T> static inline T power_of_two(T v) { return From64<T>::of(exp2(to_f64(v))); }
-template <class T> static inline T tangent(T v) { return From64<T>::of(tanh(to_f64(v))); }
 
 // rcp.approx.ftz.f64 looks at the upper half alone, and so do we: what corrects it must cope.
 static inline f64 reciprocal_upper(f64 v) { return as<f64>(as<u64>(1 / as<f64>(as<u64>(v) >> 32 << 32)) >> 32 << 32); }
@@ -175,24 +162,22 @@ static inline f64 reciprocal_root_upper(f64 v) {
 
 // Of words of T's size, `infinity` the bits of that: -0 is below +0, and a NaN is dropped, or `spreads` as the canonical.
 template <class T>
-static inline T extreme(T a, T b, T infinity, bool least, bool spreads, bool signs) {
+static inline T extreme(T a, T b, T infinity, bool least, bool spreads) {
   const T sign = (T)((T)1 << (8 * sizeof(T) - 1));
   const T canonical = sizeof(T) == 8 ? (T)(infinity | infinity >> 1) : (T)(sign - 1);
-  const T flips = signs ? (T)((a ^ b) & sign) : (T)0;
-  if (signs) a &= (T)~sign, b &= (T)~sign;
   const bool a_is_nan = (T)(a & (T)~sign) > infinity, b_is_nan = (T)(b & (T)~sign) > infinity;
   if (spreads ? a_is_nan || b_is_nan : a_is_nan && b_is_nan) return canonical;
-  if (a_is_nan || b_is_nan) return (T)((a_is_nan ? b : a) ^ flips);
+  if (a_is_nan || b_is_nan) return a_is_nan ? b : a;
   const T x = (T)(a & sign ? (T)~a : (T)(a | sign)), y = (T)(b & sign ? (T)~b : (T)(b | sign));
-  return (T)(((x < y) == least ? a : b) ^ flips);
+  return (x < y) == least ? a : b;
 }
 
-#define EXTREME(type, word, infinity)                                                                     \
-  static inline type least(type a, type b, bool spreads = false, bool signs = false) {                    \
-    return as<type>(extreme<word>(as<word>(a), as<word>(b), infinity, true, spreads, signs));             \
-  }                                                                                                       \
-  static inline type largest(type a, type b, bool spreads = false, bool signs = false) {                  \
-    return as<type>(extreme<word>(as<word>(a), as<word>(b), infinity, false, spreads, signs));            \
+#define EXTREME(type, word, infinity)                                                     \
+  static inline type least(type a, type b, bool spreads = false) {                        \
+    return as<type>(extreme<word>(as<word>(a), as<word>(b), infinity, true, spreads));    \
+  }                                                                                       \
+  static inline type largest(type a, type b, bool spreads = false) {                      \
+    return as<type>(extreme<word>(as<word>(a), as<word>(b), infinity, false, spreads));   \
   }
 EXTREME(f16, u16, 0x7c00)
 EXTREME(bf16, u16, 0x7f80)
@@ -235,14 +220,6 @@ static inline T integer(f64 v, int rounding, bool from64) {
   if (is_signed ? v < -ldexp(1, 8 * sizeof(T) - 1) : v < 0) return is_signed ? lowest : (T)0;
   return (T)v;
 }
-// Held to the range of To.
-template <class To, class From>
-static inline To clamped(From v) {
-  constexpr bool is_signed = (To)-1 < (To)0;
-  const s128 highest = is_signed ? ((s128)1 << (8 * sizeof(To) - 1)) - 1 : ((s128)1 << 8 * sizeof(To)) - 1;
-  const s128 lowest = is_signed ? -highest - 1 : 0, value = v;
-  return (To)(value > highest ? highest : value < lowest ? lowest : value);
-}
 
 // Whatever is divided by zero has all bits; the least of all by -1 is itself.
 template <class T> static inline T divided(T a, T b) {
@@ -277,16 +254,6 @@ template <class T> static inline T field(T v, u32 at, u32 bits, bool is_signed) 
 template <class T> static inline T inserted(T from, T into, u32 at, u32 bits) {
   const T mask = shifted_left<T>(low_bits<T>(bits & 255), at & 255);
   return (into & ~mask) | (shifted_left<T>(from, at & 255) & mask);
-}
-static inline u32 highest_bit(u64 v, bool as_shift, u32 width) {
-  if (v == 0) return 0xffffffff;
-  const u32 at = 63 - __builtin_clzll(v);
-  return as_shift ? width - 1 - at : at;
-}
-template <class T> static inline T reversed(T v) {
-  T made = 0;
-  for (u32 k = 0; k < 8 * sizeof(T); ++k) made |= (v >> k & 1) << (8 * sizeof(T) - 1 - k);
-  return made;
 }
 static inline u32 logic3(u32 a, u32 b, u32 c, u32 table) {
   u32 made = 0;

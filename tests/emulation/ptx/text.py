@@ -68,8 +68,6 @@ class Entry:
     families: dict[tuple[tuple[int, ...], str], tuple[int, str]] = field(default_factory=dict)
     """How many there are of ``%r<5>``, and their type, by scope and stem."""
     variables: list[Variable] = field(default_factory=list)
-    targets: dict[str, list[str]] = field(default_factory=dict)
-    """Labels that an indexed branch goes to, by its list's name."""
 
 
 @dataclass
@@ -202,8 +200,6 @@ class _Parser:
                 self.registers(entry, scope)
             elif self.found(r"(?=\.(?:shared|local)\b)"):
                 entry.variables.append(self.variable())
-            elif found := self.found(r"([\w$]+)\s*:\s*\.branchtargets\s+([^;]*);"):
-                entry.targets[found[1]] = [label.strip() for label in found[2].split(",")]
             elif found := self.found(r"([\w$]+)\s*:"):
                 entry.statements.append(Statement(found[0].strip(), scope, label=found[1]))
             elif not self.found(";"):

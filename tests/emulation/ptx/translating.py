@@ -10,9 +10,8 @@ from .writing import Instruction, Writer, global_name, translators
 FAMILIES = (arithmetic, control, conversions, memory)
 """Whose import makes their instructions known."""
 
-_BRANCHES = ("bra", "brx")
-_CHECKED = ("ld", "ldu", "st", "atom", "red", "cp", "mbarrier", "shfl", "vote", "match", "redux", "elect", "bar",
-            "barrier", "ldmatrix", "stmatrix", "mapa", "st_async")  # fmt: skip
+_CHECKED = ("ld", "st", "atom", "red", "cp", "mbarrier", "shfl", "redux", "bar", "barrier", "ldmatrix", "stmatrix",
+            "mapa", "st_async")  # fmt: skip
 """Where something may be wrong, or where a thread waits: a message names the statement."""
 
 
@@ -102,8 +101,9 @@ def _written(statement: Statement, at: int, to: Writer, jumps: "_Jumps") -> None
     to.is_conditional = bool(statement.predicate)
     if opcode in _CHECKED:
         to.do(f"t.statement = {len(to.statements) - 1};")
-    if opcode in _BRANCHES:
-        jumps.written(i, at)
+    if opcode == "bra":
+        i.take("uni")
+        jumps.jump(to, jumps.at(statement.operands[0], statement.scope), at)
     elif opcode in translators:
         translators[opcode](i)
     else:
@@ -121,28 +121,13 @@ class _Jumps:
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         self.labels = {(s.scope, s.label): at for at, s in enumerate(entry.statements) if s.label}
-        self.targets = set()
-        for s in entry.statements:
-            if s.opcode in _BRANCHES:
-                names = entry.targets[s.operands[1]] if s.opcode == "brx" else s.operands[:1]
-                self.targets |= {self.at(name, s.scope) for name in names}
+        self.targets = {self.at(s.operands[0], s.scope) for s in entry.statements if s.opcode == "bra"}
 
     def at(self, label: str, scope: tuple[int, ...]) -> int:
         for length in range(len(scope), -1, -1):
             if (scope[:length], label) in self.labels:
                 return self.labels[scope[:length], label]
         raise PtxError(f"{self.entry.name}: there is no label {label!r}")
-
-    def written(self, i: Instruction, at: int) -> None:
-        statement, to = i.statement, i.to
-        i.take("uni")
-        if statement.opcode == "bra":
-            return self.jump(to, self.at(statement.operands[0], statement.scope), at)
-        i.take("idx")
-        to.do(f"switch ({i.get(0, 'b32')}) {{")
-        for k, label in enumerate(self.entry.targets[statement.operands[1]]):
-            to.do(f"case {k}: goto L{self.at(label, statement.scope)};")
-        return to.do('default: fail("an indexed branch to nowhere"); }')
 
     def jump(self, to: Writer, target: int, at: int) -> None:
         if target < at:  # back: others have a turn now and then

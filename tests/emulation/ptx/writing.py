@@ -15,29 +15,10 @@ _SPECIAL = {
     **{f"%ctaid.{a}": f"block_index(t).{a}" for a in "xyz"},
     **{f"%nctaid.{a}": f"launch->grid[{k}]" for k, a in enumerate("xyz")},
     **{f"%clusterid.{a}": f"cluster_index(t).{a}" for a in "xyz"},
-    **{f"%nclusterid.{a}": f"(launch->grid[{k}] / launch->cluster[{k}])" for k, a in enumerate("xyz")},
-    **{f"%cluster_ctaid.{a}": f"index_in_cluster(t).{a}" for a in "xyz"},
-    **{f"%cluster_nctaid.{a}": f"launch->cluster[{k}]" for k, a in enumerate("xyz")},
     "%cluster_ctarank": "rank_in_cluster(t)",
     "%cluster_nctarank": "(launch->cluster[0] * launch->cluster[1] * launch->cluster[2])",
     "%laneid": "t.lane",
-    "%warpid": "(t.number / 32)",
-    "%nwarpid": "((launch->block[0] * launch->block[1] * launch->block[2] + 31) / 32)",
-    "%smid": "0u",
-    "%nsmid": "1u",
-    "%lanemask_eq": "(1u << t.lane)",
-    "%lanemask_lt": "((1u << t.lane) - 1)",
-    "%lanemask_le": "((2u << t.lane) - 1)",
-    "%lanemask_ge": "(0u - (1u << t.lane))",
-    "%lanemask_gt": "(0u - (2u << t.lane))",
-    "%clock": "(u32)time_passed()",
-    "%clock64": "time_passed()",
-    "%globaltimer": "time_passed()",
-    "%globaltimer_lo": "(u32)time_passed()",
-    "%globaltimer_hi": "(u32)(time_passed() >> 32)",
     "%dynamic_smem_size": "(launch->shared_end - launch->dynamic_at)",
-    "%total_smem_size": f"(launch->shared_end - {SHARED_BEGINS})",
-    "WARP_SZ": "32u",
 }
 
 
@@ -154,8 +135,6 @@ class Writer:
         found = re.fullmatch(r"([\w$]+)(?:\s*\+\s*(-?\w+))?", operand)
         if found and found[1] in self.places and (not found[2] or number(found[2]) is not None):
             return f"({wanted})({self.places[found[1]]} + {number(found[2] or '0')})"
-        if operand.startswith("generic("):
-            return self.get(operand[8:-1], kind)
         raise PtxError(f"the operand {operand!r} is not known")
 
     def put(self, operand: str, kind: str, expression: str) -> None:
