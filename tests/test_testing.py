@@ -1,8 +1,6 @@
 """The conformance suite in somebody else's hands: what the docs say of it, on a right kernel and on wrong ones."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -33,13 +31,6 @@ def run_suites(folder: Path, bodies: Iterable[str]) -> list[tuple[int, str]]:
     return pytests(runs)
 
 
-def test_the_plugin_imports_nothing_when_pytest_starts() -> None:
-    """Every project of an environment has it loaded."""
-    code = "import sys, pytest\nbefore = {*sys.modules}\nimport kernelzoo.testing\nprint(*({*sys.modules} - before))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert sorted(done.stdout.split()) == ["kernelzoo", "kernelzoo.testing"]
-
-
 WRONG = {
     "zeros": "out.zero_()",
     "shifted by a row": "out.copy_(torch.softmax(x, 1).roll(1, 0))",
@@ -56,19 +47,3 @@ def test_a_right_kernel_passes_and_wrong_ones_fail(tmp_path: Path) -> None:
     assert re.search(r"[1-9]\d passed", said)
     for name, (status, said) in zip(WRONG, others, strict=True):
         assert status == 1 and "failed" in said, (name, said[-2000:])
-
-
-def test_a_project_may_have_options_of_its_own(tmp_path: Path) -> None:
-    """Every project of an environment has the plugin loaded, so no option of it may be one that others would use."""
-    (tmp_path / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--require')\n")
-    test = "def test_own(pytestconfig):\n    assert pytestconfig.getoption('--require') == 'a service'\n"
-    (tmp_path / "test_own.py").write_text(test)
-    options = ("-q", "-p", "kernelzoo.testing", "-p", "no:cacheprovider", "-c", "/dev/null", f"--rootdir={tmp_path}")
-    ((status, said), (_, told)) = pytests(
-        [(tmp_path, [*options, "--require", "a service"]), (tmp_path, [*options, "--help"])]
-    )
-    assert status == 0 and "1 passed" in said, said[-2000:]
-    added = re.search(r"^what the conformance suite insists on:\n((?:  .*\n)+)", told, re.MULTILINE)
-    assert added is not None, told
-    found = re.findall(r"^  (-\S+)", added[1], re.MULTILINE)
-    assert found and all(option.startswith("--kernelzoo-") for option in found), found
