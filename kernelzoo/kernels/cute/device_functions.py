@@ -214,13 +214,18 @@ def to_acc(value, TILE):
     return wide & 255 if TILE.dtype == "uint8" else wide
 
 
+def block_number(i, TILE):
+    """The number of a block of a row, which is a constant where there is one: CuTe compiles no 64-bit 0."""
+    return 0 if TILE.single else index(i, TILE)
+
+
 def load(tXgX, tXcX, i, rows, TILE, instead=0.0):
     """A thread's elements of a block as they are computed, of each vector a list. Past the end of the row what is said
     instead."""
     tXrX = cute.make_rmem_tensor(tXgX.shape[:3], tXgX.element_type)
     if not (TILE.whole and TILE.full):
         tXrX.fill(instead)
-    i = index(i, TILE)
+    i = block_number(i, TILE)
     copy(tXgX[None, None, None, i], tXrX, tXcX[None, None, None, i], rows, TILE)
     return [[to_acc(tXrX[v, 0, j], TILE) for v in range(TILE.vector)] for j in range(TILE.each)]
 
@@ -234,7 +239,7 @@ def store(values, tXgO, tXcX, i, rows, TILE):
             wide[v, 0, j] = value
     tXrO = cute.make_rmem_tensor(tXgO.shape[:3], tXgO.element_type)
     tXrO.store(wide.load().to(tXgO.element_type))
-    i = index(i, TILE)
+    i = block_number(i, TILE)
     copy(tXrO, tXgO[None, None, None, i], tXcX[None, None, None, i], rows, TILE)
 
 
