@@ -13,10 +13,11 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.kernels.helion import compiler, tiles
 from kernelzoo.kernels.helion.compiler import Example, Made, Program
-from kernelzoo.kernels.helion.tiles import Tile
+from kernelzoo.kernels.helion.tiles import Cut, Tile
 from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, WorkspaceLaunch, recording, sequence
+from kernelzoo.layout import Rows
 from kernelzoo.torch_private import current_stream
 
 
@@ -82,26 +83,28 @@ def over_flat(
 
 
 def in_two(
-    id: str, kernels: tuple[Any, Any], tensors: Sequence[torch.Tensor], reads: int, left: Sequence[torch.Tensor],
-    warps: int, integers: Sequence[int], constants: tuple[Any, ...], blocks: tuple[int, ...],
-    last: tuple[int, ...] = (), also: Sequence[int] = (),
+    id: str, kernels: tuple[Any, Any], tensors: Sequence[torch.Tensor], reads: int, rows: Rows, tile: Tile, plan: Cut,
+    left: Sequence[torch.dtype], constants: tuple[Any, ...], *, blocks: tuple[int, ...] = (),
+    last: tuple[int, ...] = (), before: Sequence[int] = (), also: Sequence[int] = (),
 ) -> Launch:  # fmt: skip
-    """A launch that leaves in a workspace what it makes of so many tensors, the first ones, and one that takes the
-    workspace and all tensors. last: the blocks of this one, if they are others; also: integers that it alone takes."""
-    examples, far = tiles.examples(*tensors), tiles.far(*tensors, *left)
-    parts = [Example(one.dtype, "outer parts inner") for one in left]
+    """A launch that leaves one number of each dtype in ``left`` of each part of a row, which it makes of the first
+    ``reads`` tensors, and one that takes these and all tensors. blocks: if not the tile's; last: those of the second
+    launch, if they are others. before: integers ahead of the span; also: those that the second launch alone takes."""
+    parts = [tiles.left_of(tensors[0], rows, plan, dtype) for dtype in left]
+    examples, far, blocks = tiles.examples(*tensors), tiles.far(*tensors, *parts), blocks or tile.blocks()
+    of_parts, integers = [Example(dtype, "outer parts inner") for dtype in left], (*before, plan.span)
 
     def launch(
         kernel: Any, kinds: Sequence[Example], taken: Sequence[torch.Tensor], numbers: Sequence[int],
         blocks: tuple[int, ...],
     ) -> Launch:  # fmt: skip
         order = tuple(reversed(range(len(blocks))))
-        program = Program(kernel, tuple(kinds), len(numbers), constants, blocks, order, warps, far)
+        program = Program(kernel, tuple(kinds), len(numbers), constants, blocks, order, tile.warps, far)
         return bound(id, program, tensors, taken, numbers)
 
-    kinds, taken = (*examples[:-1], *parts, examples[-1]), (*tensors[:-1], *left, tensors[-1])
+    kinds, taken = (*examples[:-1], *of_parts, examples[-1]), (*tensors[:-1], *parts, tensors[-1])
     return sequence(
-        launch(kernels[0], (*examples[:reads], *parts), (*tensors[:reads], *left), integers, blocks),
+        launch(kernels[0], (*examples[:reads], *of_parts), (*tensors[:reads], *parts), integers, blocks),
         launch(kernels[1], kinds, taken, (*integers, *also), last or blocks),
     )
 

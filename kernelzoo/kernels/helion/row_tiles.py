@@ -48,12 +48,6 @@ def in_parts(x: torch.Tensor, rows: Rows) -> tuple[Tile, Cut]:
     return tile, Cut(max(1, cdiv(rows.n, max(1, span))), span)
 
 
-def left_of(x: torch.Tensor, rows: Rows, plan: Cut, dtype: torch.dtype) -> torch.Tensor:
-    """A workspace for one number of each part."""
-    lies = placed(rows)
-    return x.new_empty((lies.outer, plan.parts, lies.inner), dtype=dtype)
-
-
 def columns_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     """The tile for a kernel whose programs go through all rows: a line of memory of each, or one element of many."""
     lies, wide = placed(rows), max(4, rows.itemsize)

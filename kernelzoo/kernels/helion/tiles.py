@@ -32,6 +32,10 @@ class Tile(NamedTuple):
     inner: int
     warps: int
 
+    def blocks(self, loops: int = 1) -> tuple[int, ...]:
+        """Sizes for a kernel that has all of outer and inner at once, and goes along n in so many loops."""
+        return self.outer, self.inner, *[self.cols] * loops
+
     def count(self, rows: Rows) -> int:
         """Tiles that a problem has, by number of its rows."""
         lies = placed(rows)
@@ -102,9 +106,9 @@ def wide_bytes(rows: Rows) -> int:
     return max(4, rows.itemsize)
 
 
-def wide(x: torch.Tensor) -> torch.dtype:
-    """What x's elements are computed in."""
-    return wide_dtype(x.dtype)
+def wide(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.dtype:
+    """What x's elements are computed in; of an output of another dtype, what holds both."""
+    return wide_dtype(x.dtype if out is None else torch.promote_types(x.dtype, out.dtype))
 
 
 def side_by_side(rows: Rows, many: int, cols: int, warps: int) -> Tile:
@@ -244,6 +248,12 @@ def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
     blocks = cdiv(rows.n, tile.cols)
     span = cdiv(blocks, max(2, min(wanted, most, blocks))) * tile.cols
     return Cut(cdiv(rows.n, span), span)
+
+
+def left_of(x: torch.Tensor, rows: Rows, plan: Cut, dtype: torch.dtype) -> torch.Tensor:
+    """A workspace for one number of each part."""
+    lies = placed(rows)
+    return x.new_empty((lies.outer, plan.parts, lies.inner), dtype=dtype)
 
 
 def streamed(device: Device, rows: Rows) -> str:

@@ -47,7 +47,6 @@ def rows(
     rows, (x_view, residual_view, total_view, out_view) = tiles.problem(x, out, residual, total)
     views, kinds = (x_view, residual_view, weight, out_view, total_view), (eps, tiles.wide(x))
     if tile := held_of(id, x, rows, 2):
-        return over_views(id, held_kernel, views, tile, kinds, (tile.outer, tile.inner))
+        return over_views(id, held_kernel, views, tile, kinds, tile.blocks(0))
     tile = tile_of(x, rows, 2)
-    blocks = tile.outer, tile.inner, tile.cols, tile.cols
-    return over_views(id, add_rms_norm_kernel, views, tile, kinds, blocks)
+    return over_views(id, add_rms_norm_kernel, views, tile, kinds, tile.blocks(2))

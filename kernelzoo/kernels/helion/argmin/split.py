@@ -6,7 +6,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import in_two
-from kernelzoo.kernels.helion.row_tiles import in_parts, left_of
+from kernelzoo.kernels.helion.row_tiles import in_parts
 from kernelzoo.kernels.shared.minimum import identity
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -48,10 +48,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs to one row, or strip of columns, leave minima and places, which a second launch compares."""
     id, (rows, views) = "helion/argmin/split", tiles.problem(x, out)
     (tile, plan), wide = in_parts(x, rows), tiles.wide(x)
-    left = [left_of(x, rows, plan, dtype) for dtype in (wide, torch.int64)]
-    kernels, kinds, blocks = (
-        (parts_kernel, merge_kernel),
-        (identity(x.dtype), wide),
-        (tile.cols, tile.outer, tile.inner),
-    )
-    return in_two(id, kernels, views, 1, left, tile.warps, (plan.span,), kinds, blocks, (1, 1))
+    both, left, kinds = (parts_kernel, merge_kernel), (wide, torch.int64), (identity(x.dtype), wide)
+    blocks = tile.cols, tile.outer, tile.inner
+    return in_two(id, both, views, 1, rows, tile, plan, left, kinds, blocks=blocks, last=(1, 1))

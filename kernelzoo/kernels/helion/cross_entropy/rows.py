@@ -7,7 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import reading_tile
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, subtracted
+from kernelzoo.kernels.helion.softmax.device_functions import state_with
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -27,11 +27,7 @@ def cross_entropy_kernel(x, labels, loss, ignore_index, wide: torch.dtype):
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            tile = x[o, c, i].to(wide)
-            higher = torch.maximum(top, torch.amax(tile, dim=1))
-            shift = subtracted(higher)
-            total = total * exponential(top - shift) + exponential(tile - shift[:, None, :]).sum(1)
-            top = higher
+            top, total = state_with(top, total, x[o, c, i].to(wide))
         inside = (label >= 0) & (label < n)
         place = [o.index[:, None], torch.where(inside, label, 0), i.index[None, :]]
         picked = hl.load(x, place, extra_mask=inside).to(wide)
@@ -43,5 +39,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index
     """One pass over blocks that keeps a running (max, sum) state of each row, and one element more."""
     id, (rows, views) = "helion/cross_entropy/rows", tiles.problem(x, loss, labels)
     tile = reading_tile(x, rows)
-    blocks = tile.outer, tile.inner, tile.cols
-    return over_views(id, cross_entropy_kernel, views, tile, (tiles.wide(x),), blocks, (ignore_index,))
+    return over_views(id, cross_entropy_kernel, views, tile, (tiles.wide(x),), tile.blocks(), (ignore_index,))

@@ -8,7 +8,7 @@ from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.cross_entropy.rows import loss_of
 from kernelzoo.kernels.helion.launch import in_two
 from kernelzoo.kernels.helion.logsumexp.split import merged, states_kernel
-from kernelzoo.kernels.helion.row_tiles import in_parts, left_of
+from kernelzoo.kernels.helion.row_tiles import in_parts
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -31,7 +31,5 @@ def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_inde
     """Several programs to one row, or strip of columns, leave (max, sum) states, which a second launch merges."""
     id, wide = "helion/cross_entropy/split", tiles.wide(x)
     rows, views = tiles.problem(x, loss, labels)
-    tile, plan = in_parts(x, rows)
-    kernels, left = (states_kernel, merge_kernel), [left_of(x, rows, plan, wide) for _ in range(2)]
-    blocks, kinds = (tile.outer, tile.inner, tile.cols), (wide,)
-    return in_two(id, kernels, views, 1, left, tile.warps, (plan.span,), kinds, blocks, (1, 1), (ignore_index,))
+    (tile, plan), both = in_parts(x, rows), (states_kernel, merge_kernel)
+    return in_two(id, both, views, 1, rows, tile, plan, (wide, wide), (wide,), last=(1, 1), also=(ignore_index,))

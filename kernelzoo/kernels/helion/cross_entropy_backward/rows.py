@@ -7,7 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import tile_of
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, subtracted
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, state_with, subtracted
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -20,11 +20,7 @@ def backward_kernel(x, labels, grad, out, ignore_index, wide: torch.dtype):
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            tile = x[o, c, i].to(wide)
-            higher = torch.maximum(top, torch.amax(tile, dim=1))
-            shift = subtracted(higher)
-            total = total * exponential(top - shift) + exponential(tile - shift[:, None, :]).sum(1)
-            top = higher
+            top, total = state_with(top, total, x[o, c, i].to(wide))
         shift = subtracted(top)[:, None, :]
         inverse = (1.0 / total)[:, None, :]
         label = labels[o, i]
@@ -41,5 +37,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
     """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
     id, (rows, views) = "helion/cross_entropy_backward/rows", tiles.problem(x, out, labels, grad)
     tile = tile_of(x, rows)
-    blocks = tile.outer, tile.inner, tile.cols, tile.cols
-    return over_views(id, backward_kernel, views, tile, (tiles.wide(x),), blocks, (ignore_index,))
+    return over_views(id, backward_kernel, views, tile, (tiles.wide(x),), tile.blocks(2), (ignore_index,))

@@ -7,7 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import tile_of
-from kernelzoo.kernels.shared.jit import wide_dtype
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -26,7 +26,7 @@ def cumsum_kernel(x, out, wide: torch.dtype):
 @register("helion", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A block's sums are a scan, a tree of additions; sums of whole blocks are added up in order."""
-    x = x.view(torch.uint8) if x.dtype == torch.bool else x
+    x = plain(x)
     rows, views = tiles.problem(x, out)
-    tile, wide = tile_of(x, rows), wide_dtype(torch.promote_types(x.dtype, out.dtype))
-    return over_views("helion/cumsum/rows", cumsum_kernel, views, tile, (wide,), (tile.outer, tile.inner, tile.cols))
+    tile, wide = tile_of(x, rows), tiles.wide(x, out)
+    return over_views("helion/cumsum/rows", cumsum_kernel, views, tile, (wide,), tile.blocks())

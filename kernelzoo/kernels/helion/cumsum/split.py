@@ -6,9 +6,9 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import in_two
-from kernelzoo.kernels.helion.row_tiles import in_parts, left_of
+from kernelzoo.kernels.helion.row_tiles import in_parts
 from kernelzoo.kernels.helion.sum.split import parts_kernel
-from kernelzoo.kernels.shared.jit import wide_dtype
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -30,9 +30,8 @@ def scan_kernel(x, sums, out, span, wide: torch.dtype):
 @register("helion", "cumsum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs to one row, or strip of columns, leave sums; a second launch reads again, and writes."""
-    x = x.view(torch.uint8) if x.dtype == torch.bool else x
+    x = plain(x)
     rows, views = tiles.problem(x, out)
-    (tile, plan), wide = in_parts(x, rows), wide_dtype(torch.promote_types(x.dtype, out.dtype))
-    kernels, left = (parts_kernel, scan_kernel), [left_of(x, rows, plan, wide)]
-    blocks = tile.outer, tile.inner, tile.cols
-    return in_two("helion/cumsum/split", kernels, views, 1, left, tile.warps, (plan.span,), (wide,), blocks)
+    (tile, plan), wide = in_parts(x, rows), tiles.wide(x, out)
+    both = parts_kernel, scan_kernel
+    return in_two("helion/cumsum/split", both, views, 1, rows, tile, plan, (wide,), (wide,))

@@ -48,7 +48,6 @@ def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.T
     id, (rows, (x_view, out_view)) = "helion/layer_norm/rows", tiles.problem(x, out)
     views, kinds = (x_view, weight, bias, out_view), (eps, tiles.wide(x))
     if tile := held_of(id, x, rows, 2):
-        return over_views(id, held_kernel, views, tile, kinds, (tile.outer, tile.inner))
+        return over_views(id, held_kernel, views, tile, kinds, tile.blocks(0))
     tile = tile_of(x, rows)
-    blocks = tile.outer, tile.inner, tile.cols, tile.cols, tile.cols
-    return over_views(id, layer_norm_kernel, views, tile, kinds, blocks)
+    return over_views(id, layer_norm_kernel, views, tile, kinds, tile.blocks(3))

@@ -62,9 +62,8 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     lies, tile, columns = tiles.placed(rows), tile_of(x, rows, 2), columns_of(x, rows, 2)
     means, scales = x.new_empty((2, lies.outer, lies.inner), dtype=wide).unbind()
     views = (x_view, weight, grad_view, dx_view, dweight, dbias)
-    blocks = tile.outer, tile.inner, tile.cols, tile.cols, tile.cols
     taken = (x_view, weight, grad_view, means, scales, dx_view)
-    first = over_views(id, dx_kernel, views, tile, (eps, wide), blocks, taken=taken)
+    first = over_views(id, dx_kernel, views, tile, (eps, wide), tile.blocks(3), taken=taken)
     of_rows = (x_view, grad_view, means, scales, dweight, dbias)
     along = columns.cols, columns.outer, columns.inner
     second = over_views(id, over_rows_kernel, views, columns, (wide,), along, taken=of_rows, order=())

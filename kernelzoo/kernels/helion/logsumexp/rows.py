@@ -7,7 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import reading_tile
-from kernelzoo.kernels.helion.softmax.device_functions import exponential
+from kernelzoo.kernels.helion.softmax.device_functions import state_with
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -24,11 +24,7 @@ def logsumexp_kernel(x, out, wide: torch.dtype):
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            tile = x[o, c, i].to(wide)
-            higher = torch.maximum(top, torch.amax(tile, dim=1))
-            shift = finite(higher)
-            total = total * exponential(top - shift) + exponential(tile - shift[:, None, :]).sum(1)
-            top = higher
+            top, total = state_with(top, total, x[o, c, i].to(wide), finite)
         out[o, i] = (finite(top) + torch.log(total)).to(out.dtype)
 
 
@@ -37,5 +33,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks that keeps a running (max, sum) state of each row."""
     rows, views = tiles.problem(x, out)
     tile = reading_tile(x, rows)
-    blocks = tile.outer, tile.inner, tile.cols
-    return over_views("helion/logsumexp/rows", logsumexp_kernel, views, tile, (tiles.wide(x),), blocks)
+    return over_views("helion/logsumexp/rows", logsumexp_kernel, views, tile, (tiles.wide(x),), tile.blocks())

@@ -7,8 +7,8 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import in_two
 from kernelzoo.kernels.helion.logsumexp.rows import finite
-from kernelzoo.kernels.helion.row_tiles import in_parts, left_of
-from kernelzoo.kernels.helion.softmax.device_functions import exponential
+from kernelzoo.kernels.helion.row_tiles import in_parts
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, state_with
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -22,11 +22,7 @@ def states_kernel(x, tops, totals, span, wide: torch.dtype):
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
-            tile = x[o, c, i].to(wide)
-            higher = torch.maximum(top, torch.amax(tile, dim=1))
-            shift = finite(higher)
-            total = total * exponential(top - shift) + exponential(tile - shift[:, None, :]).sum(1)
-            top = higher
+            top, total = state_with(top, total, x[o, c, i].to(wide), finite)
         tops[o, part.begin, i] = top
         totals[o, part.begin, i] = total
 
@@ -52,7 +48,5 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs to one row, or strip of columns, leave (max, sum) states, which a second launch merges."""
     id, wide = "helion/logsumexp/split", tiles.wide(x)
     rows, views = tiles.problem(x, out)
-    tile, plan = in_parts(x, rows)
-    kernels, left = (states_kernel, merge_kernel), [left_of(x, rows, plan, wide) for _ in range(2)]
-    blocks = tile.outer, tile.inner, tile.cols
-    return in_two(id, kernels, views, 1, left, tile.warps, (plan.span,), (wide,), blocks, (1, 1))
+    (tile, plan), both = in_parts(x, rows), (states_kernel, merge_kernel)
+    return in_two(id, both, views, 1, rows, tile, plan, (wide, wide), (wide,), last=(1, 1))

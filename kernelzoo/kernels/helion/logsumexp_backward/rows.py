@@ -27,5 +27,4 @@ def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     """An exponential of each element, times its row's gradient: one read and one write."""
     rows, views = tiles.problem(x, out, y, grad)
     tile = tile_of(x, rows)
-    blocks = tile.outer, tile.inner, tile.cols
-    return over_views("helion/logsumexp_backward/rows", backward_kernel, views, tile, (tiles.wide(x),), blocks)
+    return over_views("helion/logsumexp_backward/rows", backward_kernel, views, tile, (tiles.wide(x),), tile.blocks())

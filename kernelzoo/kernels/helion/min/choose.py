@@ -3,8 +3,9 @@
 import torch
 
 from kernelzoo.kernels.helion.min import tiles
-from kernelzoo.kernels.helion.min.tiles import block_tile, plain
+from kernelzoo.kernels.helion.min.tiles import block_tile
 from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of

@@ -7,8 +7,9 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken
 from kernelzoo.kernels.helion.launch import over_flat, over_views
-from kernelzoo.kernels.helion.min.tiles import kinds, plain, row_tile
+from kernelzoo.kernels.helion.min.tiles import kinds, row_tile
 from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -50,4 +51,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
         whole = tiles.whole_of(rows)
         numbers, blocks = (rows.n, whole), (tile.outer, min(tile.cols, whole))
         return over_flat(id, ragged_rows_kernel, x, out, tile.warps, numbers, kinds(rows, x), blocks)
-    return over_views(id, rows_kernel, views, tile, kinds(rows, x), (tile.outer, tile.inner, tile.cols))
+    return over_views(id, rows_kernel, views, tile, kinds(rows, x), tile.blocks())

@@ -12,8 +12,9 @@ from kernelzoo.kernels.helion.compiler import Example, Program
 from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken
 from kernelzoo.kernels.helion.launch import bound
 from kernelzoo.kernels.helion.min.rows import rows_kernel
-from kernelzoo.kernels.helion.min.tiles import block_tile, kinds, plain
+from kernelzoo.kernels.helion.min.tiles import block_tile, kinds
 from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import power_of_two
 from kernelzoo.registry import register
@@ -56,10 +57,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs to one row, or strip of columns, leave partial minima, which a second launch reduces."""
     id, x, out = "helion/min/split", plain(x), plain(out)
     rows, views = tiles.problem(x, out)
-    device, lies = device_of(x), tiles.placed(rows)
+    device = device_of(x)
     tile = block_tile(device, rows)
     plan = tiles.cut(rows, tile, device)
-    partials = x.new_empty((lies.outer, plan.parts, lies.inner), dtype=tiles.wide(x))
+    partials = tiles.left_of(x, rows, plan, tiles.wide(x))
     (whole, last), far = tiles.examples(partials, views[1]), tiles.far(*views, partials)
     lanes = tile.outer, tile.inner, power_of_two(plan.parts)
     reduce = Program(rows_kernel, (whole, last), 0, kinds(rows, x)[:2], lanes, (1, 0), 1, far)

@@ -7,6 +7,7 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.tiles import Tile, block, side_by_side
+from kernelzoo.kernels.shared.minimum import identity
 from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
@@ -22,11 +23,6 @@ class Numbers:
     warp_bytes: int = knob(
         4096, among=(2048, 4096, 8192), unit="bytes", why="of a tile of short rows, all of which one warp reads"
     )
-
-
-def plain(x: torch.Tensor) -> torch.Tensor:
-    """The tensor as it can be loaded and compared: bool as the byte it is."""
-    return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
 def row_tile(device: Device, rows: Rows) -> Tile:
@@ -47,5 +43,4 @@ def block_tile(device: Device, rows: Rows) -> Tile:
 
 def kinds(rows: Rows, x: torch.Tensor) -> tuple[Any, ...]:
     """What no element is above, what they are compared in, and of uneven rows the shift that a vector is."""
-    nothing = float("inf") if x.dtype.is_floating_point else torch.iinfo(x.dtype).max
-    return nothing, tiles.wide(x), *([tiles.shift_of(rows)] if tiles.uneven(rows) else [])
+    return identity(x.dtype), tiles.wide(x), *([tiles.shift_of(rows)] if tiles.uneven(rows) else [])

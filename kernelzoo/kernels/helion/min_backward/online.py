@@ -6,23 +6,21 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import over_views
+from kernelzoo.kernels.helion.min_backward.fused import shares_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 @helion.kernel(static_shapes=False)
 def online_kernel(x, y, grad, out, wide: torch.dtype):
-    """Blocks are counted in 32 bits, rows in 64. A share is divided as in tile_kernel."""
+    """Blocks are counted in 32 bits, rows in 64."""
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         least = y[o, i].to(wide)
         count = hl.zeros([o, i], dtype=torch.int64)
         for c in hl.tile(n):
             count = count + (x[o, c, i].to(wide) == least[:, None, :]).to(torch.int32).sum(1).to(torch.int64)
-        slope = grad[o, i].to(torch.float64)
-        equals = count.to(torch.float64)
-        each = (slope / equals).to(wide)
-        rest = torch.where(equals > 0, slope * 0.0, float("nan")).to(wide)
+        each, rest = shares_of(grad[o, i], count, wide)
         for c in hl.tile(n):
             equal = x[o, c, i].to(wide) == least[:, None, :]
             out[o, c, i] = torch.where(equal, each[:, None, :], rest[:, None, :]).to(out.dtype)
@@ -33,5 +31,4 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     """One pass over blocks that keeps a running count of each row, then a pass that reads again and writes."""
     rows, views = tiles.problem(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
-    blocks = tile.outer, tile.inner, tile.cols, tile.cols
-    return over_views("helion/min_backward/online", online_kernel, views, tile, (tiles.wide(x),), blocks)
+    return over_views("helion/min_backward/online", online_kernel, views, tile, (tiles.wide(x),), tile.blocks(2))

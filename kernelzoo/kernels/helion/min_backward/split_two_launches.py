@@ -6,6 +6,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import in_two
+from kernelzoo.kernels.helion.min_backward.fused import shares_of
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -27,15 +28,12 @@ def counts_kernel(x, y, counts, span, wide: torch.dtype):
 
 @helion.kernel(static_shapes=False)
 def write_kernel(x, y, grad, counts, out, span, wide: torch.dtype):
-    """Every program adds up all counts of its rows. A share is divided as in tile_kernel."""
+    """Every program adds up all counts of its rows."""
     outer, n, inner = x.size()
     parts = counts.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
         least = y[o, i].to(wide)
-        slope = grad[o, i].to(torch.float64)
-        equals = counts[o, :, i].sum(1).to(torch.float64)
-        each = (slope / equals).to(wide)
-        rest = torch.where(equals > 0, slope * 0.0, float("nan")).to(wide)
+        each, rest = shares_of(grad[o, i], counts[o, :, i].sum(1), wide)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
             equal = x[o, c, i].to(wide) == least[:, None, :]
             out[o, c, i] = torch.where(equal, each[:, None, :], rest[:, None, :]).to(out.dtype)
@@ -46,8 +44,6 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     """Several programs to one row, or strip of columns, leave counts; a second launch adds them up and writes."""
     id, wide = "helion/min_backward/split_two_launches", tiles.wide(x)
     rows, views = tiles.problem(x, out, y, grad)
-    tile, lies = tiles.block(rows, tiles.BLOCK_BYTES // 2), tiles.placed(rows)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
     plan = tiles.cut(rows, tile, device_of(x))
-    counts = x.new_empty((lies.outer, plan.parts, lies.inner), dtype=torch.int64)
-    kernels, blocks = (counts_kernel, write_kernel), (tile.outer, tile.inner, tile.cols)
-    return in_two(id, kernels, views, 2, (counts,), tile.warps, (plan.span,), (wide,), blocks)
+    return in_two(id, (counts_kernel, write_kernel), views, 2, rows, tile, plan, (torch.int64,), (wide,))

@@ -50,7 +50,6 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     rows, (x_view, scale_view, values_view) = tiles.problem(x, values.view(torch.uint8), scale)
     views, kinds = (x_view, values_view, scale_view), (TOP, LEAST)
     if tile := held_of(id, x, rows, 1):
-        return over_views(id, held_kernel, views, tile, kinds, (tile.outer, tile.inner))
+        return over_views(id, held_kernel, views, tile, kinds, tile.blocks(0))
     tile = tile_of(x, rows)
-    blocks = tile.outer, tile.inner, tile.cols, tile.cols
-    return over_views(id, quantize_kernel, views, tile, kinds, blocks)
+    return over_views(id, quantize_kernel, views, tile, kinds, tile.blocks(2))

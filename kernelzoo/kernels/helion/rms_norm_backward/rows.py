@@ -53,9 +53,8 @@ def rows(
     lies, tile, columns = tiles.placed(rows), tile_of(x, rows, 2), columns_of(x, rows, 2)
     scales = x.new_empty((lies.outer, lies.inner), dtype=wide)
     views = (x_view, weight, grad_view, dx_view, dweight)
-    blocks = tile.outer, tile.inner, tile.cols, tile.cols
     taken = (x_view, weight, grad_view, scales, dx_view)
-    first = over_views(id, dx_kernel, views, tile, (eps, wide), blocks, taken=taken)
+    first = over_views(id, dx_kernel, views, tile, (eps, wide), tile.blocks(2), taken=taken)
     of_rows = (x_view, grad_view, scales, dweight)
     along = columns.cols, columns.outer, columns.inner
     second = over_views(id, dweight_kernel, views, columns, (wide,), along, taken=of_rows, order=())

@@ -18,6 +18,13 @@ def subtracted(top):
     return torch.where(top == float("-inf"), 0.0, top)
 
 
+def state_with(top, total, tile, subtract=subtracted):
+    """The (maximum, sum) state of rows along axis 1, which has no place in it, once a block is taken in."""
+    higher = torch.maximum(top, torch.amax(tile, dim=1))
+    shift = subtract(higher)
+    return higher, total * exponential(top - shift) + exponential(tile - shift.unsqueeze(1)).sum(1)
+
+
 def pair_of(tile):
     """The pair (maximum, sum) of a block of rows."""
     top = torch.amax(tile, dim=1, keepdim=True)

@@ -25,7 +25,7 @@ def tile_kernel(x, out, wide: torch.dtype):
         tile = x[o, :, i].to(wide)
         top = torch.amax(tile, dim=1, keepdim=True)
         # Of a row of -inf alone nothing is subtracted, so that 0 / 0 makes its NaN.
-        exponentials = exponential(tile - torch.where(top == float("-inf"), 0.0, top))
+        exponentials = exponential(tile - subtracted(top))
         out[o, :, i] = (exponentials * (1.0 / exponentials.sum(1, keepdim=True))).to(out.dtype)
 
 
@@ -59,4 +59,4 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if alone and rows.itemsize < 8 and rows.n * rows.itemsize <= RAGGED_BYTES:
         kinds = tiles.wide(x), tiles.shift_of(rows), tiles.whole_of(rows)
         return over_flat(id, ragged_tile_kernel, x, out, tile.warps, (rows.n, rows.total), kinds, (tile.outer,))
-    return over_views(id, tile_kernel, views, tile, (tiles.wide(x),), (tile.outer, tile.inner))
+    return over_views(id, tile_kernel, views, tile, (tiles.wide(x),), tile.blocks(0))

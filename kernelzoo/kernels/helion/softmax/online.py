@@ -10,7 +10,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken
 from kernelzoo.kernels.helion.launch import over_flat, over_views
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with, state_with
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -25,12 +25,7 @@ def online_kernel(x, out, wide: torch.dtype):
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            tile = x[o, c, i].to(wide)
-            higher = torch.maximum(top, torch.amax(tile, dim=1))
-            # Of elements that are all -inf nothing is subtracted, so that no difference is -inf - -inf.
-            shift = torch.where(higher == float("-inf"), 0.0, higher)
-            total = total * exponential(top - shift) + exponential(tile - shift[:, None, :]).sum(1)
-            top = higher
+            top, total = state_with(top, total, x[o, c, i].to(wide))
         inverse = 1.0 / total
         for c in hl.tile(n):
             tile = x[o, c, i].to(wide)
@@ -69,4 +64,4 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
         kinds, numbers = (tiles.wide(x), tiles.shift_of(rows)), (rows.n, tiles.whole_of(rows), rows.total)
         blocks = tile.outer, tile.cols // 2, tile.cols // 2  # beside an element stands its place
         return over_flat(id, ragged_online_kernel, x, out, tile.warps, numbers, kinds, blocks)
-    return over_views(id, online_kernel, views, tile, (tiles.wide(x),), (tile.outer, tile.inner, tile.cols, tile.cols))
+    return over_views(id, online_kernel, views, tile, (tiles.wide(x),), tile.blocks(2))

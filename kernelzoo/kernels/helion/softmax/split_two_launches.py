@@ -7,28 +7,11 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken
 from kernelzoo.kernels.helion.launch import in_two
+from kernelzoo.kernels.helion.logsumexp.split import states_kernel
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with, subtracted
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
-
-
-@helion.kernel(static_shapes=False)
-def pairs_kernel(x, tops, totals, span, wide: torch.dtype):
-    """A program has span elements of a block's rows, and leaves their pairs."""
-    outer, n, inner = x.size()
-    parts = tops.size(1)
-    for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
-        top = hl.full([o, i], float("-inf"), dtype=wide)
-        total = hl.zeros([o, i], dtype=wide)
-        for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
-            tile = x[o, c, i].to(wide)
-            higher = torch.maximum(top, torch.amax(tile, dim=1))
-            shift = torch.where(higher == float("-inf"), 0.0, higher)
-            total = total * exponential(top - shift) + exponential(tile - shift[:, None, :]).sum(1)
-            top = higher
-        tops[o, part.begin, i] = top
-        totals[o, part.begin, i] = total
 
 
 @helion.kernel(static_shapes=False)
@@ -40,7 +23,7 @@ def merge_kernel(x, tops, totals, out, span, wide: torch.dtype):
         every = tops[o, :, i]
         top = torch.amax(every, dim=1)
         # A part that is all -inf has the pair (-inf, 0), and so has a row, which becomes 0 / 0.
-        shift = torch.where(top == float("-inf"), 0.0, top)
+        shift = subtracted(top)
         inverse = 1.0 / (totals[o, :, i] * exponential(every - shift[:, None, :])).sum(1)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
             tile = x[o, c, i].to(wide)
@@ -88,12 +71,10 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs to one row, or strip of columns, leave pairs (max, sum); a second launch merges and writes."""
     id, wide = "helion/softmax/split_two_launches", tiles.wide(x)
     rows, views = tiles.problem(x, out)
-    tile, lies = tiles.block(rows, tiles.BLOCK_BYTES), tiles.placed(rows)
+    tile, pair = tiles.block(rows, tiles.BLOCK_BYTES), (wide, wide)
     plan = tiles.cut(rows, tile, device_of(x))
-    pairs = x.new_empty((2, lies.outer, plan.parts, lies.inner), dtype=wide).unbind()
     if tiles.uneven(rows):
         both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (wide, tiles.shift_of(rows))
-        numbers = rows.n, plan.span
-        return in_two(id, both, tiles.flat(x, out), 1, pairs, tile.warps, numbers, kinds, (tile.outer, tile.cols // 2))
-    kernels, blocks = (pairs_kernel, merge_kernel), (tile.outer, tile.inner, tile.cols)
-    return in_two(id, kernels, views, 1, pairs, tile.warps, (plan.span,), (wide,), blocks)
+        blocks, flat = (tile.outer, tile.cols // 2), tiles.flat(x, out)
+        return in_two(id, both, flat, 1, rows, tile, plan, pair, kinds, blocks=blocks, before=(rows.n,))
+    return in_two(id, (states_kernel, merge_kernel), views, 1, rows, tile, plan, pair, (wide,))

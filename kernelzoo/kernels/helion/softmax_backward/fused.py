@@ -26,4 +26,4 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """Whole rows of both inputs to a program, which it holds: several short ones, one, or a strip of columns."""
     id, (rows, views) = "helion/softmax_backward/fused", tiles.problem(grad, out, y)
     tile = tiles.held(id, device_of(grad), rows, 2)
-    return over_views(id, tile_kernel, views, tile, (tiles.wide(grad),), (tile.outer, tile.inner))
+    return over_views(id, tile_kernel, views, tile, (tiles.wide(grad),), tile.blocks(0))

@@ -26,5 +26,4 @@ def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks that keeps a running sum of each row, then a pass that reads again and writes."""
     rows, views = tiles.problem(grad, out, y)
     tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
-    blocks = tile.outer, tile.inner, tile.cols, tile.cols
-    return over_views("helion/softmax_backward/online", online_kernel, views, tile, (tiles.wide(grad),), blocks)
+    return over_views("helion/softmax_backward/online", online_kernel, views, tile, (tiles.wide(grad),), tile.blocks(2))

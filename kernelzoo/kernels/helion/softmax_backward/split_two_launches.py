@@ -39,8 +39,6 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     """Several programs to one row, or strip of columns, leave sums; a second launch adds them up and writes."""
     id, wide = "helion/softmax_backward/split_two_launches", tiles.wide(grad)
     rows, views = tiles.problem(grad, out, y)
-    tile, lies = tiles.block(rows, tiles.BLOCK_BYTES // 2), tiles.placed(rows)
+    tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
     plan = tiles.cut(rows, tile, device_of(grad))
-    sums = grad.new_empty((lies.outer, plan.parts, lies.inner), dtype=wide)
-    kernels, blocks = (sums_kernel, write_kernel), (tile.outer, tile.inner, tile.cols)
-    return in_two(id, kernels, views, 2, (sums,), tile.warps, (plan.span,), (wide,), blocks)
+    return in_two(id, (sums_kernel, write_kernel), views, 2, rows, tile, plan, (wide,), (wide,))

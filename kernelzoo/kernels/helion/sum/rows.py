@@ -8,7 +8,7 @@ from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, whole
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import reading_tile
-from kernelzoo.kernels.shared.jit import wide_dtype
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -27,7 +27,7 @@ def sum_kernel(x, out, wide: torch.dtype):
 @register("helion", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Blocks are added up in a tree, and their sums in turn, with what that rounds off."""
-    x = x.view(torch.uint8) if x.dtype == torch.bool else x
+    x = plain(x)
     rows, views = tiles.problem(x, out)
-    tile, wide = reading_tile(x, rows), wide_dtype(torch.promote_types(x.dtype, out.dtype))
-    return over_views("helion/sum/rows", sum_kernel, views, tile, (wide,), (tile.outer, tile.inner, tile.cols))
+    tile, wide = reading_tile(x, rows), tiles.wide(x, out)
+    return over_views("helion/sum/rows", sum_kernel, views, tile, (wide,), tile.blocks())

@@ -7,8 +7,8 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, whole
 from kernelzoo.kernels.helion.launch import in_two
-from kernelzoo.kernels.helion.row_tiles import in_parts, left_of
-from kernelzoo.kernels.shared.jit import wide_dtype
+from kernelzoo.kernels.helion.row_tiles import in_parts
+from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -36,9 +36,8 @@ def merge_kernel(x, sums, out, span, wide: torch.dtype):
 @register("helion", "sum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs to one row, or strip of columns, leave sums, which a second launch adds up in a tree."""
-    x = x.view(torch.uint8) if x.dtype == torch.bool else x
+    x = plain(x)
     rows, views = tiles.problem(x, out)
-    (tile, plan), wide = in_parts(x, rows), wide_dtype(torch.promote_types(x.dtype, out.dtype))
-    kernels, left = (parts_kernel, merge_kernel), [left_of(x, rows, plan, wide)]
-    blocks, last = (tile.outer, tile.inner, tile.cols), (1, 1)
-    return in_two("helion/sum/split", kernels, views, 1, left, tile.warps, (plan.span,), (wide,), blocks, last)
+    (tile, plan), wide = in_parts(x, rows), tiles.wide(x, out)
+    both = parts_kernel, merge_kernel
+    return in_two("helion/sum/split", both, views, 1, rows, tile, plan, (wide,), (wide,), last=(1, 1))
