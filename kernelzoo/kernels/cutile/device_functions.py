@@ -125,6 +125,11 @@ def of_rows(x, group, strip, AXIS, SHAPE):
     return ct.reshape(tile, reduced_shape(SHAPE, AXIS, 1))
 
 
+def load_rows(x, group, strip, AXIS, SHAPE):
+    """``of_rows``, as it is computed."""
+    return ct.astype(of_rows(x, group, strip, AXIS, SHAPE), acc_dtype(x))
+
+
 def elements_at(x, group, strip, element, inside, padding, AXIS, SHAPE):
     """Elements of each of a tile's rows, ``padding`` where they are not inside."""
     groups = ct.reshape(ct.arange(SHAPE[0], dtype=ct.int64) + group * SHAPE[0], (SHAPE[0], 1, 1))

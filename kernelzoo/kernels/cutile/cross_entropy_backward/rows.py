@@ -21,7 +21,7 @@ def backward_kernel(
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     label = dev.of_rows(labels, group, strip, AXIS, SHAPE)
-    factor = ct.astype(dev.of_rows(grad, group, strip, AXIS, SHAPE), dev.acc_dtype(x))
+    factor = dev.load_rows(grad, group, strip, AXIS, SHAPE)
     factor = ct.where((label >= 0) & (label < x.shape[AXIS]), factor, float("nan"))
     top, total = row_state(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE)
     inverse = 1 / total + (total - total)  # NaN of a row with +inf, whose total is infinite

@@ -27,8 +27,7 @@ def rows_kernel(
         away = dev.load_tile(x, place, mean, AXIS, SHAPE) - mean
         pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
         squares, products, total = squares + away * away, products + away * pulled, total + pulled
-    variance = ct.sum(squares, AXIS, keepdims=True) / x.shape[AXIS]
-    scale = 1 / ct.sqrt(variance + dev.constant(EPS, mean.dtype))
+    scale = dev.inverse_root(ct.sum(squares, AXIS, keepdims=True) / x.shape[AXIS], EPS)
     slope = ct.sum(products, AXIS, keepdims=True) / x.shape[AXIS] * scale
     level = ct.sum(total, AXIS, keepdims=True) / x.shape[AXIS]
     ct.store(means, (group, strip), ct.reshape(mean, dev.row_shape(SHAPE, AXIS)), allow_tma=False)

@@ -16,8 +16,8 @@ from kernelzoo.registry import register
 def backward_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    of_row = ct.astype(dev.of_rows(y, group, strip, AXIS, SHAPE), dev.acc_dtype(x))
-    factor = ct.astype(dev.of_rows(grad, group, strip, AXIS, SHAPE), dev.acc_dtype(x))
+    of_row = dev.load_rows(y, group, strip, AXIS, SHAPE)
+    factor = dev.load_rows(grad, group, strip, AXIS, SHAPE)
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         result = factor * exponential(dev.load_tile(x, place, 0.0, AXIS, SHAPE) - of_row)

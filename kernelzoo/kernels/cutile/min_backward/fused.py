@@ -1,4 +1,7 @@
-"""A tile of whole rows to a program, which it holds on chip: one read, one write."""
+"""A tile of whole rows to a program, which it holds on chip: one read, one write.
+
+Elements are compared as they are computed; past a row's end there is NaN, which equals nothing.
+"""
 
 import cuda.tile as ct
 import torch
@@ -6,10 +9,15 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.min_backward.device_functions import load_rows, shares_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
+
+
+def shares_of(grad, count, DTYPE):
+    """What each of count equal minima gets, and what every other element does; NaN if there is none."""
+    rest = ct.where(count > 0, grad * 0.0, float("nan"))
+    return ct.astype(grad / ct.astype(count, grad.dtype), DTYPE), ct.astype(rest, DTYPE)
 
 
 @ct.kernel
@@ -17,9 +25,9 @@ def tile_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tupl
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     place = dev.block_index(group, strip, 0, AXIS)
-    equal = dev.load_tile(x, place, float("nan"), AXIS, SHAPE) == load_rows(y, group, strip, AXIS, SHAPE)
+    equal = dev.load_tile(x, place, float("nan"), AXIS, SHAPE) == dev.load_rows(y, group, strip, AXIS, SHAPE)
     count = ct.sum(ct.astype(equal, ct.int32), AXIS, keepdims=True)
-    each, rest = shares_of(load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    each, rest = shares_of(dev.load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     ct.store(out, place, ct.where(equal, each, rest), allow_tma=False)
 
 

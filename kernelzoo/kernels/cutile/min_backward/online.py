@@ -6,34 +6,45 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.min_backward.device_functions import load_rows, shares_of
+from kernelzoo.kernels.cutile.min_backward.fused import shares_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
+
+
+def counts_of(x, least, group, strip, begin, end, FOLD, AXIS, SHAPE):
+    """How many elements of so many blocks of a tile's rows equal their minima. Every lane counts for itself, in 32
+    bits, and lanes meet once, after the loop, in 64."""
+    counts = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.int32)
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
+            place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
+            equal = dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least
+            counts = counts + dev.lane_sums(ct.astype(equal, ct.int32), AXIS, FOLD)
+    return ct.sum(ct.astype(counts, ct.int64), AXIS, keepdims=True)
+
+
+def write_blocks(x, out, least, each, rest, group, strip, begin, end, AXIS, SHAPE):
+    """The results of so many blocks of a tile's rows: each where an element is the minimum, else rest."""
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            # The index is the loop's own: see online of softmax.
+            place = dev.block_index(group, strip, i, AXIS)
+            result = ct.where(dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least, each, rest)
+            ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
 
 
 @ct.kernel
 def online_kernel(x, y, grad, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    least = load_rows(y, group, strip, AXIS, SHAPE)
-    # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
-    counts = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.int32)
-    stretches = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
-    for WHOLE, first, last in ct.static_iter(stretches):
-        for i in range(first, last):
-            # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
-            place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
-            equal = dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least
-            counts = counts + dev.lane_sums(ct.astype(equal, ct.int32), AXIS, FOLD)
-    count = ct.sum(ct.astype(counts, ct.int64), AXIS, keepdims=True)
-    each, rest = shares_of(load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
-    for WHOLE, first, last in ct.static_iter(stretches):
-        for i in range(first, last):
-            # The index is the loop's own: see online of softmax.
-            place = dev.block_index(group, strip, i, AXIS)
-            result = ct.where(dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least, each, rest)
-            ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
+    end, least = ct.num_tiles(x, AXIS, SHAPE), dev.load_rows(y, group, strip, AXIS, SHAPE)
+    count = counts_of(x, least, group, strip, 0, end, FOLD, AXIS, SHAPE)
+    each, rest = shares_of(dev.load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    write_blocks(x, out, least, each, rest, group, strip, 0, end, AXIS, SHAPE)
 
 
 @register("cutile", "min_backward", "online")

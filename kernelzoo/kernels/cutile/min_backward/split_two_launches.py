@@ -8,7 +8,8 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.min_backward.device_functions import load_rows, shares_of
+from kernelzoo.kernels.cutile.min_backward.fused import shares_of
+from kernelzoo.kernels.cutile.min_backward.online import counts_of, write_blocks
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -20,20 +21,8 @@ def partials_kernel(
 ):
     """A program has span blocks of a tile's rows, of which it leaves one count to each row."""
     ct.grid_dependency_control_wait()
-    group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
-    part = ct.bid(0) % parts
-    least = load_rows(y, group, strip, AXIS, SHAPE)
-    # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
-    running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.int32)
-    end = min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
-    stretches = dev.block_ranges(x, group, strip, part * span, end, AXIS, SHAPE)
-    for WHOLE, first, last in ct.static_iter(stretches):
-        for i in range(first, last):
-            # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
-            place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
-            equal = dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least
-            running = running + dev.lane_sums(ct.astype(equal, ct.int32), AXIS, FOLD)
-    count = ct.sum(ct.astype(running, ct.int64), AXIS, keepdims=True)
+    group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
+    count = counts_of(x, dev.load_rows(y, group, strip, AXIS, SHAPE), group, strip, begin, end, FOLD, AXIS, SHAPE)
     ct.store(counts, dev.block_index(group, strip, part, AXIS), count, allow_tma=False)
 
 
@@ -43,23 +32,12 @@ def write_kernel(
 ):
     """PARTS is the power of two that holds the counts of all."""
     ct.grid_dependency_control_wait()
-    group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
-    part = ct.bid(0) % parts
-    place = dev.block_index(group, strip, 0, AXIS)
-    every = ct.load(
-        counts, place, dev.reduced_shape(SHAPE, AXIS, PARTS), padding_mode=ct.PaddingMode.ZERO, allow_tma=False
-    )
-    count = ct.sum(every, AXIS, keepdims=True)
-    least = load_rows(y, group, strip, AXIS, SHAPE)
-    each, rest = shares_of(load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
-    end = min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
-    stretches = dev.block_ranges(x, group, strip, part * span, end, AXIS, SHAPE)
-    for WHOLE, first, last in ct.static_iter(stretches):
-        for i in range(first, last):
-            # The index is the loop's own: see online of softmax.
-            place = dev.block_index(group, strip, i, AXIS)
-            result = ct.where(dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least, each, rest)
-            ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
+    group, strip, _, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
+    left = dev.load_zeros(counts, dev.block_index(group, strip, 0, AXIS), dev.reduced_shape(SHAPE, AXIS, PARTS))
+    count = ct.sum(left, AXIS, keepdims=True)
+    least = dev.load_rows(y, group, strip, AXIS, SHAPE)
+    each, rest = shares_of(dev.load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    write_blocks(x, out, least, each, rest, group, strip, begin, end, AXIS, SHAPE)
 
 
 @register("cutile", "min_backward", "split_two_launches")

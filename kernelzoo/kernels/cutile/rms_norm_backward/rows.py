@@ -25,7 +25,7 @@ def rows_kernel(
         pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
         squares, products = squares + tile * tile, products + tile * pulled
     mean = ct.sum(squares, AXIS, keepdims=True) / x.shape[AXIS]
-    scale = 1 / ct.sqrt(mean + dev.constant(EPS, mean.dtype))
+    scale = dev.inverse_root(mean, EPS)
     slope = ct.sum(products, AXIS, keepdims=True) / x.shape[AXIS] * scale * scale
     ct.store(scales, (group, strip), ct.reshape(scale, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):

@@ -27,12 +27,6 @@ def inverse_of(total):
     return ct.truediv(1.0, total, rounding_mode=ct.RoundingMode.FULL)
 
 
-def softmax_of(x, AXIS):
-    """Softmax of the rows of a tile, in the tile's own precision."""
-    exponentials = exponential(x - zero_if_empty(ct.max(x, AXIS, keepdims=True)))
-    return exponentials * inverse_of(ct.sum(exponentials, AXIS, keepdims=True))
-
-
 def lowest(x, SHAPE):
     """A tile of the lowest finite number: where running maxima begin, so that no difference is -inf - -inf. In float64
     by its bits, since cuTile rounds a constant to float32."""

@@ -15,27 +15,40 @@ from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
+def lane_states(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
+    """The states of so many blocks of a tile's rows, of which every lane keeps its own."""
+    top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
+    total = ct.zeros(top.shape, top.dtype)
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
+            place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
+            block = dev.load_block(x, place, -float("inf"), AXIS, SHAPE, WHOLE)
+            top, total = online_update(top, total, block, AXIS, FOLD)
+    return top, total
+
+
+def write_blocks(x, out, top, inverse, group, strip, begin, end, AXIS, SHAPE):
+    """The results of so many blocks of a tile's rows, by their maxima and 1 / sums."""
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            # A store waits for those before it, at a barrier, unless its index is the loop's own.
+            place = dev.block_index(group, strip, i, AXIS)
+            result = exponential(dev.load_block(x, place, -float("inf"), AXIS, SHAPE, WHOLE) - top) * inverse
+            ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
+
+
 @ct.kernel
 def online_kernel(
     x, out, n, PACK: ct.Constant[int], FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
 ):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    inside, target, first_group = (
-        dev.whole_vectors(x, group, n, PACK),
-        dev.whole_vectors(out, group, n, PACK),
-        0 if PACK else group,
-    )
-    # Every lane keeps a pair of its own, and lanes meet once, after the loop.
-    top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
-    total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
-    stretches = dev.block_ranges(inside, first_group, strip, 0, ct.num_tiles(inside, AXIS, SHAPE), AXIS, SHAPE)
-    for WHOLE, first, last in ct.static_iter(stretches):
-        for i in range(first, last):
-            # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
-            place = dev.block_index(first_group, strip, first + last - 1 - i, AXIS)
-            block = dev.load_block(inside, place, -float("inf"), AXIS, SHAPE, WHOLE)
-            top, total = online_update(top, total, block, AXIS, FOLD)
+    inside, target = dev.whole_vectors(x, group, n, PACK), dev.whole_vectors(out, group, n, PACK)
+    first_group, end = 0 if PACK else group, ct.num_tiles(inside, AXIS, SHAPE)
+    top, total = lane_states(inside, first_group, strip, 0, end, FOLD, AXIS, SHAPE)
     row_top = ct.max(top, AXIS, keepdims=True)
     if PACK:
         places, outside, ends = dev.row_ends(x, group, n, -float("inf"), dev.acc_dtype(x), PACK)
@@ -45,12 +58,7 @@ def online_kernel(
     if PACK:
         row_total = row_total + ct.sum(ends, AXIS, keepdims=True)
     inverse = inverse_of(row_total)
-    for WHOLE, first, last in ct.static_iter(stretches):
-        for i in range(first, last):
-            # A store waits for those before it, at a barrier, unless its index is the loop's own.
-            place = dev.block_index(first_group, strip, i, AXIS)
-            result = exponential(dev.load_block(inside, place, -float("inf"), AXIS, SHAPE, WHOLE) - row_top) * inverse
-            ct.store(target, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
+    write_blocks(inside, target, row_top, inverse, first_group, strip, 0, end, AXIS, SHAPE)
     if PACK:
         dev.store_row_ends(out, group, n, places, outside, ends * inverse)
 

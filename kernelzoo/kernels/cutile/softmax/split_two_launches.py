@@ -8,7 +8,8 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.device_functions import exponential, inverse_of, lowest, online_update
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential, inverse_of
+from kernelzoo.kernels.cutile.softmax.online import lane_states, write_blocks
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -24,16 +25,8 @@ def partials_kernel(
     group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
     inside, first_group = dev.whole_vectors(x, group, n, PACK), 0 if PACK else group
-    top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
-    total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
     end = min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
-    stretches = dev.block_ranges(inside, first_group, strip, part * span, end, AXIS, SHAPE)
-    for WHOLE, first, last in ct.static_iter(stretches):
-        for i in range(first, last):
-            # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
-            place = dev.block_index(first_group, strip, first + last - 1 - i, AXIS)
-            block = dev.load_block(inside, place, -float("inf"), AXIS, SHAPE, WHOLE)
-            top, total = online_update(top, total, block, AXIS, FOLD)
+    top, total = lane_states(inside, first_group, strip, part * span, end, FOLD, AXIS, SHAPE)
     row_top = ct.max(top, AXIS, keepdims=True)
     row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
     if PACK:  # noqa: SIM102  # known as it is compiled
@@ -63,19 +56,9 @@ def write_kernel(
     every_total = ct.load(totals, place, pairs, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     top = ct.max(every_top, AXIS, keepdims=True)
     inverse = inverse_of(ct.sum(every_total * exponential(every_top - top), AXIS, keepdims=True))
-    inside, target, first_group = (
-        dev.whole_vectors(x, group, n, PACK),
-        dev.whole_vectors(out, group, n, PACK),
-        0 if PACK else group,
-    )
-    end = min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
-    stretches = dev.block_ranges(inside, first_group, strip, part * span, end, AXIS, SHAPE)
-    for WHOLE, first, last in ct.static_iter(stretches):
-        for i in range(first, last):
-            # The index is the loop's own: see online.
-            place = dev.block_index(first_group, strip, i, AXIS)
-            result = exponential(dev.load_block(inside, place, -float("inf"), AXIS, SHAPE, WHOLE) - top) * inverse
-            ct.store(target, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
+    inside, target = dev.whole_vectors(x, group, n, PACK), dev.whole_vectors(out, group, n, PACK)
+    first_group, end = 0 if PACK else group, min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
+    write_blocks(inside, target, top, inverse, first_group, strip, part * span, end, AXIS, SHAPE)
     if PACK:  # noqa: SIM102  # known as it is compiled
         if part == 0:
             places, outside, ends = dev.row_ends(x, group, n, -float("inf"), dev.acc_dtype(x), PACK)

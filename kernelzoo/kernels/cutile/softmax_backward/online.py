@@ -14,21 +14,24 @@ FIT = 3
 """Programs on a multiprocessor: 80 registers a thread, which has blocks of two inputs."""
 
 
-@ct.kernel
-def online_kernel(grad, y, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
-    ct.grid_dependency_control_wait()
-    group, strip = dev.tile_coords(ct.bid(0), grad, AXIS, SHAPE)
+def sums_of(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
+    """The sums of products of so many blocks of a tile's rows, of which each lane adds up its own."""
     running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(grad))
-    stretches = dev.block_ranges(grad, group, strip, 0, ct.num_tiles(grad, AXIS, SHAPE), AXIS, SHAPE)
-    for WHOLE, first, last in ct.static_iter(stretches):
+    ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
             place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
             grads = dev.load_block(grad, place, 0.0, AXIS, SHAPE, WHOLE)
             weights = dev.load_block(y, place, 0.0, AXIS, SHAPE, WHOLE)
             running = running + dev.lane_sums(grads * weights, AXIS, FOLD)
-    total = ct.sum(running, AXIS, keepdims=True)
-    for WHOLE, first, last in ct.static_iter(stretches):
+    return ct.sum(running, AXIS, keepdims=True)
+
+
+def write_blocks(grad, y, out, total, group, strip, begin, end, AXIS, SHAPE):
+    """The results of so many blocks of a tile's rows, whose sums are ``total``."""
+    ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # The index is the loop's own: see online of softmax.
             place = dev.block_index(group, strip, i, AXIS)
@@ -36,6 +39,15 @@ def online_kernel(grad, y, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], 
             weights = dev.load_block(y, place, 0.0, AXIS, SHAPE, WHOLE)
             result = weights * (grads - total)
             ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
+
+
+@ct.kernel
+def online_kernel(grad, y, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+    ct.grid_dependency_control_wait()
+    group, strip = dev.tile_coords(ct.bid(0), grad, AXIS, SHAPE)
+    end = ct.num_tiles(grad, AXIS, SHAPE)
+    total = sums_of(grad, y, group, strip, 0, end, FOLD, AXIS, SHAPE)
+    write_blocks(grad, y, out, total, group, strip, 0, end, AXIS, SHAPE)
 
 
 @register("cutile", "softmax_backward", "online")

@@ -8,7 +8,7 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax_backward.online import FIT
+from kernelzoo.kernels.cutile.softmax_backward.online import FIT, sums_of, write_blocks
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -20,19 +20,8 @@ def partials_kernel(
 ):
     """A program has span blocks of a tile's rows, of which it leaves one sum to each row."""
     ct.grid_dependency_control_wait()
-    group, strip = dev.tile_coords(ct.bid(0) // parts, grad, AXIS, SHAPE)
-    part = ct.bid(0) % parts
-    running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(grad))
-    end = min(part * span + span, ct.num_tiles(grad, AXIS, SHAPE))
-    stretches = dev.block_ranges(grad, group, strip, part * span, end, AXIS, SHAPE)
-    for WHOLE, first, last in ct.static_iter(stretches):
-        for i in range(first, last):
-            # Backwards, as the blocks that are read last are likeliest to be in L2 still when the others write.
-            place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
-            grads = dev.load_block(grad, place, 0.0, AXIS, SHAPE, WHOLE)
-            weights = dev.load_block(y, place, 0.0, AXIS, SHAPE, WHOLE)
-            running = running + dev.lane_sums(grads * weights, AXIS, FOLD)
-    total = ct.sum(running, AXIS, keepdims=True)
+    group, strip, part, begin, end = dev.part_coords(grad, parts, span, AXIS, SHAPE)
+    total = sums_of(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE)
     ct.store(sums, dev.block_index(group, strip, part, AXIS), total, allow_tma=False)
 
 
@@ -43,22 +32,10 @@ def write_kernel(
     """Every program adds up all sums of its rows in the same order, so that all agree to the bit. PARTS is the power of
     two that holds them."""
     ct.grid_dependency_control_wait()
-    group, strip = dev.tile_coords(ct.bid(0) // parts, grad, AXIS, SHAPE)
-    part = ct.bid(0) % parts
-    every = dev.load_tile(
-        sums, dev.block_index(group, strip, 0, AXIS), 0.0, AXIS, dev.reduced_shape(SHAPE, AXIS, PARTS)
-    )
-    total = ct.sum(every, AXIS, keepdims=True)
-    end = min(part * span + span, ct.num_tiles(grad, AXIS, SHAPE))
-    stretches = dev.block_ranges(grad, group, strip, part * span, end, AXIS, SHAPE)
-    for WHOLE, first, last in ct.static_iter(stretches):
-        for i in range(first, last):
-            # The index is the loop's own: see online of softmax.
-            place = dev.block_index(group, strip, i, AXIS)
-            grads = dev.load_block(grad, place, 0.0, AXIS, SHAPE, WHOLE)
-            weights = dev.load_block(y, place, 0.0, AXIS, SHAPE, WHOLE)
-            result = weights * (grads - total)
-            ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
+    group, strip, _, begin, end = dev.part_coords(grad, parts, span, AXIS, SHAPE)
+    every = dev.reduced_shape(SHAPE, AXIS, PARTS)
+    left = dev.load_tile(sums, dev.block_index(group, strip, 0, AXIS), 0.0, AXIS, every)
+    write_blocks(grad, y, out, ct.sum(left, AXIS, keepdims=True), group, strip, begin, end, AXIS, SHAPE)
 
 
 @register("cutile", "softmax_backward", "split_two_launches")
