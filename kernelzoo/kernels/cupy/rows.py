@@ -2,12 +2,15 @@
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.split import Split, split
 from kernelzoo.layout import VECTOR_BYTES, Columns, Layout, Rows, Strides, cdiv
 
 WARP = 32
 PACKS_HELD = 8  # of a row of softmax, to a thread at most: 32 of the 64 registers that 1024 threads an SM can have
 THREAD_ROW_BYTES = 192  # of a row as it is computed: what a thread holds of one, or of a gradient's two, without spills
 CLUSTERS = (2, 4, 8, 16)  # blocks of a cluster
+MANY_PARTS = 64  # blocks to a strip of columns, each of which awaits all others: no more, where so many hold it
+LEAST_SHARE = 64  # elements of a column that a block has at the least
 CLUSTER_THREADS = 512  # of its largest block: an SM runs two with 64 registers a thread: one computes, one loads
 
 # The kernels' name of each dtype; a bool is a byte, 0 or 1.
@@ -61,6 +64,14 @@ def one_piece(rows: Rows) -> bool:
 def thread_has_row(rows: Rows) -> bool:
     """Whether a thread takes a whole row, of short ones across memory: threads side by side read whole lines of it."""
     return rows.across and rows.n * max(rows.itemsize, 4) <= THREAD_ROW_BYTES
+
+
+def split_strips(strips: int, n: int, least: int, resident: int) -> Split:
+    """Strips of columns by several blocks each: as few as hold one, ``least``, more where there is room for them."""
+    room = max(1, resident // min(strips, resident))
+    most = MANY_PARTS if least <= MANY_PARTS else resident  # all SMs read again what blocks don't hold
+    parts = max(min(least, MANY_PARTS), min(room, most))
+    return split(strips, n, min(parts, resident, cdiv(n, LEAST_SHARE)), 1, resident)
 
 
 def columns_of(id: str, rows: Rows) -> Columns:

@@ -4,13 +4,10 @@ from typing import NamedTuple
 
 from kernelzoo.device import KIB, Device
 from kernelzoo.kernels.cupy.launch import I32, Argument, Plan, Step
-from kernelzoo.kernels.cupy.rows import WARP, c_type
-from kernelzoo.kernels.shared.split import split
+from kernelzoo.kernels.cupy.rows import WARP, c_type, split_strips
 from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
 
 THREADS = 256  # of a block, of which an SM has two
-MANY_PARTS = 64  # blocks to a strip, each of which adds up the sums of all others: no more, where so many hold it
-LEAST_SHARE = 64  # elements of a column that a block has at the least
 
 
 class Holding(NamedTuple):
@@ -46,9 +43,7 @@ def plan_columns(
     room = device.shared_per_block // 2 - 8 * (max(THREADS // WARP * wide, THREADS) + wide) - 2 * KIB
     most = max(0, room // (held.batch_bytes * THREADS))  # batches of a thread in shared memory
     least = cdiv(columns.n, depths * (held.items + most * held.batch))
-    limit = MANY_PARTS if least <= MANY_PARTS else resident  # all SMs read again what blocks don't hold
-    parts = max(min(least, MANY_PARTS), min(max(1, resident // min(strips, resident)), limit))
-    cut = split(strips, columns.n, min(parts, resident, cdiv(columns.n, LEAST_SHARE)), 1, resident)
+    cut = split_strips(strips, columns.n, least, resident)
     saved = min(most, max(0, cdiv(cdiv(cut.span, depths) - held.items, held.batch)))
     kernel = f"columns<{c_type(columns)}, {vector}, {held.items}, {held.batch}, {lanes}, {THREADS}>"
     arguments: tuple[Argument, ...] = ("partial", "counters", (I32, cut.parts), (I32, saved))

@@ -37,7 +37,7 @@ struct Tile {
           const bool inside = j + i * depths < end;
           if constexpr (V > 1) {
             const Bytes16 v = load_once_if(inside, at + i * depths * x_n, identity_pack<T>());
-            UNROLL for (int k = 0; k < WORDS; ++k) batch[i][k] = word_of<T>(v, k);
+            UNROLL for (int k = 0; k < WORDS; ++k) batch[i][k] = element<Word<T>>(v, k);
           } else {
             batch[i][0] = broadcast(inside ? at + i * depths * x_n : at);  // past the end, an element a second time
           }

@@ -1,14 +1,11 @@
 """Rows that lie side by side, as columns: a tile of them to a block, whose lanes run along them."""
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import I64, Argument, Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, whole_tile
 from kernelzoo.kernels.cupy.rows import c_type, columns_of
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
-
-UNUSED: tuple[Argument, ...] = ((I64, 0), (I64, 0))
-"""The workspace of columns_split, whose arguments this kernel has too."""
 
 
 @register("cupy", "min", "columns")
@@ -18,4 +15,4 @@ def columns(rows: Rows, device: Device, _: None) -> Plan:
     columns = columns_of("cupy/min/columns", rows)
     tile = whole_tile(columns, device)
     kernel = f"columns<{c_type(columns)}, {tile.width}, {ITEMS}>"
-    return Plan(columns, (Step(kernel, tile.count, tile.threads, (*UNUSED, *tile.arguments(1, columns.n))),))
+    return Plan(columns, (Step(kernel, tile.count, tile.threads, tile.arguments),))

@@ -1,7 +1,7 @@
 """Few, long columns: several blocks to a tile of them, as in split_arrival."""
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, Numbers, shared_tile
 from kernelzoo.kernels.cupy.rows import c_type, columns_of
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
@@ -15,6 +15,6 @@ def columns_split(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     columns = columns_of("cupy/min/columns_split", rows)
     tile, chunks = shared_tile(columns, device, numbers.column_blocks)
     kernel = f"columns_split<{c_type(columns)}, {tile.width}, {ITEMS}>"
-    arguments = ("partial", "counters", *tile.arguments(chunks, cdiv(columns.n, chunks)))
-    step = Step(kernel, tile.count * chunks, tile.threads, arguments)
+    shares: tuple[Argument, ...] = ("partial", "counters", (I32, chunks), (I64, cdiv(columns.n, chunks)))
+    step = Step(kernel, tile.count * chunks, tile.threads, (*shares, *tile.arguments))
     return Plan(columns, (step,), tile.count * chunks * tile.lanes * VECTOR_BYTES, tile.count * 4)

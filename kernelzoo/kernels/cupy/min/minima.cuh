@@ -57,13 +57,8 @@ __device__ inline Word<T> fold(Word<T> w) {
 template <class T> __device__ inline void store_minimum(T* out, Word<T> w) { *(Bits<T>*)out = (Bits<T>)fold<T>(w); }
 
 template <class T>
-__device__ inline Word<T> word_of(const Bytes16& v, int k) {
-  if constexpr (sizeof(T) == 8) return (u64)v.word[2 * k + 1] << 32 | v.word[2 * k];
-  else return v.word[k];
-}
-template <class T>
 __device__ inline Word<T> min_of_pack(const Bytes16& v) {
-  Word<T> w[2] = {word_of<T>(v, 0), word_of<T>(v, 1)};
+  Word<T> w[2] = {element<Word<T>>(v, 0), element<Word<T>>(v, 1)};
   if constexpr (sizeof(T) < 8) w[0] = minimum(w[0], w[1], T{}), w[1] = minimum(v.word[2], v.word[3], T{});
   return minimum(w[0], w[1], T{});
 }

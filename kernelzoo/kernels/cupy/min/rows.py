@@ -2,8 +2,8 @@
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, threads
-from kernelzoo.kernels.cupy.rows import c_type, packs, width
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS
+from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 
@@ -13,4 +13,4 @@ from kernelzoo.registry import register
 def rows(rows: Rows, device: Device, _: None) -> Plan:
     """One block per row; each tile of it is reduced to a scalar before the next is read."""
     kernel = f"rows<{c_type(rows)}, {width(rows)}, {ITEMS}>"
-    return Plan(rows, (Step(kernel, rows.total, threads(packs(rows), THREADS)),))
+    return Plan(rows, (Step(kernel, rows.total, min(THREADS, threads(packs(rows), ITEMS))),))

@@ -2,8 +2,8 @@
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.min.tiles import ITEMS, threads
-from kernelzoo.kernels.cupy.rows import c_type, packs, width
+from kernelzoo.kernels.cupy.min.tiles import ITEMS
+from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -22,4 +22,4 @@ def rows_deferred_block(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """One block per row; each thread keeps a running minimum, and those meet once, at the row's end."""
     most = LONE_THREADS if rows.total <= device.multiprocessors else numbers.row_threads
     kernel = f"rows_deferred_block<{c_type(rows)}, {width(rows)}, {ITEMS}>"
-    return Plan(rows, (Step(kernel, rows.total, threads(packs(rows), most)),))
+    return Plan(rows, (Step(kernel, rows.total, min(most, threads(packs(rows), ITEMS))),))

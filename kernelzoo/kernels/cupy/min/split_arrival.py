@@ -2,8 +2,8 @@
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, Argument, Plan, Step, planned
-from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Numbers, threads
-from kernelzoo.kernels.cupy.rows import c_type, packs, width
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Numbers
+from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
@@ -17,5 +17,5 @@ def split_arrival(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     chunks = max(1, min(cdiv(taken, THREADS * ITEMS), blocks // min(blocks, rows.total)))
     kernel = f"split_arrival<{c_type(rows)}, {width(rows)}, {ITEMS}>"
     arguments: tuple[Argument, ...] = ("partial", "counters", (I32, chunks))
-    step = Step(kernel, rows.total * chunks, threads(cdiv(taken, chunks), THREADS), arguments)
+    step = Step(kernel, rows.total * chunks, min(THREADS, threads(cdiv(taken, chunks), ITEMS)), arguments)
     return Plan(rows, (step,), rows.total * chunks * 8, rows.total * 4)

@@ -23,11 +23,6 @@ class Numbers:
     column_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="on each SM, of columns that several share")
 
 
-def threads(packs: int, most: int) -> int:
-    """Threads, in whole warps, that take a row in batches of ITEMS packs each."""
-    return min(most, cdiv(packs, ITEMS * WARP) * WARP)
-
-
 @dataclass(frozen=True)
 class Tile:
     """Neighbouring rows that one block takes."""
@@ -43,10 +38,10 @@ class Tile:
     def threads(self) -> int:
         return cdiv(self.lanes * self.depths, WARP) * WARP
 
-    def arguments(self, chunks: int, share: int) -> tuple[Argument, ...]:
-        """What the kernels take after their workspace, for so many blocks a tile, each with so many lines."""
-        sizes = ((I32, size) for size in (self.step, self.lanes, self.depths))
-        return (I32, chunks), (I64, share), (I64, self.across), *sizes
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What the kernels take of it."""
+        return (I64, self.across), (I32, self.step), (I32, self.lanes), (I32, self.depths)
 
 
 def whole_tile(columns: Columns, device: Device) -> Tile:

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, columns_of
-from kernelzoo.kernels.shared.split import split
+from kernelzoo.kernels.cupy.rows import c_type, columns_of, split_strips
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -14,8 +13,6 @@ HELD = {8: 4, 4: 16, 2: 16}  # packs of a thread, by the bytes of an element: do
 FEWEST = 4  # of those, where columns are short
 LEAST_THREADS = 64  # of a block, where columns are of a few elements
 BLOCKS = 2  # of 256 threads on an SM, which always fit: the kernel is bound to 128 registers
-MANY_PARTS = 64  # blocks to a strip, each of which awaits the pairs of all others: no more, where so many hold it
-LEAST_SHARE = 64  # elements of a column that a block has at the least
 WORKSPACE_LINE = 128  # bytes ahead of the pairs, for a counter: see columns.cu
 
 
@@ -65,11 +62,7 @@ def _shared(columns: Columns, device: Device) -> Plan:
     strip, resident = _widest(columns), BLOCKS * device.multiprocessors
     wide = strip.lanes * columns.vector
     strips = columns.strips(wide)
-    room = max(1, resident // min(strips, resident))
-    least = cdiv(columns.n, strip.elements)
-    most = MANY_PARTS if least <= MANY_PARTS else resident  # all SMs read again what blocks don't hold
-    parts = max(min(least, MANY_PARTS), min(room, most))
-    cut = split(strips, columns.n, min(parts, resident, cdiv(columns.n, LEAST_SHARE)), 1, resident)
+    cut = split_strips(strips, columns.n, cdiv(columns.n, strip.elements), resident)
     strip = _fewer(strip, cut.span)
     arguments: tuple[Argument, ...] = ("counters", (I32, cut.parts))
     step = Step(strip.kernel(columns, True), cut.blocks, strip.threads, arguments, cooperative=True)
