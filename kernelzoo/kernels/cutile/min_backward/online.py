@@ -16,7 +16,8 @@ def counts_of(x, least, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """How many elements of so many blocks of a tile's rows equal their minima. Every lane counts for itself, in 32
     bits, and lanes meet once, after the loop, in 64."""
     counts = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.int32)
-    for WHOLE, first, last in ct.static_iter(dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)):
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
             place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
@@ -27,7 +28,8 @@ def counts_of(x, least, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 def write_blocks(x, out, least, each, rest, group, strip, begin, end, AXIS, SHAPE):
     """The results of so many blocks of a tile's rows: each where an element is the minimum, else rest."""
-    for WHOLE, first, last in ct.static_iter(dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)):
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # The index is the loop's own: see online of softmax.
             place = dev.block_index(group, strip, i, AXIS)

@@ -34,8 +34,8 @@ def write_kernel(
     ct.grid_dependency_control_wait()
     group, strip, _, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
     left = dev.load_zeros(counts, dev.block_index(group, strip, 0, AXIS), dev.reduced_shape(SHAPE, AXIS, PARTS))
-    least = dev.load_rows(y, group, strip, AXIS, SHAPE)
     count = ct.sum(left, AXIS, keepdims=True)
+    least = dev.load_rows(y, group, strip, AXIS, SHAPE)
     each, rest = shares_of(dev.load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     write_blocks(x, out, least, each, rest, group, strip, begin, end, AXIS, SHAPE)
 

@@ -19,7 +19,8 @@ def lane_states(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """The states of so many blocks of a tile's rows, of which every lane keeps its own."""
     top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(top.shape, top.dtype)
-    for WHOLE, first, last in ct.static_iter(dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)):
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
             place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
@@ -30,7 +31,8 @@ def lane_states(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 def write_blocks(x, out, top, inverse, group, strip, begin, end, AXIS, SHAPE):
     """The results of so many blocks of a tile's rows, by their maxima and 1 / sums."""
-    for WHOLE, first, last in ct.static_iter(dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)):
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # A store waits for those before it, at a barrier, unless its index is the loop's own.
             place = dev.block_index(group, strip, i, AXIS)

@@ -17,7 +17,8 @@ FIT = 3
 def sums_of(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """The sums of products of so many blocks of a tile's rows, of which each lane adds up its own."""
     running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(grad))
-    for WHOLE, first, last in ct.static_iter(dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)):
+    ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
             place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
@@ -29,7 +30,8 @@ def sums_of(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 def write_blocks(grad, y, out, total, group, strip, begin, end, AXIS, SHAPE):
     """The results of so many blocks of a tile's rows, whose sums are ``total``."""
-    for WHOLE, first, last in ct.static_iter(dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)):
+    ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # The index is the loop's own: see online of softmax.
             place = dev.block_index(group, strip, i, AXIS)

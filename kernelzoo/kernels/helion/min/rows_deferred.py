@@ -9,7 +9,6 @@ from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends,
 from kernelzoo.kernels.helion.launch import over_flat, over_views
 from kernelzoo.kernels.helion.min.tiles import block_tile, kinds
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
 from kernelzoo.registry import register

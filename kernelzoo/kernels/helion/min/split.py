@@ -14,7 +14,6 @@ from kernelzoo.kernels.helion.launch import bound
 from kernelzoo.kernels.helion.min.rows import rows_kernel
 from kernelzoo.kernels.helion.min.tiles import block_tile, kinds
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.shared.minimum import plain
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import plain, power_of_two
 from kernelzoo.registry import register
