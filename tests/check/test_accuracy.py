@@ -13,6 +13,7 @@ from kernelzoo import operations
 from kernelzoo.check import accuracy, accuracy_values
 from kernelzoo.check.accuracy import Tally
 from kernelzoo.check.accuracy_values import Problem
+from kernelzoo.check.fuzz import values as fuzz_values
 from kernelzoo.launch import Bind, Launch, void
 from kernelzoo.operations.exact import summed
 
@@ -107,7 +108,8 @@ def test_the_exact_value_is_exact() -> None:
 
     generator = torch.Generator().manual_seed(0)
     for name, family in accuracy_values.FAMILIES.items():
-        x = family(torch.randn(2, 37, dtype=torch.float64, generator=generator), generator, torch.float64)
+        fill = fuzz_values.Fill((2, 37), torch.float64, generator)
+        x = family(fill.normal(double=True), fill)
         high, low, scale = SOFTMAX.exact(SOFTMAX.arguments((x.contiguous(),)))
         assert low is not None and scale is not None
         for row in range(2):

@@ -205,7 +205,7 @@ def test_a_reduction_asks_about_no_case_twice_and_ends(drawn: dict[str, list[Cas
         return candidate.elements > 3
 
     assert fuzz.reduce("min", case, fails, 12) != case
-    assert len(asked) == len(set(asked)) == 12 and str(case) not in asked
+    assert len(asked) == len(set(asked)) <= 12 and str(case) not in asked
     asked.clear()
     pasted = fuzz.parse(str(case), "min")
     assert fuzz.reduce("min", pasted, fails, 12) is pasted and not asked
