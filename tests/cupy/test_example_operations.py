@@ -81,13 +81,6 @@ def test_compiles_for_sm_90(op: str, dtype: str, examples: dict[str, ModuleType]
     assert bool(sums) == (dtype == "float64")
 
 
-@compiled
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
-def test_argmin_compiles_for_integers(dtype: str, examples: dict[str, ModuleType]) -> None:
-    ptx, _ = program(examples["argmin"], dtype)
-    assert not re.search(r"\.f(?:16|32|64)\b", ptx)
-
-
 def program(module: ModuleType, dtype: str) -> tuple[str, str]:
     """PTX, and the assembler's log, of what the example hands to CuPy, with the options that CuPy adds."""
     given: list[tuple[str, tuple[str, ...]]] = []

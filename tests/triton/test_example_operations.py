@@ -51,16 +51,6 @@ def test_compiles_for_sm_90(op: str, dtype: str, examples: dict[str, ModuleType]
     assert bool(arithmetic) == (dtype == "float64")
 
 
-@compiled
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
-def test_argmin_compiles_for_integers(dtype: str, examples: dict[str, ModuleType]) -> None:
-    """A minimum of uint8 is compared without a sign."""
-    ptx = program("argmin", dtype, examples["argmin"])
-    assert not re.search(r"\.f(?:16|32|64)\b", ptx)
-    assert bool(re.search(r"setp\.(?:lt|gt|le|ge)\.(?:u16|u32)|setp\.l[ot]\.u", ptx)) or dtype != "uint8"
-
-
 def program(op: str, dtype: str, module: ModuleType) -> str:
     """The PTX of an operation's kernel, for tensors of any strides."""
     operation, kernel = kernelzoo.operations.OPERATIONS[op], getattr(module, f"{op}_kernel")

@@ -1,3 +1,5 @@
+"""Which form of a logarithm of a sum of exponentials takes a problem."""
+
 import torch
 
 from kernelzoo.kernels.shared.pack_tiles import rows_or_split

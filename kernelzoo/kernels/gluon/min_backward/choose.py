@@ -1,3 +1,5 @@
+"""Which form of a minimum's gradient takes a problem: its layout and its size against the device's."""
+
 import torch
 
 from kernelzoo.kernels.gluon import tiles

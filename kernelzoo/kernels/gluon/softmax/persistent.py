@@ -1,3 +1,8 @@
+"""A grid that fills the device once and strides over rows, the next ones under way to shared memory.
+
+After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form, whose pipeline is here written out.
+"""
+
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

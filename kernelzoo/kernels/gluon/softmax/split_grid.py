@@ -1,3 +1,5 @@
+"""Several programs to one row, all of them resident, which hold their shares while they exchange pairs: one launch."""
+
 from typing import NamedTuple
 
 import torch

@@ -1,3 +1,5 @@
+"""Which form of a cross entropy takes a problem."""
+
 import torch
 
 from kernelzoo.kernels.shared.pack_tiles import rows_or_split

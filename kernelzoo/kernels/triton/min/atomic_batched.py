@@ -1,3 +1,5 @@
+"""Programs share the reduced axis; each keeps its row tiles' minima and lowers the output at its end."""
+
 import torch
 import triton
 import triton.language as tl

@@ -1,3 +1,5 @@
+"""Which form of the minimum takes a problem: its layout, its size against the device's, and the launch table say."""
+
 import torch
 
 from kernelzoo.kernels.shared.jit import device_of, edges_of

@@ -1,3 +1,5 @@
+"""A program takes a strip of neighbouring columns as a whole."""
+
 from typing import NamedTuple
 
 import torch

@@ -1,3 +1,9 @@
+"""Several programs to one row, each with a share of it in registers, or to a strip of columns.
+
+They exchange counts in one co-operative launch where they can wait for each other; elsewhere one launch leaves them,
+and another adds them up and writes.
+"""
+
 import torch
 import triton
 import triton.language as tl

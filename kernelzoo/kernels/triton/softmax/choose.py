@@ -1,3 +1,5 @@
+"""Which form of softmax takes a problem, by a launch table."""
+
 import torch
 
 from kernelzoo.device import Device

@@ -1,3 +1,5 @@
+"""Whole columns, a strip of them to a program, which it holds in registers: one read, one write."""
+
 from typing import Any
 
 import torch

@@ -1,3 +1,9 @@
+"""Several programs to one row, each with a share of it in registers, or to a strip of columns.
+
+They exchange (maximum, sum) states in one co-operative launch where they can wait for each other; elsewhere one launch
+leaves the pairs, and another merges them and writes.
+"""
+
 from typing import Any
 
 import torch
