@@ -24,6 +24,13 @@ Into = Callable[..., None]
 _lock = threading.Lock()
 
 
+def check_exact(implementation: str, x: torch.Tensor) -> None:
+    """Raise BackendUnavailableError on the host, where Inductor adds up in order and misses the contract."""
+    if x.device.type == "cpu":
+        reason = "what Inductor makes for the host is not exact enough for the contract"
+        raise BackendUnavailableError(implementation, reason, "use a GPU, or the variant eager")
+
+
 def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: torch.Tensor) -> Launch:
     """Launch ``into(x, dim, out)`` through torch.compile; see :func:`compiled_call`."""
     return compiled_call(implementation, into, (x, dim, out))

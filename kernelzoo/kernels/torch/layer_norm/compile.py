@@ -2,7 +2,7 @@
 
 import torch
 
-from kernelzoo.kernels.torch.compiled import compiled_call
+from kernelzoo.kernels.torch.compiled import check_exact, compiled_call
 from kernelzoo.kernels.torch.layer_norm.eager import norm_into
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -10,5 +10,9 @@ from kernelzoo.registry import register
 
 @register("torch", "layer_norm", "compile")
 def compile(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The same under torch.compile with static shapes, so that Inductor may specialise on each problem."""
+    """The same under torch.compile with static shapes, so that Inductor may specialise on each problem.
+
+    On a GPU only, as softmax is.
+    """
+    check_exact("torch/layer_norm/compile", x)
     return compiled_call("torch/layer_norm/compile", norm_into, (x, weight, bias, out, eps))

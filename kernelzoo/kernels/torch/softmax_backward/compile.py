@@ -2,8 +2,7 @@
 
 import torch
 
-from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels.torch.compiled import compiled_call
+from kernelzoo.kernels.torch.compiled import check_exact, compiled_call
 from kernelzoo.kernels.torch.natural import naturals
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
@@ -20,7 +19,5 @@ def compile(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
 
     On a GPU only, as ``torch/softmax/compile`` is.
     """
-    if grad.device.type == "cpu":
-        reason = "what Inductor makes for the host is not exact enough for the contract"
-        raise BackendUnavailableError("torch/softmax_backward/compile", reason, "use a GPU, or the variant eager")
+    check_exact("torch/softmax_backward/compile", grad)
     return compiled_call("torch/softmax_backward/compile", _backward_into, naturals(grad, y, out))
