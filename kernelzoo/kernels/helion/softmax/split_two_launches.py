@@ -7,11 +7,24 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken
 from kernelzoo.kernels.helion.launch import in_two
-from kernelzoo.kernels.helion.logsumexp.split import states_kernel
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with, subtracted
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with, state_with, subtracted
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
+
+
+@helion.kernel(static_shapes=False)
+def pairs_kernel(x, tops, totals, span, wide: torch.dtype):
+    """A program has span elements of a block's rows, and leaves their pairs."""
+    outer, n, inner = x.size()
+    parts = tops.size(1)
+    for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
+        top = hl.full([o, i], float("-inf"), dtype=wide)
+        total = hl.zeros([o, i], dtype=wide)
+        for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
+            top, total = state_with(top, total, x[o, c, i].to(wide))
+        tops[o, part.begin, i] = top
+        totals[o, part.begin, i] = total
 
 
 @helion.kernel(static_shapes=False)
@@ -77,4 +90,4 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
         both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (wide, tiles.shift_of(rows))
         blocks, flat = (tile.outer, tile.cols // 2), tiles.flat(x, out)
         return in_two(id, both, flat, 1, rows, tile, plan, pair, kinds, blocks=blocks, before=(rows.n,))
-    return in_two(id, (states_kernel, merge_kernel), views, 1, rows, tile, plan, pair, (wide,))
+    return in_two(id, (pairs_kernel, merge_kernel), views, 1, rows, tile, plan, pair, (wide,))
