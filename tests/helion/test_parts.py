@@ -7,6 +7,7 @@ import torch
 
 pytest.importorskip("helion", reason="the helion backend needs the package helion")
 import triton
+from emulated import long_rows
 
 import kernelzoo
 from kernelzoo import operations, registry
@@ -24,12 +25,7 @@ SUMMED = ("sum", "argmin", "logsumexp", "cross_entropy", "cumsum")
 def test_what_parts_of_a_row_leave_is_put_together(op: str, shape: tuple[int, int], dim: int, dtype: str) -> None:
     """Also infinities, a NaN and equal minima, in parts that are far apart."""
     operation = operations.OPERATIONS[op]
-    inputs = operation.sample(shape, dtype, dim, generator=torch.Generator().manual_seed(0))
-    rows = inputs[0] if dim else inputs[0].t()
-    rows[0, [5000, -1]] = -9.0
-    rows[1, 7000] = float("nan")
-    rows[2, :4096] = rows[3] = -float("inf")
-    rows[4, 8000] = float("inf")
+    inputs = long_rows(operation, shape, dim, dtype)
     args = operation.arguments(inputs, dim)
     outs = operation.allocate(args)
     registry.implementation(f"helion/{op}/split").launch(*inputs, dim=dim, out=outs)()

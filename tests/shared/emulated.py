@@ -32,6 +32,17 @@ def special(shape: tuple[int, int], axis: int, dtype: Any) -> torch.Tensor:
     return x
 
 
+def long_rows(op: operations.Operation, shape: tuple[int, int], dim: int, dtype: str) -> Inputs:
+    """Inputs of five rows, with infinities, a NaN and equal minima far apart."""
+    inputs = op.sample(shape, dtype, dim, generator=torch.Generator().manual_seed(0))
+    rows = inputs[0] if dim else inputs[0].t()
+    rows[0, [5000, -1]] = -9.0
+    rows[1, 7000] = float("nan")
+    rows[2, :4096] = rows[3] = -float("inf")
+    rows[4, 8000] = float("inf")
+    return inputs
+
+
 def inputs_of(op: operations.Operation, x: torch.Tensor, axis: int, gradient: torch.Tensor | None = None) -> Inputs:
     """An operation's inputs, of which x is the one, or what it is of; gradients of a minimum are 0, 1, 2, ..."""
     if op.name == "softmax_backward":
@@ -119,12 +130,7 @@ class Emulated:
     ) -> None:
         """Also infinities, a NaN and equal minima, in parts that are far apart; and as one program has whole rows."""
         operation = operations.OPERATIONS[op_name]
-        inputs = operation.sample(shape, dtype, dim, generator=torch.Generator().manual_seed(0))
-        rows = inputs[0] if dim else inputs[0].t()
-        rows[0, [5000, -1]] = -9.0
-        rows[1, 7000] = float("nan")
-        rows[2, :4096] = rows[3] = -float("inf")
-        rows[4, 8000] = float("inf")
+        inputs = long_rows(operation, shape, dim, dtype)
         args = operation.arguments(inputs, dim)
         for form in ("split", "rows"):
             outs = operation.allocate(args)

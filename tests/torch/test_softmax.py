@@ -8,7 +8,7 @@ import torch
 
 import kernelzoo
 from kernelzoo.kernels.torch.softmax import choose, limits, renormalized
-from kernelzoo.operations import FLOATS
+from kernelzoo.operations import FLOATS, OPERATIONS
 
 pytestmark = pytest.mark.slow
 
@@ -79,3 +79,10 @@ def test_rows_that_torchs_gpu_kernel_is_not_given(n, side_by_side, eager_fits, e
     x: Any = SimpleNamespace(device=torch.device("cuda"), size=lambda axis: (1, n, side_by_side)[axis])
     assert limits.too_long(x) != eager_fits
     assert limits.adds_in_order(x) != eager_is_exact
+
+
+@pytest.mark.parametrize("op", ["softmax", "softmax_backward", "rms_norm", "layer_norm"])
+def test_what_inductor_makes_for_the_host_is_refused(op: str) -> None:
+    inputs = OPERATIONS[op].sample((4, 8), "float32", -1, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(kernelzoo.BackendUnavailableError, match="not exact enough"):
+        getattr(kernelzoo.get("torch"), op)(*inputs, variant="compile")

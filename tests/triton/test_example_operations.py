@@ -20,8 +20,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 interpreted = pytest.mark.skipif(not INTERPRETED, reason="interpreter only: run with TRITON_INTERPRET=1")
 compiled = pytest.mark.skipif(INTERPRETED, reason="an interpreter compiles nothing")
 
-POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64", "uint8": "*u8",
-            "int8": "*i8", "int16": "*i16", "int32": "*i32", "int64": "*i64"}  # fmt: skip
+POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64"}
 
 
 @pytest.fixture(scope="module", autouse=True)
