@@ -110,16 +110,16 @@ RECORDS = (
         Record(
             f"{shapes}-{op}.json.gz",
             f"kernelzoo bench --shapes {shapes} --op {op} {PEERS} --backend {EVERY},{others}"
-            " --rounds 5 --gpus all -o {}",
+            f" {how} --gpus all -o {{}}",
             seconds,
             alone=True,
             held=shapes == "map",
         )
-        for op, others, shapes, seconds in (  # shapes that models run, too; odd lengths have a set of their own
-            ("softmax", SOFTMAX, "map", 700),
-            ("min", MIN, "map", 600),
-            ("softmax", SOFTMAX, "people", 900),
-            ("min", MIN, "people", 900),
+        for op, others, shapes, how, seconds in (  # shapes that models run, in the dtype that these use
+            ("softmax", SOFTMAX, "map", "--rounds 5", 700),
+            ("min", MIN, "map", "--rounds 5", 600),
+            ("softmax", SOFTMAX, "people", "--dtype bfloat16 --rounds 3", 1500),
+            ("min", MIN, "people", "--dtype bfloat16 --rounds 3", 1200),
         )
     ),
     *(

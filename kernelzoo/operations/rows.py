@@ -49,8 +49,8 @@ class Rows:
         return out.reshape(self._shapes[number])
 
 
-_PART = 2**20
-"""Most elements of float64 temporaries at once: 8 MB each, and about five of them."""
+_PART = {"cpu": 2**20, "cuda": 2**24}
+"""Most elements of float64 temporaries at once: 8 MB each on the host, 128 MB on a GPU, and about five of them."""
 
 
 def parts(
@@ -61,7 +61,7 @@ def parts(
     ``inputs``: how many of them are read. If another one has no axis of rows, it needs them all, and there is one part.
     """
     x = tensors[0]
-    count = -(-x.numel() // _PART)
+    count = -(-x.numel() // _PART.get(x.device.type, _PART["cpu"]))
     over_rows = any("outer" not in names for names in axes[inputs:])
     if not by_rows or count <= 1 or over_rows:
         return [list(tensors)]

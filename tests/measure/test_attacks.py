@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from registered import forget_operation
 
 from kernelzoo.measure import Problem
@@ -73,3 +74,30 @@ def test_its_time_is_that_of_its_work(attack: str, guard: Guard) -> None:
         return
     assert failed == []
     assert sorted(entry["extra_info"]["id"] for entry in done) == sorted(ids)
+
+
+def on_gpu() -> list[tuple[str, str]]:
+    """The attacks in the file of those in Triton, with the reason of the rejection; "" for an honest time."""
+    text = (SHARED / "attacks_gpu.py").read_text(encoding="utf-8")
+    found = re.findall(r'@attack\(\s*"(\w+)",\s*"[^"]*",\s*(?:HONEST|"([^"]*)"),?\s*\)', text)
+    assert len(found) == text.count("@attack(") and len(found) >= 6
+    return found
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize(("name", "reason"), on_gpu())
+def test_a_kernel_on_a_gpu(name: str, reason: str) -> None:
+    """Those of kernelzoo beside it keep their results."""
+    id, beside = f"attack/softmax/{name}", "triton/softmax/auto"
+    with Guard("cuda", [str(SHARED / "attacks_gpu.py")], patience=60) as guard:
+        done, failed = guard.race(SOFTMAX, [id, beside], rounds=8)
+    assert [entry["extra_info"]["id"] for entry in done] == [beside] if reason else [id, beside]
+    assert [bool(re.search(reason, one["reason"])) for one in failed] == [True] * bool(reason), failed
+
+
+def test_the_threat_model_names_a_test_of_each_class() -> None:
+    page = (SHARED.parents[1] / "docs" / "records" / "threat-model.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in page.splitlines() if line.count("|") == 5]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row[4])}
+    tried = {one.split("/")[1] for kind in ("rejected", "HONEST") for one in names(kind)} | dict(on_gpu()).keys()
+    assert len(named) >= 15 and named <= tried, named - tried
