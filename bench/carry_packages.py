@@ -48,7 +48,8 @@ shift
 mkdir -p "$to/parts"
 for part in "$@"; do cp "$part"/* "$to/parts/"; done
 cp "$here/env.sh" "$to/"
-install() { [ $# -eq 1 ] || python3 -m pip install -q --no-deps --no-index --no-compile --upgrade --target "$@"; }
+# Unpacked, since pip would put a wheel's folder in place of another's of that name: several hold a folder "cuda".
+install() { for wheel in "${@:2}"; do python3 -m zipfile -e "$wheel" "$1"; done; }
 shopt -s nullglob
 install "$to/site" "$to"/parts/*.whl
 for first in "$to"/parts/*.tar.xz.1-of-*; do

@@ -109,8 +109,7 @@ RECORDS = (
     *(
         Record(
             f"{shapes}-{op}.json.gz",
-            f"kernelzoo bench --shapes {shapes} --op {op} {PEERS} --backend {EVERY},{others}"
-            f" {how} --gpus all -o {{}}",
+            f"kernelzoo bench --shapes {shapes} --op {op} {PEERS} --backend {EVERY},{others} {how} --gpus all -o {{}}",
             seconds,
             alone=True,
             held=shapes == "map",

@@ -1,6 +1,7 @@
 """bench/carry_packages.py: what is packed arrives whole, in parts that are no larger than asked for."""
 
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_archives_come_in_parts_and_are_put_together_there(carry, tmp_path: Path
     told = f"export CUDA_HOME=x; source {there}/env.sh; echo ${{CUDA_HOME-unset}} $PYTHONPATH $PATH"
     shell = subprocess.run(["bash", "-c", told], capture_output=True, text=True, check=True).stdout
     assert shell.startswith(f"unset {there}/site:{there}/cutepk:") and f" {there}/cu/bin:" in shell
+
+
+def test_wheels_of_several_parts_share_a_folder(tmp_path: Path) -> None:
+    """As cuda.compute and cuda.tile share theirs: pip would put one in place of the other."""
+    script = tmp_path / "unpack.sh"
+    script.write_text(loaded(ROOT / "bench" / "carry_packages.py").UNPACK, encoding="utf-8")
+    (tmp_path / "env.sh").touch()
+    for name in ("compute", "tile"):
+        (tmp_path / name).mkdir()
+        with zipfile.ZipFile(tmp_path / name / f"{name}-1-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"cuda/{name}/__init__.py", "")
+        subprocess.run(["bash", script, tmp_path / "there", tmp_path / name], check=True)
+    assert {place.name for place in (tmp_path / "there" / "site" / "cuda").iterdir()} == {"compute", "tile"}
 
 
 def test_pip_fetches_for_linux_and_no_needs(monkeypatch, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -61,7 +62,9 @@ def load_solution(path: str | Path) -> registry.Implementation:
     except DefinitionError:
         raise
     except Exception as error:
-        raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
+        lines = [line.strip() for line in str(error).splitlines() if "error:" in line]  # of a compiler's hundreds
+        words = " | ".join(lines[:3]) or str(error)
+        raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {words}") from error
     bind = _writing(op, function)
     if not _takes_outputs(data, op, function):
         bind = bind_returning(op, lambda arguments, outs: partial(function, *arguments))
@@ -122,8 +125,9 @@ def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
         return bool(said)
     try:
         return len(inspect.signature(function).parameters) != len(loaded[op].names)
-    except (TypeError, ValueError):
-        return True
+    except (TypeError, ValueError):  # compiled: pybind11 writes the types into the first line of its documentation
+        result = re.search(r"\) -> (.+)", function.__doc__ or "")
+        return result is None or result[1].strip() == "None"
 
 
 def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:

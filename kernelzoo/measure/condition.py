@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,12 @@ class _Gpu:
             return f"another process came to the device: {after.processes} use it, {before.processes} before"
         return ""
 
+    def others(self, ours: Collection[int]) -> str:
+        """What other processes than these use the device; "" where NVML does not know them by our numbers."""
+        processes = {one.pid for one in self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses) or ()}
+        left = processes - {*ours} if os.getpid() in processes else ()
+        return f"{len(left)} other processes use the device" if left else ""
+
     def _ask(self, function: Callable[..., Any], *arguments: int) -> Any:
         """NVML's answer about the device; None if the device or driver has none."""
         try:
@@ -134,6 +140,10 @@ class _Host:
         if waited <= MOVED * passed:
             return ""
         return f"a thread waited {waited * 1e3:.1f} of {passed * 1e3:.1f} ms for a processor"
+
+    def others(self, ours: Collection[int]) -> str:
+        """Other work on a host is seen by the wait for processors."""
+        return ""
 
 
 Watch = _Gpu | _Host

@@ -19,8 +19,9 @@ OF_CALLS = ("call", "submit")
 BREAKS = "breaks the contract"
 """The flag of an implementation that is right only on ordinary values, and was timed on request."""
 
-UNDECIDABLE, BUSY = "undecidable", "busy"
-"""Kinds of refusals: the operation's own reference is wrong; other work may have spoilt the time of a right kernel."""
+UNDECIDABLE, BUSY, FULL = "undecidable", "busy", "out of memory"
+"""Kinds of refusals: the operation's own reference is wrong; other work may have spoilt the time of a right kernel; and
+how the words of one begin for which there was no memory."""
 
 
 APART, ABOVE = 0.03, 10e-6

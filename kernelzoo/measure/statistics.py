@@ -143,6 +143,8 @@ def why_unclear(ratio: Interval, *, margin: float = 0.01, disturbed: bool = Fals
         return ""
     if disturbed:
         return "the device stayed disturbed"
+    if math.isinf(ratio.high):
+        return f"fewer than {FEWEST} rounds can't tell"
     if ratio.lag:
         return f"rounds are autocorrelated (lag 1: {ratio.lag:.2f})"
     return f"the interval contains a difference of {margin:.0%}"

@@ -19,6 +19,7 @@ from kernelzoo.device import ARCHITECTURES, device_lives
 from kernelzoo.errors import BackendUnavailableError, ContractError, DeviceLostError, KernelZooError
 from kernelzoo.measure import first_call, planning
 from kernelzoo.measure.answering import Answering, serve
+from kernelzoo.measure.measurement import FULL
 from kernelzoo.measure.problems import Problem, problem_of
 from kernelzoo.operations import declared
 from kernelzoo.operations.known import described
@@ -81,13 +82,13 @@ class Worker(Answering):
             return {"value": getattr(self._runner, call)(**arguments)}
         except ContractError as error:
             return {"raised": "wrong", "words": str(error), "kind": error.kind}
-        except torch.OutOfMemoryError as error:
-            return {"raised": "refused", "words": f"out of memory: {error}"}
         except KernelZooError as error:
             if not isinstance(error, DeviceLostError):
                 return {"raised": "refused", "words": str(error)}
             words = f"raised DeviceLostError: {error.reason}"
         except Exception as error:
+            if isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in str(error):
+                return {"raised": "refused", "words": f"{FULL}: {error}"}
             words = f"raised {type(error).__name__}: {error}"
         device_lives(self._device, str(arguments.get("id", "")), words)
         return {"raised": "failed", "words": words}

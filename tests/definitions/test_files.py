@@ -12,6 +12,7 @@ import kernelzoo
 from kernelzoo import definitions
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check
+from kernelzoo.definitions import solutions
 from kernelzoo.operations import BUILT_IN, OPERATIONS
 
 REFERENCE = """
@@ -123,6 +124,19 @@ def test_a_solution_may_return_its_results(written: Callable[..., Path], spec: d
     definitions.load_file(written(solution("returns", ("main.py", RETURNS), **spec)))
     right, wrong = passed("An_Author/scaled_rows_h64/returns")
     assert right > 50 and not wrong
+
+
+@pytest.mark.parametrize(("result", "writes"), [("torch.Tensor", False), ("list[torch.Tensor]", False), ("None", True)])
+def test_what_is_compiled_says_what_it_returns(result: str, writes: bool) -> None:
+    """pybind11's functions have no signature; the first line of their documentation has it."""
+
+    class Compiled:
+        __signature__ = "none"
+        __doc__ = f"run(arg0: torch.Tensor, arg1: torch.Tensor) -> {result}\n"
+
+        def __call__(self) -> None: ...
+
+    assert solutions._takes_outputs({"spec": {}}, "any", Compiled()) is writes
 
 
 def without(key: str, of: dict[str, Any] = DEFINITION) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 # ruff: noqa: N802 - the fake bears NVML's own names
 
+import os
 import subprocess
 import sys
 import types
@@ -315,3 +316,13 @@ def test_a_host_without_the_counters_is_not_watched(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(condition, "_TASKS", str(tmp_path))
     (tmp_path / "17").mkdir()  # a thread whose file is missing
     assert watch(CPU) is None
+
+
+def test_other_processes_on_a_gpu_are_told_from_ours(nvml: Nvml) -> None:
+    """Where NVML counts in another namespace than ours, nobody can be told."""
+    watcher = watched(CUDA)
+    nvml.processes = [types.SimpleNamespace(pid=pid) for pid in (os.getpid(), 70, 71)]
+    assert watcher.others({os.getpid(), 70}) == "1 other processes use the device"
+    assert watcher.others({os.getpid(), 70, 71}) == ""
+    nvml.processes = nvml.processes[1:]
+    assert watcher.others({os.getpid()}) == ""

@@ -164,6 +164,7 @@ REASONS = {
     "blames": "raised DeviceLostError: it was another",
     "forks": "left child processes behind: ",
     "clones": "left child processes behind: ",
+    "full": "out of memory: CUDA error",
 }
 
 TIMED = """
@@ -201,6 +202,10 @@ def blames():
     raise DeviceLostError("torch/min/eager", "it was another")
 
 @registered
+def full():
+    raise RuntimeError("CUDA error: out of memory")
+
+@registered
 def fine():
     pass
 """
@@ -217,6 +222,7 @@ def test_what_a_kernel_does_as_it_is_timed_costs_no_other_row(tmp_path: Path) ->
         assert sorted(lost) == sorted(REASONS)
         for name, words in REASONS.items():
             assert words in lost[name]["reason"]
+            assert (lost[name]["outcome"] == "refused") == (name == "full")
         process = real._process
         for rows in (8, 12):  # each of these has its own answer, and none twice
             done, failed = real.race(Problem("min", (rows, 4), "float32"), ids[:2], rounds=2, cache="hot")

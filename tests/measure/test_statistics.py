@@ -135,6 +135,8 @@ def test_verdict(low: float, high: float, expected: Verdict) -> None:
 def test_what_is_disturbed_or_hangs_together_is_unclear() -> None:
     faster, same, near = Interval(0.6, 0.65, 0.7), Interval(0.995, 1.0, 1.005), Interval(0.985, 0.99, 0.995)
     assert verdict(faster, disturbed=True) is verdict(same, disturbed=True) is Verdict.UNCLEAR
+    few = ratio_interval([1.0] * (FEWEST - 1), [2.0] * (FEWEST - 1), paired=True)
+    assert why_unclear(few) == "fewer than 6 rounds can't tell"
     assert why_unclear(same, disturbed=True) == "the device stayed disturbed"
     assert why_unclear(near) == "the interval contains a difference of 1%" and why_unclear(faster) == ""
     drifting = replace(faster, lag=0.62)

@@ -52,6 +52,8 @@ class Apart(WorkerProcess):
         self.took = 0.0
         """Seconds of the last request, by this process's clock."""
         self._stopped: list[int] = []
+        self._seen: tuple[int, set[int]] = 0, set()
+        """How many processes had begun on this machine when they were last looked through, and what was found."""
         self.broken = False
         """Whether its process has ended or can't be trusted any more."""
         super().__init__(device, modules, patience=patience, start=False)
@@ -128,12 +130,16 @@ class Apart(WorkerProcess):
     def _strays(self) -> set[int]:
         """Processes that began after this one, below it or without a parent."""
         assert self._process is not None
+        begun = _begun()
+        if begun and begun == self._seen[0]:  # no process of this machine has started another since
+            return self._seen[1]
         found, left = set[int](), [self._process.pid, os.getpid()]
         while left:
             place = left.pop()
             new = _children_of(place) - found - _own
             found |= new
             left += new
+        self._seen = begun, found
         return found
 
     def _named_strays(self) -> dict[int, str]:
@@ -184,6 +190,11 @@ def _know(runners: Sequence[Apart]) -> None:
         _own.update({process}, _children_of(process), _children_of(os.getpid()))
 
 
+def own() -> set[int]:
+    """The numbers of this process, and of those that belong to its runners."""
+    return {os.getpid(), *_own}
+
+
 def adopt_orphans() -> None:
     """Become the parent of processes whose own has ended, so that they can be found."""
     with contextlib.suppress(OSError, AttributeError):
@@ -196,11 +207,18 @@ def _send(processes: Iterable[int], number: signal.Signals) -> None:
             os.kill(process, number)
 
 
+def _begun() -> int:
+    """How many processes and threads have begun on this machine, as Linux counts them; 0 where that is not told."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/stat", "rb", 0) as counts:
+        return int(counts.read().partition(b"\nprocesses ")[2].partition(b"\n")[0])
+    return 0
+
+
 def _children_of(process: int) -> set[int]:
     found = set[int]()
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{process}/task"):
-            # Asked after each request, of every thread: an unbuffered file is read in a third of a Path's time.
+            # Of every thread, after each request: an unbuffered file is read in a third of a Path's time.
             with contextlib.suppress(OSError), open(f"/proc/{process}/task/{task}/children", "rb", 0) as children:
                 found.update(map(int, children.read().split()))
     return found

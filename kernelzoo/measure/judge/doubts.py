@@ -28,7 +28,7 @@ _SUBMITTED = 1e-6
 """Seconds that a launch may take to be submitted, with its turn."""
 
 _DELIVERING = 20e-6
-"""Seconds that the delivery of a result may take, submitted by itself."""
+"""Seconds that the delivery of an output may take, submitted by itself."""
 
 _DELIVERED = {"cuda": 2e-6, "cpu": 10e-6}
 """Seconds that delivering results may take beside copying them."""
@@ -60,7 +60,7 @@ class Doubts:
         times = max(3, int(_LONG / once))
         allowed = self.empty + _SLACK[self.data.device.type] + _SUBMITTED * entrant.count
         if entrant.returns:  # the last turn's results are delivered after its clock; see ``hidden``
-            allowed += _DELIVERING * entrant.count
+            allowed += _DELIVERING * entrant.count * len(self.data.sets.outs)
         least, unexplained = math.inf, math.inf
         for _ in range(_TRIES):  # a busy host is late, and never early
             seconds, took = entrant.turn(times)

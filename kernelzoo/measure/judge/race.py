@@ -20,12 +20,12 @@ from kernelzoo.measure import energy as energies
 from kernelzoo.measure.calls import clock_for
 from kernelzoo.measure.ceilings import Ceilings, has_copy
 from kernelzoo.measure.condition import Watch, watch
-from kernelzoo.measure.judge.apart import RaisedError
+from kernelzoo.measure.judge.apart import RaisedError, own
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.doubts import Doubts, Timed
 from kernelzoo.measure.judge.entrant import Entrant, Here, Seat
 from kernelzoo.measure.judge.memory import Tensors
-from kernelzoo.measure.measurement import BUSY, UNDECIDABLE, Cache, Measurement
+from kernelzoo.measure.measurement import BUSY, FULL, UNDECIDABLE, Cache, Measurement
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.runner import COPY
 from kernelzoo.measure.statistics import LONGEST, settled
@@ -177,8 +177,8 @@ class _Race:
             self.copy = Entrant(implementation, self.seats[0], name=COPY)
             self.copy.bind()
             self.size(self.copy)
-        for entrant in self.lanes.values():
-            self.empty = max(self.empty, *(self.unused(entrant.seat) for _ in range(4)))
+        for seat in {id(entrant.seat): entrant.seat for entrant in self.lanes.values()}.values():
+            self.empty = max(self.empty, *(self.unused(seat) for _ in range(4)))
 
     def size(self, entrant: Entrant) -> None:
         """Choose the number of launches of a turn, by a turn of a few."""
@@ -190,7 +190,6 @@ class _Race:
         entrant.count = min(most, 8)
         seconds = min(self.timed_turn(entrant) for _ in range(2))
         entrant.count, entrant.orders = max(1, min(most, -(-int(self.turn * 1e9) // max(1, int(seconds * 1e9))))), []
-        self.timed_turn(entrant)
 
     def timed_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
         """Seconds of a launch, by a turn over new data that is checked. Raises ContractError for a wrong result."""
@@ -240,6 +239,8 @@ class _Race:
         watcher = self.watcher()
         start = watcher.read() if watcher else None
         self.round()  # an uncounted warm-up, which raises the clock
+        if self.copy:
+            self.sample(self.copy)
         repeated = disturbed = 0
         for _ in range((1 + longest) * rounds):
             before = watcher.read() if watcher else None
@@ -288,7 +289,8 @@ class _Race:
                 self.data.gate.mutation.check_guards()
                 median, before = measurement.median, watcher.read() if watcher else None
                 if false := doubts.false_time(entrant, median) or doubts.hidden(entrant, median):
-                    if watcher and before and (busy := watcher.disturbed(before, watcher.read())):
+                    busy = watcher and before and (watcher.disturbed(before, watcher.read()) or watcher.others(own()))
+                    if busy:
                         raise BusyError(f"{false}; but {busy}, so measure again")
                     raise ContractError(false, "false time")
             if measurement.samples:
@@ -311,7 +313,7 @@ class _Race:
         except BusyError as busy:
             measurement.refused, measurement.details = str(busy), {"kind": BUSY}
         except RaisedError as raised:
-            outcome = "failed" if when else raised.outcome
+            outcome = "failed" if when and not raised.words.startswith(FULL) else raised.outcome
             setattr(measurement, outcome, raised.words)
         except KernelZooError as refusal:
             if when:  # it accepted the problem, and is now running
@@ -328,7 +330,7 @@ class _Race:
                     found = {"place": list(error.place), "got": repr(error.got), "expected": error.expected}
                     measurement.details |= found
         except torch.OutOfMemoryError as error:
-            measurement.refused = f"out of memory: {error}"
+            measurement.refused = f"{FULL}: {error}"
         except Exception as error:
             measurement.failed = f"raised {type(error).__name__}: {error}"
             device_lives(self.data.device, measurement.implementation.id, measurement.failed)
