@@ -127,7 +127,7 @@ RECORDS = (
             f"kernelzoo bench --shape {shapes} --dtype bfloat16 --op {ops} {PEERS} --backend {EVERY},{OTHERS}"
             " --variant auto,eager,compile,library,default,max_autotune,cutile,cute,tuned"
             f" --waive {waived} --rounds 3 --gpus all -o {{}}",
-            1500,
+            900,
             alone=True,
         )
         for name, shapes, ops, waived in (  # what each is run over by those who train or serve a language model
@@ -211,6 +211,13 @@ RECORDS = (
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
     Record("training.json", "python bench/training.py -o {}", 30, alone=True),
     Record("aa.json", "python bench/aa.py --pairs 20 -o {}", 150, alone=True),
+    Record(
+        "aa-languages.json",
+        "python bench/aa.py --pairs 15 --ids gluon/softmax/auto cutile/softmax/auto cute/softmax/auto"
+        " helion/softmax/auto -o {}",
+        180,
+        alone=True,
+    ),
     Record("profile.json", "python bench/counters.py {softmax} {min} -o {}", 150, alone=True),
     Record(
         "profile-axes.json",
