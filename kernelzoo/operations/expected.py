@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError
 
@@ -79,6 +79,14 @@ def compared_in(dtype: torch.dtype) -> torch.dtype:
 
 
 @dataclass(frozen=True)
+class Rare:
+    """Errors that a share of the elements may have, by the hook ``errors``."""
+
+    errors: Any
+    share: float
+
+
+@dataclass(frozen=True)
 class Expected:
     """The bounds of each output of a call."""
 
@@ -87,6 +95,8 @@ class Expected:
     """Says why the bounds decide nothing, or "". It is only asked about a result outside of them."""
     wider: Callable[[], Expected | None] | None = field(default=None, repr=False, compare=False)
     """Makes wider bounds that are right too, if there are any. It is only asked for a result outside of these."""
+    share: float = 1.0
+    """The share of each output's elements, or one, that may need these bounds and not the narrower ones before them."""
 
     def check(self, outs: Sequence[torch.Tensor]) -> None:
         """Raise ContractError, with the first wrong element, unless every output is right or nothing is decided."""
@@ -104,6 +114,9 @@ class Expected:
         except ContractError as error:
             if error.kind == "wrong kind of result" or self.wider is None or (wider := self.wider()) is None:
                 raise
+            for bounds, out in zip(self.outputs, outs, strict=True):
+                if wider.share < 1 and int((~bounds.right(out)).sum()) > max(1, wider.share * out.numel()):
+                    raise
             wider.check_strictly(outs)
 
 

@@ -13,7 +13,7 @@ from kernelzoo.layout import dtype_name
 from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims
 from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
-from kernelzoo.operations.expected import Bounds, Expected, bounds_of, compared_in
+from kernelzoo.operations.expected import Bounds, Expected, Rare, bounds_of, compared_in
 from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.rows import Rows, parts
 from kernelzoo.operations.sampling import completed, draw
@@ -102,11 +102,12 @@ class Operation(Bindable):
         def made() -> Expected | None:
             if (found := self.guarded("errors", next, errors, None)) is None:
                 return None
+            found, share = (found.errors, found.share) if isinstance(found, Rare) else (found, 1.0)
             pairs = []
             for exact, error, (shape, dtype) in zip(results, _several(found), kinds, strict=True):
                 pairs.append([torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2)])
                 self._bound(pairs[-1], exact, error, exact, dtype)
-            return replace(self._expected(args, pairs), wider=cache(made))
+            return replace(self._expected(args, pairs), wider=cache(made), share=share)
 
         first = made()
         assert first is not None

@@ -159,7 +159,7 @@ def test_parts_change_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     for dim in (0, 1, -1):
         whole = right_values(SOFTMAX, x, dim)
         with monkeypatch.context() as patch:
-            patch.setattr(rows, "_PART", 20)
+            patch.setattr(rows, "_PART", {"cpu": 20})
             in_parts = right_values(SOFTMAX, x, dim)
         torch.testing.assert_close(in_parts.lower, whole.lower, rtol=2e-7, atol=0)
         torch.testing.assert_close(in_parts.upper, whole.upper, rtol=2e-7, atol=0)
