@@ -25,8 +25,8 @@ JUDGE, RUNNER = "kernelzoo.measure.judge.process", "kernelzoo.measure.worker"
 KINDS = {JUDGE: "judge", RUNNER: "runner"}
 
 
-def workers(below: int) -> list[tuple[int, str]]:
-    """The judges and runners among a process's descendants, with their kind."""
+def workers(below: int, older: float = 0.0) -> list[tuple[int, str]]:
+    """The judges and runners among a process's descendants that have run for so many seconds, with their kind."""
     found, left = [], [below]
     while left:
         process = left.pop()
@@ -34,7 +34,8 @@ def workers(below: int) -> list[tuple[int, str]]:
             for task in Path(f"/proc/{process}/task").iterdir():
                 left += map(int, (task / "children").read_text().split())
             command = Path(f"/proc/{process}/cmdline").read_bytes().decode().split("\0")
-            found += [(process, kind) for name, kind in KINDS.items() if name in command[:4]]
+            if time.time() - Path(f"/proc/{process}").stat().st_ctime >= older:
+                found += [(process, kind) for name, kind in KINDS.items() if name in command[:4]]
     return found
 
 
@@ -49,7 +50,7 @@ def sweep(options: argparse.Namespace, path: Path, kills: Counter[str], chance: 
             while running.poll() is None and kills.total() < options.kills:
                 with suppress(subprocess.TimeoutExpired):
                     running.wait(chance.uniform(0, options.every))
-                if running.poll() is None and (there := workers(running.pid)):
+                if running.poll() is None and (there := workers(running.pid, options.older)):
                     process, kind = chance.choice(there)
                     with suppress(ProcessLookupError):
                         os.kill(process, signal.SIGKILL)
@@ -58,7 +59,7 @@ def sweep(options: argparse.Namespace, path: Path, kills: Counter[str], chance: 
         if running.returncode in (0, 1) and path.exists():
             break
         print(f"status {running.returncode}: {said.strip().splitlines()[-1:]}", flush=True)
-    return done | counted(json.loads(path.read_text()))
+    return done | (counted(json.loads(path.read_text())) if path.exists() else Counter(rows=0))
 
 
 def counted(document: dict[str, Any]) -> Counter[str]:
@@ -75,6 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python bench/kills.py", description="Kill processes of sweeps.")
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--every", type=float, default=4.0, help="most seconds between two kills")
+    parser.add_argument("--older", type=float, default=0.0, help="spare processes younger than so many seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.json")
     parser.add_argument("bench", nargs="+", help="what kernelzoo bench is asked, after --")
