@@ -130,7 +130,7 @@ SWEEP = "The sweep: 4096 rows, 256 to 12672 columns"
 PAGES = (
     Page("README.md", MAP, program="readme"),
     Page("docs/performance.md", MAP),
-    Page("docs/measuring.md", (of("aa"), of("aa-languages"))),
+    Page("docs/measuring.md", (of("aa"),)),
     Page(
         f"docs/records/{_gpu('map-softmax')}-map",
         MAP,
