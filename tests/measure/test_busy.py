@@ -1,5 +1,6 @@
 """A time that contradicts the judge's clock is false on a quiet machine; on a busy one there is none, and no blame."""
 
+import os
 import sys
 from typing import Any
 
@@ -18,8 +19,8 @@ PROBLEM = Problem("softmax", (64, 33), "float32")
 
 
 class Watch:
-    def __init__(self, disturbed: str) -> None:
-        self.why = disturbed
+    def __init__(self, disturbed: str, others: str) -> None:
+        self.why, self.beside = disturbed, others
 
     def read(self) -> Condition:
         return Condition()
@@ -27,17 +28,22 @@ class Watch:
     def disturbed(self, before: Condition, after: Condition) -> str:
         return self.why
 
+    def others(self, ours: set[int]) -> str:
+        assert os.getpid() in ours
+        return self.beside
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("busy", ["threads waited", ""])
-def test_a_busy_machine_costs_a_row_its_time(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RACE, "watch", lambda *given: Watch(busy))
+@pytest.mark.parametrize(("disturbed", "others"), [("threads waited", ""), ("", "2 other processes"), ("", "")])
+def test_a_busy_machine_costs_a_row_its_time(disturbed: str, others: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = disturbed or others
+    monkeypatch.setattr(RACE, "watch", lambda *given: Watch(disturbed, others))
     monkeypatch.setattr(Doubts, "false_time", lambda *given: "it took longer")
     made = registry.implementation("torch/softmax/eager")
     (result,) = measure.race(PROBLEM, [made], torch.device("cpu"), rounds=1, cache="hot").values()
     assert not result.samples
     if busy:
-        assert (result.wrong, result.refused) == ("", "it took longer; but threads waited, so measure again")
+        assert (result.wrong, result.refused) == ("", f"it took longer; but {busy}, so measure again")
         assert result.details == {"kind": BUSY}
     else:
         assert result.wrong.endswith("it took longer") and result.refused == ""
