@@ -76,13 +76,6 @@ def test_its_time_is_that_of_its_work(attack: str, guard: Guard) -> None:
     assert sorted(entry["extra_info"]["id"] for entry in done) == sorted(ids)
 
 
-def test_what_a_killed_process_has_started_is_blamed_on_nobody_else(guard: Guard) -> None:
-    for _ in range(4):
-        ids = ["attack/softmax/works_ahead_in_a_process", "cpu/softmax/auto"]
-        done, _ = raced(guard, SOFTMAX, ids, 2)
-        assert [entry["extra_info"]["id"] for entry in done] == ids[1:]
-
-
 def on_gpu() -> list[tuple[str, str]]:
     """The attacks in the file of those in Triton, with the reason of the rejection; "" for an honest time."""
     text = (SHARED / "attacks_gpu.py").read_text(encoding="utf-8")
