@@ -35,6 +35,9 @@ _CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0  # constants of nvml.h
 
 _TASKS = "/proc/{}/task"
 
+_BUSY, _TICKS = 0.2, 0.03
+"""Processors, and seconds of work, that others may take from torch's threads."""
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -51,6 +54,8 @@ class Condition:
     """Processes with a compute context on the device, this one included; in a container often unknown."""
     waited_s: float | None = None
     """Host: seconds that this process's threads waited for a processor since the watch began (see :class:`Watch`)."""
+    others_s: float | None = None
+    """Host: seconds that the processors have worked for other processes since then."""
     at_s: float = 0.0
     """Seconds since the watch began."""
 
@@ -115,11 +120,13 @@ class _Gpu:
             return None
 
 
-class _Host:
+class HostWatch:
     """A host. Samples are disturbed if a ready thread of these processes waited for a processor over 2 % of the time.
+    They are, too, if others left too few processors for torch's threads.
 
-    Linux counts this wait in nanoseconds for each thread. /proc/stat counts ticks of 10 ms, and /proc/pressure/cpu
-    includes every process. Not seen are a changed clock, and work on the core's other thread or the same machine.
+    Linux counts this wait in nanoseconds for each thread, and the work of others in ticks of 10 ms. A thread that
+    shares a processor hardly waits if it has little to do, and a rival's may have one to itself. Not seen are a changed
+    clock, and work on the core's other thread or the same machine.
 
     ``waited_s`` sums the longest wait of any thread over the readings, since that delays a kernel on all threads. A sum
     over threads would grow with their number.
@@ -127,26 +134,41 @@ class _Host:
 
     def __init__(self, processes: Sequence[int | str]) -> None:
         self._processes, self._began = processes, time.perf_counter()
-        self._waits, self._waited = _waits(processes), 0.0
+        self._waits, self._waited, self._used = _waits(processes), 0.0, _used(processes)
+
+    def skip(self) -> None:
+        """Leave out what threads have waited since the last reading, while nothing was timed."""
+        self._waits = _waits(self._processes)
 
     def read(self) -> Condition:
         waits = _waits(self._processes)
         longest = max((wait - self._waits.get(thread, 0) for thread, wait in waits.items()), default=0)
         self._waits, self._waited = waits, self._waited + longest * 1e-9
-        return Condition(waited_s=self._waited, at_s=time.perf_counter() - self._began)
+        passed, used = time.perf_counter() - self._began, _used(self._processes)
+        others = None
+        if used is not None and self._used is not None:
+            (idle, ours), (idle_before, ours_before) = used, self._used
+            others = max(0.0, _processors() * passed - (idle - idle_before) - (ours - ours_before))
+        return Condition(waited_s=self._waited, others_s=others, at_s=passed)
 
     def disturbed(self, before: Condition, after: Condition) -> str:
         waited, passed = (after.waited_s or 0) - (before.waited_s or 0), after.at_s - before.at_s
-        if waited <= MOVED * passed:
-            return ""
-        return f"a thread waited {waited * 1e3:.1f} of {passed * 1e3:.1f} ms for a processor"
+        if waited > MOVED * passed:
+            return f"a thread waited {waited * 1e3:.1f} of {passed * 1e3:.1f} ms for a processor"
+        import torch
+
+        others = (after.others_s or 0) - (before.others_s or 0)
+        spare = max(0, _processors() - torch.get_num_threads())
+        if others > spare * passed + max(_TICKS, _BUSY * passed):
+            return f"other processes used {others / passed:.1f} of {_processors()} processors"
+        return ""
 
     def others(self, ours: Collection[int]) -> str:
         """Other work on a host is seen by the wait for processors."""
         return ""
 
 
-Watch = _Gpu | _Host
+Watch = _Gpu | HostWatch
 
 
 def watch(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | None:
@@ -157,7 +179,7 @@ def watch(device: torch.device, processes: Sequence[int | str] = ("self",)) -> W
     if device.type == "cuda":
         found = nvml_of(device)
         return None if isinstance(found, str) else _Gpu(*found)
-    return _Host(processes) if device.type == "cpu" and _waits(processes) else None
+    return HostWatch(processes) if device.type == "cpu" and _waits(processes) else None
 
 
 def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
@@ -208,3 +230,23 @@ def _waits(processes: Sequence[int | str]) -> dict[str, int]:
             except (OSError, IndexError):  # the thread has ended, or the kernel does not count
                 continue
     return waits
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _used(processes: Sequence[int | str]) -> tuple[float, float] | None:
+    """Seconds that this process's processors were idle, and that it and these processes have used; None if unknown."""
+    tick = 1 / os.sysconf("SC_CLK_TCK")
+    try:
+        lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+        counts = {line.split()[0]: line.split() for line in lines if line.startswith("cpu")}
+        idle = sum(int(count) for one in os.sched_getaffinity(0) for count in counts[f"cpu{one}"][4:6])
+        ours = 0
+        for process in {"self", *map(str, processes)}:
+            fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            ours += int(fields[11]) + int(fields[12])
+    except (OSError, KeyError, ValueError):  # not Linux, or a process has ended
+        return None
+    return idle * tick, ours * tick

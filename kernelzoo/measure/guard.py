@@ -16,6 +16,8 @@ from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import (
     IMPORTING,
     JUDGE,
+    UNSET,
+    WAITING,
     DiedError,
     GuardError,
     Json,
@@ -52,8 +54,12 @@ class Guard(WorkerProcess):
         opening: Json = {"patience": patience}
         if needs is not None:
             opening["needs"] = {os.path.abspath(own): list(map(os.path.abspath, of)) for own, of in needs.items()}
+        # Else threads of the judge wait for work by spinning, for milliseconds in which a runner has its turn.
+        opening["waiting"] = os.environ.get(WAITING, UNSET)
         # A runner that hangs is ended by the judge, before the judge counts as hung.
-        super().__init__(device, modules, patience=2 * patience, gpu=gpu, opening=opening)
+        super().__init__(
+            device, modules, patience=2 * patience, gpu=gpu, opening=opening, environment={WAITING: "PASSIVE"}
+        )
         if needs is None and self.about.refused:
             self.close()
             raise GuardError(next(iter(self.about.refused.values())))

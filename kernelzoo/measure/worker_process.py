@@ -92,6 +92,10 @@ class About:
     """Why a user's file can't be used, by path, where that costs only the file."""
 
 
+WAITING, UNSET = "OMP_WAIT_POLICY", "\0"
+"""The variable that says how OpenMP's threads wait for work; and the value of one that a process is not to have."""
+
+
 class WorkerProcess:
     """A process of the module ``program`` that answers one request at a time.
 
@@ -150,7 +154,7 @@ class WorkerProcess:
         alive, self._lifeline = os.pipe()
         self._process = subprocess.Popen(
             [*command(self.program), str(write), str(alive)],
-            env=children.environment() | self._environment,
+            env={name: value for name, value in (children.environment() | self._environment).items() if value != UNSET},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -326,3 +326,43 @@ def test_other_processes_on_a_gpu_are_told_from_ours(nvml: Nvml) -> None:
     assert watcher.others({os.getpid(), 70, 71}) == ""
     nvml.processes = nvml.processes[1:]
     assert watcher.others({os.getpid()}) == ""
+
+
+def test_a_host_s_waits_between_turns_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = {"1": 0}
+    monkeypatch.setattr(condition, "_waits", lambda processes: dict(waits))
+    watcher = watched(CPU)
+    assert isinstance(watcher, condition.HostWatch)
+    waits["1"] = 4_000_000
+    watcher.skip()
+    waits["1"] = 5_000_000
+    assert watcher.read().waited_s == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize(("used", "busy"), [(0.02, False), (0.1, False), (0.4, True)])
+def test_a_host_of_which_others_take_a_processor_is_disturbed(
+    used: float, busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two processors for a second, this process used the rest of what was not idle."""
+    monkeypatch.setattr(condition, "_waits", lambda processes: {"1": 0})
+    monkeypatch.setattr(condition, "_processors", lambda: 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    now = [0.0]
+    monkeypatch.setattr(condition.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(condition, "_used", lambda processes: (0.5 * now[0], (1.5 - used) * now[0]))
+    watcher = watched(CPU)
+    before, now[0] = watcher.read(), 1.0
+    after = watcher.read()
+    assert after.others_s == pytest.approx(used)
+    assert watcher.disturbed(before, after) == "other processes used 0.4 of 2 processors" * busy
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # the other one is spare
+    assert watcher.disturbed(before, after) == ""
+
+
+@pytest.mark.skipif(watch(CPU) is None, reason="this system does not count how long threads wait")
+def test_a_host_knows_what_it_has_used() -> None:
+    before = condition._used(["self"])
+    sum(number * number for number in range(2_000_000))
+    after = condition._used(["self"])
+    assert before is not None and after is not None and after[1] - before[1] >= 0.02 and after[0] >= before[0]
+    assert condition._used(["4194305"]) is None

@@ -230,6 +230,25 @@ def test_what_a_kernel_does_as_it_is_timed_costs_no_other_row(tmp_path: Path) ->
         assert real._process is process
 
 
+@pytest.mark.parametrize("said", ["", "ACTIVE"])
+def test_the_judge_s_threads_do_not_spin(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a runner's wait as the user says."""
+    if said:
+        monkeypatch.setenv(worker_process.WAITING, said)
+    else:
+        monkeypatch.delenv(worker_process.WAITING, raising=False)
+    with Guard("cpu") as real:
+        assert real._process is not None
+        place = Path(f"/proc/{real._process.pid}")
+        runners = {int(one) for task in (place / "task").iterdir() for one in (task / "children").read_text().split()}
+        policies = [
+            dict(pair.partition("=")[::2] for pair in (Path(f"/proc/{one}/environ")).read_text().split("\0"))
+            for one in (real._process.pid, *runners)
+        ]
+    found = [one.get(worker_process.WAITING) for one in policies]
+    assert found[0] == "PASSIVE" and (said or None) in found[1:], found
+
+
 def test_a_flood_is_drained_and_its_end_is_kept(guarded: Guard) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     _, (lost,) = guarded.race(PROBLEM, ["floods"])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import DiedError, GuardError, Json, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import UNSET, WAITING, DiedError, GuardError, Json, WorkerProcess, quiet
 
 if TYPE_CHECKING:
     from kernelzoo.measure.judge.memory import Sets
@@ -44,7 +44,7 @@ class RaisedError(Pickled, Exception):
 class Apart(WorkerProcess):
     """A :class:`kernelzoo.measure.runner.Runner` in another process."""
 
-    def __init__(self, device: str, modules: Sequence[str], patience: float) -> None:
+    def __init__(self, device: str, modules: Sequence[str], patience: float, waiting: str = UNSET) -> None:
         self._apart = False
         """Whether it is stopped between requests, since it is known which processes are the runners' own."""
         self.declared: list[str] = []
@@ -56,15 +56,15 @@ class Apart(WorkerProcess):
         """How many processes had begun on this machine when they were last looked through, and what was found."""
         self.broken = False
         """Whether its process has ended or can't be trusted any more."""
-        super().__init__(device, modules, patience=patience, start=False)
+        super().__init__(device, modules, patience=patience, environment={WAITING: waiting}, start=False)
 
     @classmethod
     def together(
-        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str]
+        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str], waiting: str
     ) -> list[Apart]:
         """Runners with these modules, started at once. ``lost`` gets why some can't start, by number; they are left
         out. Raises what the first one raises."""
-        runners = [cls(device, modules, patience) for modules in given]
+        runners = [cls(device, modules, patience, waiting) for modules in given]
         with ThreadPoolExecutor(len(runners)) as threads:
             list(threads.map(cls._spawn, runners))
             _know(runners)  # before any code of a user runs

@@ -22,7 +22,7 @@ from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.judge.apart import Apart, adopt_orphans
 from kernelzoo.measure.problems import problem_of
 from kernelzoo.measure.worker import about, loaded, opened
-from kernelzoo.measure.worker_process import DiedError
+from kernelzoo.measure.worker_process import UNSET, DiedError
 
 _TRIES = 2
 """How often a race may begin in which a runner ends while it runs nothing."""
@@ -51,10 +51,12 @@ class Judge(Answering):
         ceilings: list[float] | None,
         patience: float,
         needs: dict[str, list[str]] | None = None,
+        waiting: str = UNSET,
     ) -> dict[str, Any]:
         """Start a runner for kernelzoo's kernels, and one for each file of kernels.
 
-        ``needs``: the files of operations that each file of kernels needs; by default all.
+        ``needs``: the files of operations that each file of kernels needs; by default all. ``waiting``: how threads of
+        OpenMP wait in runners, as the user says it.
         """
         meanings = [path for path in modules if declares_operations(path)]
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
@@ -64,7 +66,7 @@ class Judge(Answering):
             needed = meanings if needs is None else needs.get(file, [])
             given.append([path for path in modules if path in needed or path == file])
         lost = dict[int, str]()
-        starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience, lost)
+        starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience, lost, waiting)
         self._device = opened(device)
         refused = loaded(meanings)
         self._runners = starting.result()

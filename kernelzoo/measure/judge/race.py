@@ -19,7 +19,7 @@ from kernelzoo.errors import BusyError, ContractError, DeviceLostError, KernelZo
 from kernelzoo.measure import energy as energies
 from kernelzoo.measure.calls import clock_for
 from kernelzoo.measure.ceilings import Ceilings, has_copy
-from kernelzoo.measure.condition import Watch, watch
+from kernelzoo.measure.condition import HostWatch, Watch, watch
 from kernelzoo.measure.judge.apart import RaisedError, own
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.doubts import Doubts, Timed
@@ -120,6 +120,8 @@ class _Race:
     turn: float = 0.0
     empty: float = 0.0
     """Seconds that a turn without launches takes."""
+    host: HostWatch | None = None
+    """What is asked about each turn, beside what is asked about a round."""
 
     def opened(self) -> bool:
         """Make the memory, and open it in every runner. False if it does not fit, which refuses everything."""
@@ -204,7 +206,11 @@ class _Race:
             linked = order[place]
             mutation.link(linked, source, elements)
         self.data.settle()
+        if self.host:
+            self.host.skip()
         seconds, took = entrant.turn()
+        if self.host:
+            self.host.read()
         if not 0 < seconds <= took:
             raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
         if entrant.name != COPY:
@@ -237,6 +243,7 @@ class _Race:
         enough, longest = rounds, LONGEST if until_clear else 1
         copied: list[float] = []
         watcher = self.watcher()
+        self.host = watcher if isinstance(watcher, HostWatch) else None
         start = watcher.read() if watcher else None
         self.round()  # an uncounted warm-up, which raises the clock
         if self.copy:
