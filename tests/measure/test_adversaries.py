@@ -56,7 +56,7 @@ def test_it_has_no_result(adversary: Adversary, race: Race, monkeypatch: pytest.
 def test_the_honest_keep_their_results_beside_it(id: str, cache: str, race: Race) -> None:
     """In the rounds in which another is thrown out: late work of that one harms nobody."""
     kernelzoo.get(id.partition("/")[0])
-    results = race(adversaries.Kernel(adversaries.hands_its_work_to_a_thread), id, problem=SMALL, cache=cache)
+    results = race(adversaries.Kernel(adversaries.writes_late), id, problem=SMALL, cache=cache)
     assert not results["entrant/softmax/only"].samples
     assert len(results[id].samples) == 12, results[id]
 

@@ -6,7 +6,6 @@ Those that ask the host about values can't be captured in a CUDA graph: there, t
 
 from __future__ import annotations
 
-import queue
 import random
 import threading
 import time
@@ -388,20 +387,6 @@ def works_while_a_set_is_new_to_it(kernel: Kernel, x: Tensor, out: Tensor) -> No
 def hands_its_work_to_a_thread(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Starts a thread for each launch, and does not wait for it"""
     threading.Thread(target=kernel.honest, args=(x, out)).start()
-
-
-@adversary("leaves work undone")
-def hands_its_work_to_a_worker(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """One thread that lives on does the work, one launch after the other"""
-
-    def work() -> None:
-        while True:
-            kernel.honest(*kernel.kept["todo"].get())
-
-    if "todo" not in kernel.kept:
-        kernel.kept["todo"] = queue.SimpleQueue()
-        threading.Thread(target=work, daemon=True).start()
-    kernel.kept["todo"].put((x, out))
 
 
 @adversary("leaves work undone")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import queue
 import sys
 import threading
 import time
@@ -141,6 +142,21 @@ class works_ahead_in_a_thread(Warm):
         if not self.done:
             threading.Thread(target=self.ahead, daemon=True).start()
         self.once(*tensors)
+
+
+@attack("did not write|elements wrong")
+class hands_its_work_to_a_worker(Warm):
+    """A thread that lives on does the work, one launch after the other"""
+
+    def cheat(self, *tensors: Tensor) -> None:
+        if not hasattr(self, "todo"):
+            self.todo: queue.SimpleQueue[tuple[Tensor, ...]] = queue.SimpleQueue()
+            threading.Thread(target=self.serve, daemon=True).start()
+        self.todo.put(tensors)
+
+    def serve(self) -> None:
+        while True:
+            self.work(*self.todo.get())
 
 
 @attack("left child processes behind|did not write")
