@@ -69,7 +69,7 @@ def compare(
     clock: options.Clock = "device",
     energy: options.Energy = False,
     lock_clocks: locking.LockClocks = False,
-    cross_check: options.CrossCheck = True,
+    cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
     waive: options.Waive,
     their_tolerance: options.TheirTolerance = False,
