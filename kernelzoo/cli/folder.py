@@ -138,13 +138,26 @@ class Crew:
                 if len(batch) > 1:
                     yield from self.judged(place, [(task, some)])
                 else:
-                    told = [verdicts.Case(self.file(one), task, one).refused(str(error)) for one in some]
-                    yield Judged(task.name, "", [], [], told)
+                    yield self.refused(task, some, str(error))
             return
         self.guards.append(guard)
+        left = list(batch)
         with guard:
-            for task, some in batch:
-                yield self.one(guard, task, some)
+            while left:
+                task, some = left.pop(0)
+                try:
+                    found = self.one(guard, task, some)
+                except GuardError as error:  # a fault of the definition, or a judge that is lost
+                    yield self.refused(task, some, str(error))
+                    break
+                yield found
+        if left:
+            yield from self.judged(place, left)
+
+    def refused(self, task: Task, some: Sequence[Solution], words: str) -> Judged:
+        """The verdicts where none of a definition's solutions can be judged."""
+        told = [verdicts.Case(self.file(one), task, one).refused(words) for one in some]
+        return Judged(task.name, "", [], [], told)
 
     def file(self, solution: Solution) -> str:
         return _name(solution.path, self.how.solutions)

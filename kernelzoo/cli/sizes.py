@@ -96,12 +96,16 @@ def of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
     if strange := {*scalars} - {*operation.scalars}:
         raise OptionError(f"no scalar {', '.join(sorted(strange))}; {op} has {', '.join(operation.scalars) or 'none'}")
     named = {own_name(name): size for name, size in workload["axes"].items()}
-    made = _sized(op, dtype, {axis: named[axis] for axis in operation.free_axes if axis in named})
+    free, unbound = ({a: named[a] for a in axes if a in named} for axes in (operation.free_axes, operation.scalars))
+    made = _sized(op, dtype, free, unbound)
     return replace(made, scalars=tuple({**dict(made.scalars), **scalars}.items()))
 
 
-def _sized(op: str, dtype: str, given: Mapping[str, int]) -> Problem:
-    """The problem of such sizes. By rows, outer and inner may be missing. Raises OptionError."""
+def _sized(op: str, dtype: str, given: Mapping[str, int], beside: Mapping[str, int] | None = None) -> Problem:
+    """The problem of such sizes. By rows, outer and inner may be missing. Raises OptionError.
+
+    ``beside``: the sizes of axes that no input has, which are scalars.
+    """
     from kernelzoo import measure
 
     operation, wanted = OPERATIONS[op], OPERATIONS[op].free_axes
@@ -117,5 +121,5 @@ def _sized(op: str, dtype: str, given: Mapping[str, int]) -> Problem:
     if words := broken(operation.limits, given):
         raise OptionError(f"{op} takes no such sizes: {words}")
     sizes = tuple((axis, given[axis]) for axis in operation.sizes)
-    scalars = tuple(operation.sized_scalars(given).items())
+    scalars = tuple(operation.sized_scalars({**(beside or {}), **given}).items())
     return measure.Problem(op, operation.first_shape(given), dtype, sizes=sizes, scalars=scalars)

@@ -14,6 +14,7 @@ from kernelzoo.cli import output, sizes
 from kernelzoo.definitions.folders import Solution, Task
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.measurement import BUSY, UNDECIDABLE
+from kernelzoo.measure.worker_process import SHORT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +68,7 @@ class Case:
                 self.times.append((seconds, reference))
         elif failed.get("kind") == UNDECIDABLE:
             self.undecided.append(failed["reason"])
-        elif failed["outcome"] == "refused":
+        elif failed["outcome"] == "refused" or failed["reason"].endswith(SHORT):
             self.refusals.append(failed["reason"])
         elif failed["outcome"] == "failed" and failed["reason"].startswith("raised"):
             self.failures.append(failed)

@@ -242,6 +242,7 @@ class Guard(WorkerProcess):
 def _unlike(problem: Problem, cache: str, rounds: int, ids: Sequence[str], done: Json) -> str:
     """How the answer to a race differs from the request; or "". Each id must occur once, with possible times."""
     facts = {"op": problem.op, **record.described(problem)}
+    scalars = facts.pop("scalars", {})  # those that are drawn with the inputs come on top
     asked = json.dumps(facts, sort_keys=True)
     try:
         infos, failed = [entry["extra_info"] for entry in done["entries"]], done["failed"]
@@ -251,6 +252,8 @@ def _unlike(problem: Problem, cache: str, rounds: int, ids: Sequence[str], done:
         for row in (*infos, *failed):
             if (found := json.dumps({name: row.get(name) for name in facts}, sort_keys=True)) != asked:
                 return f"{row['id']} on {found}"
+            if not scalars.items() <= row.get("scalars", {}).items():
+                return f"{row['id']} with the scalars {row.get('scalars')}"
         for entry, info in zip(done["entries"], infos, strict=True):
             data = entry["stats"]["data"]
             if info["cache"] != cache or not data or not all(0 < sample < math.inf for sample in data):

@@ -85,7 +85,10 @@ def problem_of(given: dict[str, Any]) -> Problem:
     sizes, scalars = (tuple((str(name), value) for name, value in given[key]) for key in ("sizes", "scalars"))
     found = Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"], sizes, scalars)
     if "scalars" in found.operation.hooks:  # they belong to drawn inputs, and only this process can draw
-        return replace(found, scalars=tuple({**found.operation.sized_scalars(found.axes), **dict(scalars)}.items()))
+        return replace(
+            found,
+            scalars=tuple({**found.operation.sized_scalars({**found.axes, **dict(scalars)}), **dict(scalars)}.items()),
+        )
     return found
 
 

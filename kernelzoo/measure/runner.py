@@ -77,9 +77,10 @@ class Runner:
         self._sets, self._clock = memory, clock_for(self.device, timed, problem.op)
 
     def release(self) -> None:
-        """Forget the sets and all that is bound to them."""
+        """Forget the sets and all that is bound to them, and leave the memory to other processes."""
         self._lanes = {}
         self.__dict__.pop("_sets", None)
+        self._leave()
 
     def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]:
         """Bind an implementation to every set, and launch it once on the first.
@@ -167,8 +168,11 @@ class Runner:
         lane, key = self._lanes[id], (*order, *link, delivered)
         lane.waits = lane.returns and not delivered
         if key not in lane.arranged:
-            while len(lane.arranged) >= _ARRANGED:
+            while len(lane.arranged) >= (1 if lane.returns else _ARRANGED):  # a turn holds all that it returned
                 lane.arranged.pop(next(iter(lane.arranged)))
+                lane.turn, lane.delivers = None, deque()
+                if lane.returns:
+                    self._leave()
             copy = self._copy(order, *link) if link else None
             with self._left(lane, len(order)) as delivers:
                 turn = self._clock.arrange([lane.launches[number] for number in order], copy)
@@ -254,6 +258,11 @@ class Runner:
     def _spin(self) -> None:
         if self.device.type == "cuda":
             spin(SPIN)
+
+    def _leave(self) -> None:
+        """Give back the memory that nothing uses, which torch would keep for this process."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _wait(self) -> None:
         if self.device.type == "cuda":

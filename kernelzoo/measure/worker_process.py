@@ -33,6 +33,9 @@ IMPORTING = 180.0
 _WORKER, JUDGE = "kernelzoo.measure.worker", "kernelzoo.measure.judge.process"
 """The modules of a process that runs kernels, and of one that judges them."""
 
+SHORT = ", most often because memory ran out"
+"""What a process may have been killed for by SIGKILL."""
+
 _ENDING = 10.0
 """Seconds to wait for a killed process, which the driver may hold forever."""
 
@@ -317,7 +320,7 @@ class WorkerProcess:
             return "the process closed its answer pipe and went on"
         how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with status {code}"
         if code == -signal.SIGKILL:
-            how += ", most often because memory ran out"
+            how += SHORT
         said = _told([line.strip() for line in self._said.text().splitlines() if line.strip()])
         return f"the process {how}" + (f": {' | '.join(said)}" if said else "")
 

@@ -80,6 +80,50 @@ def test_each_solution_gets_a_verdict(kernelzoo: Callable[..., Any], answer: Ans
     assert "1 right, 1 refused, 2 wrong" in done.stdout and "off" not in done.stdout.split()
 
 
+DRAWN = """
+import torch
+def make(given, device):
+    return {"x": torch.ones(given["rows"], 8, device=device), "shift": float(given["start"])}
+def run(x, shift):
+    return x + shift
+"""
+
+
+def test_a_faulty_definition_costs_only_its_own(answer: Answer, tmp_path: Path) -> None:
+    """One whose inputs need the size of an axis that no tensor has is judged."""
+    put(tmp_path)
+    for name in ("wide", "unbuilt", "dies"):
+        (tmp_path / "mine" / f"{name}.json").unlink()
+    axes = {"rows": {"type": "var"}, "start": {"type": "var"}}
+    inputs = {"x": {"shape": ["rows", "8"], "dtype": "float32"}, "shift": {"shape": None, "dtype": "float32"}}
+    out = {"out": {"shape": ["rows", "8"], "dtype": "float32"}}
+    whole = {"axes": axes, "inputs": inputs, "outputs": out, "custom_inputs_entrypoint": "make"}
+    custom = {name: {"type": "custom"} for name in inputs}
+    for name, code in (("drawn", DRAWN), ("faulty", DRAWN.replace('given["start"]', '1 / (given["start"] - 3)'))):
+        folder = tmp_path / "there" / name
+        folder.mkdir()
+        (folder / "definition.json").write_text(json.dumps({"name": name, "reference": code, **whole}))
+        each = [{"axes": {"rows": 5, "start": start}, "inputs": custom} for start in (2, 3)]
+        (folder / "workload.jsonl").write_text("\n".join(map(json.dumps, each)) + "\n")
+        spec = {"language": "python", "entry_point": "main.py::run", "destination_passing_style": False}
+        sources = [{"path": "main.py", "content": "def run(x, shift):\n    return x + shift"}]
+        mine = {"name": f"to {name}", "author": "me", "definition": name, "spec": spec, "sources": sources}
+        (tmp_path / "mine" / f"{name}.json").write_text(json.dumps(mine))
+    status, told = answer(
+        "compare", "--definitions", "there", "--solutions", "mine", "--device", "cpu", "--rounds", "2"
+    )
+    found = {one["solution"]: one for one in told["verdicts"]}
+    assert {name: one["verdict"] for name, one in found.items()} == {
+        "right": "right",
+        "off": "wrong",
+        "to drawn": "right",
+        "to faulty": "refused",
+    }, found
+    assert status == 1 and "division by zero" in found["to faulty"]["reason"]
+    assert found["to drawn"]["right_on"] == 2
+    forget_operation("drawn", "faulty")
+
+
 def test_what_does_not_go_together_is_refused(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:
     put(tmp_path)
     both = ("--definitions", "there", "--solutions", "mine")

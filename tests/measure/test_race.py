@@ -239,7 +239,12 @@ def test_hot_and_cold_are_told_apart(entrant: Callable[[Bind], registry.Implemen
         problem = Problem("softmax", (2048, 2048), "float32")
         registry._registered.pop(("entrant", "softmax", "only"), None)
         implementation = entrant(noting)
-        (result,) = measure.race(problem, [implementation], CPU, rounds=2, cache=cache, ceilings=unlimited).values()
+        how = {
+            "rounds": 2,
+            "cache": cache,
+            "ceilings": unlimited if cache == "cold" else measure.Ceilings(1.0, 1.0, 9.0),
+        }
+        (result,) = measure.race(problem, [implementation], CPU, **how).values()
         assert result.samples, result
         assert result.cache == cache and ("hot" in result.clock_detail) == (cache == "hot")
         assert (result.of_limit is None) == (cache == "hot")
@@ -254,6 +259,7 @@ def test_beyond_the_limit_is_no_result() -> None:
         (result,) = measure.race(PROBLEM, [eager], CPU, rounds=3, ceilings=ceilings).values()
         assert bool(result.samples) == possible
         assert ("faster than this device" in result.wrong) != possible
+        assert (result.details.get("kind") == "false time") != possible
 
 
 def test_a_copy_of_the_same_data_takes_its_turn() -> None:

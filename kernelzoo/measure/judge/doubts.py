@@ -112,14 +112,20 @@ class Doubts:
             b.copy_(a)
 
     def impossible(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
-        """Why the times of a lane can't be true; or ""."""
+        """Why the times of a lane can't be true; or "".
+
+        A definition does not say which parts of its inputs are read, so that only its outputs count.
+        """
+        stated = "written" not in self.data.problem.operation.hooks
+        moved = measurement.bytes if stated else sum(x.nbytes for x in self.data.sets[0][1])
         if ceilings is not None:
-            measurement.limit = ceilings.limit(self.data.problem.op, measurement.bytes)
-            if (measurement.of_limit or 0) > BEYOND:
+            limit = ceilings.limit(self.data.problem.op, moved)
+            measurement.limit = limit if stated else None
+            if self.data.cache == "cold" and limit > BEYOND * measurement.median:
                 return (
-                    f"{measurement.median * 1e6:.2f} us is {measurement.of_limit:.2f} times faster than this device"
-                    f" can move the bytes ({measurement.limit * 1e6:.2f} us): a measurement error"
+                    f"{measurement.median * 1e6:.2f} us is {limit / measurement.median:.2f} times faster than this"
+                    f" device can move the bytes ({limit * 1e6:.2f} us): a measurement error"
                 )
         elif self.data.cache == "cold" and self.timed != "call" and not self.data.is_gpu:
-            return beyond_memory(measurement.bytes, measurement.median, self.data.sets.count * measurement.bytes)
+            return beyond_memory(moved, measurement.median, self.data.sets.count * measurement.bytes)
         return ""

@@ -20,6 +20,7 @@ from kernelzoo.errors import DeviceLostError
 from kernelzoo.measure import record
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.judge.apart import Apart, adopt_orphans
+from kernelzoo.measure.measurement import FULL
 from kernelzoo.measure.problems import problem_of
 from kernelzoo.measure.worker import about, loaded, opened
 from kernelzoo.measure.worker_process import UNSET, DiedError
@@ -99,9 +100,15 @@ class Judge(Answering):
         """Measure one problem; see :meth:`kernelzoo.measure.guard.Guard.race`. A lost runner costs its own rows."""
         asked, left, lost, tries = problem_of(problem), list(ids), [], 0
         if self._device.type == "cuda" and how["rounds"] and how["timed"] != "call" and not tables:
+            import torch
+
             from kernelzoo.measure.ceilings import ceilings
 
-            self._ceilings = self._ceilings or ceilings(self._device)
+            try:
+                self._ceilings = self._ceilings or ceilings(self._device)
+            except torch.OutOfMemoryError as error:
+                words = f"{FULL}: {error}"
+                return {"entries": [], "failed": [record.failure(asked, id, "refused", words) for id in ids]}
         while left:
             try:
                 measured = measure.race(

@@ -304,6 +304,7 @@ class _Race:
                 measurement.wrong = doubts.impossible(measurement, ceilings)
                 if measurement.wrong:
                     measurement.samples.clear()
+                    measurement.details = {"kind": "false time"}
 
     @contextmanager
     def its_own_row(self, id: str, when: str = "") -> Iterator[None]:
