@@ -1,5 +1,6 @@
 """The race: what is wrong is not timed, what is refused says why, and what is timed has every sample."""
 
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -260,6 +261,31 @@ def test_beyond_the_limit_is_no_result() -> None:
         assert bool(result.samples) == possible
         assert ("faster than this device" in result.wrong) != possible
         assert (result.details.get("kind") == "false time") != possible
+
+
+@pytest.mark.parametrize("from_launch", [0, 60])
+def test_nobody_is_blamed_for_what_another_writes(
+    from_launch: int, entrant: Callable[[Bind], registry.Implementation]
+) -> None:
+    """Outside its output: at once, with an error beside; or later, when both are timed."""
+    count = itertools.count()
+
+    def writes_beside(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        past = out.as_strided((1,), (1,), out.storage_offset() + out.numel())
+
+        def launch() -> Any:
+            out.copy_(torch.softmax(x.squeeze(2), 1).unsqueeze(2))
+            if next(count) >= from_launch:
+                past.fill_(5)
+                return None if from_launch else 5
+            return None
+
+        return launch
+
+    ids = [entrant(writes_beside), kernelzoo.implementation("torch/softmax/naive")]
+    bad, good = measure.race(PROBLEM, ids, CPU, rounds=3).values()
+    assert ("outside its output" if from_launch else "returns None") in bad.wrong
+    assert good.samples, good
 
 
 def test_a_copy_of_the_same_data_takes_its_turn() -> None:

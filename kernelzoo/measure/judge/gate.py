@@ -55,6 +55,7 @@ class Gate:
         """
         with self._told():
             everything = list(range(self.sets.count))
+            self.mutation.guard()
             self.mutation.write(everything)
             facts = lane.bind()
             self.mutation.poison(everything)  # only now, since binding could write what the launch does not

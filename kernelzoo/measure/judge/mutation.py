@@ -54,7 +54,7 @@ class Mutation:
         self._offsets: dict[int, list[int]] = {}
         self._poisons = [_poison_of(field.dtype, self._python) for field in sets.outs]
         self._fields = [*sets.inputs, *sets.outs]
-        self._guards = self._guarded()
+        self.guard()
 
     def write(self, numbers: Sequence[int], special: dict[int, Tensors] | None = None) -> None:
         """New inputs and poisoned outputs in these sets. ``special``: inputs for some of them."""
@@ -133,14 +133,14 @@ class Mutation:
                     "writes outside its output",
                 )
 
-    def _guarded(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Random guard bytes: copies of the first and the last behind each tensor."""
+    def guard(self) -> None:
+        """New random guard bytes behind each tensor: nobody is blamed for what another has written there."""
         kept = []
         for field in self._fields:
             guards = self.sets.guards(field)
             guards.random_(0, 256, generator=self.generator)
             kept.append((guards[:, :64].clone(), guards[:, -64:].clone()))
-        return kept
+        self._guards = kept
 
     def _shift(self, numbers: Sequence[int]) -> None:
         """Windows of random data that runners never see, each at a place of its own."""

@@ -292,6 +292,7 @@ class _Race:
                     more = partial(entrant.ask, "more", seconds=measurement.median * entrant.count)
                     measurement.energy = energies.of(more, partial(entrant.ask, "end"), entrant.count, meter)
                     self.progress("check", id)
+                self.data.gate.mutation.guard()
                 self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special)
                 self.data.gate.mutation.check_guards()
                 median, before = measurement.median, watcher.read() if watcher else None
