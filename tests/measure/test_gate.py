@@ -1,5 +1,6 @@
 """The gate: every known wrong kernel is caught, for the reason that it is wrong; right ones pass, whatever is drawn."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
@@ -245,6 +246,24 @@ def test_bits_that_differ_are_a_fact_and_no_fault(enter: Enter) -> None:
     assert found.same_bits and found.batch_invariant is False
     forget("entrant")
     assert Judged(PROBLEMS["softmax"]).admit(enter("softmax", right)).batch_invariant
+
+
+@pytest.mark.parametrize("period", [3, 4, 5, 7])
+def test_bits_that_differ_now_and_then_are_no_fault_either(period: int, enter: Enter) -> None:
+    """As of a scan whose programs wait for each other; they may be the same where they are asked for first."""
+    count = itertools.count()
+
+    def varies(x: torch.Tensor, out: torch.Tensor) -> Launch:
+        def launch() -> None:
+            out.copy_(torch.softmax(x, 1))
+            if next(count) % period == 0:
+                out.copy_(torch.nextafter(out, out.new_ones(())))
+
+        return launch
+
+    for _ in range(4):
+        Judged(PROBLEMS["softmax"]).admit(enter("softmax", varies))
+        forget("entrant")
 
 
 def test_an_error_says_how_to_repeat_it(enter: Enter) -> None:
