@@ -28,6 +28,8 @@ from kernelzoo.report.results import geometric_mean
 ROOT = Path(__file__).parents[1]
 MEAN = 0.02
 """How far the yardstick's mean may be from the record's, as a share of it."""
+ENOUGH = 0.9
+"""The least share of the record's problems on which the yardstick has a time again."""
 
 Json = dict[str, Any]
 
@@ -54,7 +56,7 @@ def merged(old: Json, new: Json, backends: Sequence[str]) -> Json:
     """The record ``old`` with the rows of these backends from ``new``. Raises AgainError."""
     _check_alike(old, new)
     times = [_yardstick(document) for document in (old, new)]
-    if times[0].keys() != times[1].keys():
+    if times[1].keys() - times[0].keys() or len(times[1]) < ENOUGH * len(times[0]):
         raise AgainError("the yardstick has other problems than in the record")
     ratios = [seconds / times[0][key][0] for key, (seconds, _) in times[1].items()]
     mean = geometric_mean(ratios) or 0.0
@@ -63,8 +65,10 @@ def merged(old: Json, new: Json, backends: Sequence[str]) -> Json:
     entries = [entry for entry in new["benchmarks"] if entry["extra_info"]["backend"] in backends]
     failed = [failure for failure in new["kernelzoo"]["failed"] if failure["id"].split("/")[0] in backends]
     _check_whole(times[0], [entry["extra_info"] for entry in entries] + failed, backends)
+    held = (entry["extra_info"] for entry in old["benchmarks"])
+    cards = {_problem(info): info.get("beside") or info["gpu"] for info in held}
     for info in (entry["extra_info"] for entry in entries):
-        card = times[0][_problem(info)][1]
+        card = cards.get(_problem(info), info["gpu"])
         info["beside"] = None if card == info["gpu"] else card
     ours = old["kernelzoo"]
     told = {

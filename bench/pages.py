@@ -44,7 +44,7 @@ MAP = (of("map-softmax"), of("map-min"))
 FINDINGS = (
     *(path.stem for place in ("host", *GPUS) for path in sorted(RESULTS.glob(f"{place}-fuzz-*.json"))),
     *("host-accuracy", of("accuracy"), of("accuracy-triton"), of("load"), of("devices"), of("memory")),
-    *(of("sizes-softmax"), of("sizes-min"), "architectures", "portability"),
+    *(of("sizes-softmax"), of("sizes-min"), "architectures", "portability", of("repeat")),
 )
 
 TEN = (*MAP, *(of(name) for name in ("hidden", "vocabulary") if _measured(name)))

@@ -218,6 +218,7 @@ RECORDS = (
         180,
         alone=True,
     ),
+    Record("repeat.json", "python bench/repeat_peers.py -o {}", 60, alone=True),
     Record("profile.json", "python bench/counters.py {softmax} {min} -o {}", 150, alone=True),
     Record(
         "profile-axes.json",
