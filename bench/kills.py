@@ -26,17 +26,26 @@ KINDS = {JUDGE: "judge", RUNNER: "runner"}
 
 
 def workers(below: int, older: float = 0.0) -> list[tuple[int, str]]:
-    """The judges and runners among a process's descendants that have run for so many seconds, with their kind."""
-    found, left = [], [below]
+    """The judges and runners among a process's descendants that have run for so many seconds, with their kind.
+
+    A child with its parent's command is what ends that process with the command line, and is spared.
+    """
+    found, left = [], [(below, "")]
     while left:
-        process = left.pop()
+        process, above = left.pop()
         with suppress(OSError):
+            command = Path(f"/proc/{process}/cmdline").read_bytes().decode()
             for task in Path(f"/proc/{process}/task").iterdir():
-                left += map(int, (task / "children").read_text().split())
-            command = Path(f"/proc/{process}/cmdline").read_bytes().decode().split("\0")
-            if time.time() - Path(f"/proc/{process}").stat().st_ctime >= older:
-                found += [(process, kind) for name, kind in KINDS.items() if name in command[:4]]
+                left += [(int(child), command) for child in (task / "children").read_text().split()]
+            if command != above and age(process) >= older:
+                found += [(process, kind) for name, kind in KINDS.items() if name in command.split("\0")[:4]]
     return found
+
+
+def age(process: int) -> float:
+    """Seconds since a process started."""
+    ticks = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    return float(Path("/proc/uptime").read_text().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def sweep(options: argparse.Namespace, path: Path, kills: Counter[str], chance: random.Random) -> dict[str, int]:
