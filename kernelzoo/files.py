@@ -27,6 +27,9 @@ DEEPEST = 32
 """Most nested objects and lists; results have six."""
 
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
 class FileError(KernelZooError, ValueError):
     """A file can't be read as JSON, or can't be written."""
 
@@ -98,7 +101,7 @@ def printable(text: str) -> str:
     """The text on one line without control characters, safe for a terminal."""
     if text.isprintable() and "  " not in text:
         return text.strip()
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return " ".join("".join(c if c.isprintable() else " " for c in _COLOURS.sub("", text)).split())
 
 
 def check_folder(path: Path) -> None:

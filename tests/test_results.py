@@ -25,6 +25,7 @@ def test_every_row_has_the_same_keys_and_the_middle_of_its_samples() -> None:
         assert row["id"] == f"{row['backend']}/{row['op']}/{row['variant']}" and row["versions"]["torch"]
     for row in (row for row in rows if row["outcome"] != "measured"):
         assert row["reason"] and row["seconds"] is None
+    assert all(isinstance(row[name], str) for row in rows for name in ("reason", "breaks"))  # or polars refuses them
 
 
 def test_quantiles_lie_among_the_samples() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -53,13 +55,27 @@ class How:
         return dict(vars(self))
 
 
+_until = math.inf
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """A context in which no problem of a sweep begins after so many seconds."""
+    global _until
+    _until = time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        _until = math.inf
+
+
 def sweep(
     crew: WorkerPool, plan: Plan, how: How, bar: Bar, slower: Collection[str] = ()
 ) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan with all workers, and yield each problem with its results as soon as it is measured.
 
     Results of the GPUs whose UUIDs are in ``slower`` are flagged. Raises GuardError at the end if a worker was lost for
-    good; the others continue.
+    good; the others continue. What would begin too late for :func:`within` is left out.
     """
     from kernelzoo.measure.worker_pool import SLOWER
 
@@ -68,9 +84,14 @@ def sweep(
     def one(worker: Worker, task: tuple[Problem, Sequence[str]]) -> tuple[list[Row], list[Row]]:
         problem, ids = task
         bar.item(_steps(ids, how))
+        if time.monotonic() > _until:
+            return [], []
         return worker.race(problem, ids, **how.options, progress=partial(_tell, bar, problem))
 
     for index, (worker, (problem, _), (entries, failed)) in enumerate(crew.hand_out(plan, one), 1):
+        if not entries and not failed:
+            bar.say(f"[{index}/{len(plan)}] {problem.id}: left out, for lack of time")
+            continue
         for info in (entry["extra_info"] for entry in entries):
             if info["gpu"] and info["gpu"]["uuid"] in slower:
                 info["flags"] = [*info["flags"], SLOWER]

@@ -11,26 +11,32 @@ import typer
 from kernelzoo.cli import measuring, options, output
 
 Files = Annotated[list[Path], typer.Argument(metavar="SHARD.json", help="Files of kernelzoo bench --shard K/N.")]
-Output = Annotated[Path, options.option("-o --output", "FILE.json[.gz]", "The results file to write.")]
+Output = Annotated[
+    Path, options.option("-o --output", "FILE.json[.gz]", "The results file to write, or a page: FILE.html.")
+]
 
 
 def merge(files: Files, *, to: Output, json: options.Json = False) -> int:
-    """Merge the results of all shards of one sweep into one file.
+    """Merge the results of all shards of one sweep into one file, or files of several cards into one page.
 
-    Every shard must be there once and complete. Duplicates, gaps and shards of different sweeps are refused.
+    Every shard must be there once and complete. Duplicates, gaps and shards of different sweeps are refused. With -o
+    FILE.html the files may be of any cards, which the page shows one by one.
 
     Exit status: 0; 2 for bad usage, or files that don't make a whole sweep.
     """
     from kernelzoo.measure import record, shards
+    from kernelzoo.report.__main__ import main
     from kernelzoo.report.reading import load
 
+    if to.suffix == ".html":
+        return main([*map(str, files), "-o", str(to), *(["--json"] if json else [])], "kernelzoo merge")
     with measuring.prepared(to):
         try:
             document = shards.merged(files)
         except shards.ShardError as error:
             if "is no shard" not in str(error) or len({group.device for group in load(files).groups}) < 2:
                 raise
-            command = shlex.join(["kernelzoo", "report", *map(str, files), "-o", "cards.html"])
+            command = shlex.join(["kernelzoo", "merge", *map(str, files), "-o", "cards.html"])
             raise shards.ShardError(f"{error}; to lay several cards side by side: {command}") from None
         record.write(to, document)
     results = len(document["benchmarks"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from kernelzoo.cli import bench, listing, options, output
+from kernelzoo.cli import bench, listing, measuring, options, output
 
 SHAPES = {
     "cuda": ["256x4096,8192x4096,32x128256,32768x4096,8192x64,8x1048576"],
@@ -13,6 +13,9 @@ SHAPES = {
 }
 """Of ``--shapes people``: a decode batch, a prefill, a vocabulary, attention scores, router logits, long rows."""
 DTYPE = {"cuda": "bfloat16", "cpu": "float32"}
+
+SECONDS = 300.0
+"""After these no shape begins."""
 
 To = Annotated[Path, options.option("--output -o", "FILE.json", "The results file; the picture stands beside it.")]
 
@@ -23,8 +26,9 @@ def race(
     """Race what runs on this machine, in about five minutes: softmax and minimum over shapes that people run.
 
     The file holds every sample, the device and the versions. The picture beside it, FILE.svg, has a bar for each
-    implementation: how many times as fast as torch, in the geometric mean. It needs Matplotlib. kernelzoo report
-    A.json B.json -o cards.html lays the files of several cards side by side.
+    implementation: how many times as fast as torch, in the geometric mean. It needs Matplotlib. No shape begins after
+    five minutes; --resume measures those left. kernelzoo merge A.json B.json -o cards.html lays the files of several
+    cards side by side.
 
     Exit status: 0; 1 if a row is wrong or failed; 2 if nothing could be measured; 130 after Ctrl-C.
     """
@@ -33,37 +37,41 @@ def race(
     here = listing.seen(registry.backends())
     kind = device.partition(":")[0] or ("cuda" if any("cuda" in found.devices for found in here.values()) else "cpu")
     names = [name for name, found in here.items() if kind in found.devices]
-    status = bench.bench(
-        shape=SHAPES[kind],
-        axes=[],
-        workload=[],
-        op=["softmax,min"],
-        dtype=[DTYPE[kind]],
-        backend=names,
-        variant=["auto,eager"],
-        module=[],
-        device=device or kind,
-        rounds=6,
-        waive=[],
-        to=to,
-        resume=resume,
-        json=json,
-    )
+    with measuring.within(SECONDS):
+        status = bench.bench(
+            shape=SHAPES[kind],
+            axes=[],
+            workload=[],
+            op=["softmax,min"],
+            dtype=[DTYPE[kind]],
+            backend=names,
+            variant=["auto,eager"],
+            module=[],
+            device=device or kind,
+            rounds=6,
+            waive=[],
+            to=to,
+            resume=resume,
+            json=json,
+        )
     picture = to.with_suffix(".svg")
-    if status in (0, 1) and (missing := _drawn(to, picture)):
-        output.console(errors=True).print(missing)
-    elif status in (0, 1) and not json:
-        output.console().print(f"a picture of it: {picture}")
+    if status in (0, 1):
+        told = _drawn(to, picture)
+        for line in told if not json else ():
+            output.console().print(line)
+        if not told:
+            output.console(errors=True).print("no picture: Matplotlib draws it; pip install 'kernelzoo[report]'")
     return status
 
 
-def _drawn(results: Path, picture: Path) -> str:
-    """Draw the picture; returns why it can't be."""
+def _drawn(results: Path, picture: Path) -> list[str]:
+    """Draw the picture. Returns what it says in words; nothing if it can't be drawn."""
     from kernelzoo.report.reading import load
 
     try:
         from kernelzoo.report import speeds
     except ImportError:
-        return "no picture: Matplotlib draws it; pip install 'kernelzoo[report]'"
-    speeds.save(load([results]), picture.with_suffix(""))
-    return ""
+        return []
+    found = load([results])
+    speeds.save(found, picture.with_suffix(""))
+    return [*speeds.said(found), f"a picture of it: {picture}"]

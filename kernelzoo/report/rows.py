@@ -91,7 +91,7 @@ _EMPTY: dict[str, Any] = dict.fromkeys(
         *("seconds", "p10", "quartile_1", "quartile_3", "p90", "samples", "bytes", "gb_per_s", "of_limit", "submit_us"),
         *("first_call_ms", "device", "clock", "cache", "flags", "breaks", "versions", "shape_set", "file", "date"),
     )
-)
+) | {"reason": "", "breaks": ""}  # text in all rows or in few: a data frame learns a column's type from the first
 
 
 def _of(one: Row | Failure) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _measured(row: Row) -> dict[str, Any]:
     timed = {"seconds": row.seconds, **quantiles(row.times), "samples": row.samples}
     moved = {"bytes": row.bytes, "gb_per_s": row.bytes / row.seconds / 1e9, "of_limit": row.of_limit}
     how = {"device": row.device, "clock": row.clock, "cache": row.cache, "shape_set": row.shape_set}
-    said = {"form": row.form or None, "flags": list(row.flags), "breaks": row.breaks or None}
+    said = {"form": row.form or None, "flags": list(row.flags), "breaks": row.breaks}
     host = {"submit_us": row.submit_us, "first_call_ms": row.first_call_ms, "versions": dict(row.versions)}
     return {**_of(row), "outcome": "measured", **timed, **moved, **how, **said, **host}
 

@@ -8,8 +8,10 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from kernelzoo import packages
+from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.report.figure import COLOURS, SPARE_COLOURS, STYLE
 from kernelzoo.report.figure import save as save_figure
+from kernelzoo.report.notes import TILDE
 from kernelzoo.report.results import Group, Results
 
 
@@ -27,15 +29,28 @@ def speeds(group: Group, op: str) -> dict[str, float]:
     return dict(sorted(((name, 1 / mean) for name, mean in means.items() if mean), key=lambda item: -item[1]))
 
 
+def said(results: Results) -> list[str]:
+    """The same in words: a line for each operation."""
+    group = results.groups[0]
+    ops = dict.fromkeys(row.op for row in group.rows)
+    told = {op: ", ".join(f"{_label(name, group, op)} {x:.2f}" for name, x in speeds(group, op).items()) for op in ops}
+    lines = [f"{op}, times as fast as torch eager: {words}" for op, words in told.items() if words]
+    return [*lines, *([_NOTE] if any(TILDE in line for line in lines) else [])]
+
+
 def draw(group: Group) -> Figure:
-    """A panel for each operation; the caption says the device, the dtype, the number of problems and the day."""
+    """A panel for each operation; the caption says the device, the dtype, the number of problems and the day.
+
+    A tilde marks what other work disturbed. What did not take every shape is left out, and named.
+    """
     ops = list(dict.fromkeys(row.op for row in group.rows))
     of = {op: speeds(group, op) for op in ops}
     figure = Figure(figsize=(7.2, 0.9 + 0.32 * max(map(len, of.values())) + 0.5), layout="constrained")
     for op, axes in zip(ops, figure.subplots(1, len(ops), squeeze=False)[0], strict=True):
         names = list(of[op])[::-1]
         colours = [COLOURS.get(name.partition("/")[0], SPARE_COLOURS[0]) for name in names]
-        bars = axes.barh([_label(name) for name in names], [of[op][name] for name in names], color=colours)
+        labels = [_label(name, group, op) for name in names]
+        bars = axes.barh(labels, [of[op][name] for name in names], color=colours)
         axes.bar_label(bars, fmt="%.2f", padding=3)
         axes.set_title(op)
         axes.set_xlabel("times as fast as torch eager")
@@ -43,13 +58,19 @@ def draw(group: Group) -> Figure:
         axes.grid(visible=False, axis="y")
     rows = [row for row in group.rows if row.op == ops[0]]
     count, dtypes = len({row.problem for row in rows}), ", ".join(sorted({row.problem.dtype for row in rows}))
-    figure.suptitle(
-        f"{group.device}: {count} shapes, {dtypes}, {group.cache} cache, {rows[0].run.date[:10]}", fontsize=10
-    )
+    notes = [f"{group.device}: {count} shapes, {dtypes}, {group.cache} cache, {rows[0].run.date[:10]}"]
+    short = {f"{_label(name, group, op)} ({op})" for op in ops for name in {*group.select(op).names} - {*of[op]}}
+    notes += [f"not on every shape: {', '.join(sorted(short))}"] if short else []
+    notes += [_NOTE] if any(DISTURBED in row.flags for row in group.rows) else []
+    figure.suptitle("\n".join(notes), fontsize=10)
     return figure
 
 
-def _label(name: str) -> str:
+_NOTE = f"{TILDE} other work disturbed it"
+
+
+def _label(name: str, group: Group, op: str) -> str:
     backend, _, variant = name.partition("/")
     title = packages.LANGUAGES.get(backend, backend)
-    return title if variant == "auto" else f"{title} {variant}"
+    disturbed = any(DISTURBED in row.flags for row in group.select(op).of(name))
+    return (title if variant == "auto" else f"{title} {variant}") + (f" {TILDE}" if disturbed else "")

@@ -25,9 +25,24 @@ def test_what_runs_here_is_raced_and_drawn(
     document = json.loads(Path("race.json").read_text())
     rows = [entry["extra_info"] for entry in document["benchmarks"]]
     assert {row["op"] for row in rows} == {"softmax", "min"} and {row["backend"] for row in rows} == {"torch"}
-    assert "a picture of it: race.svg" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "a picture of it: race.svg" in said and "softmax, times as fast as torch eager: torch" in said
     text = Path("race.svg").read_text()
     assert text.startswith("<?xml") and "<svg" in text
+
+
+@pytest.mark.slow
+def test_no_shape_begins_after_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And --resume measures those that are left."""
+    monkeypatch.setitem(race.SHAPES, "cpu", ["16x64"])
+    monkeypatch.setattr(race.listing, "seen", lambda names: {"torch": Availability("torch", ("cpu",))})
+    monkeypatch.setattr(race, "SECONDS", -1.0)
+    command = ["race", "-o", str(tmp_path / "r.json")]
+    assert main(command) == 2 and "left out, for lack of time" in capsys.readouterr().err
+    monkeypatch.setattr(race, "SECONDS", 300.0)
+    assert main([*command, *(["--resume"] if (tmp_path / "r.json").exists() else [])]) == 0
 
 
 def test_a_bar_is_the_mean_over_problems_that_all_took() -> None:

@@ -36,6 +36,8 @@ def test_shards_make_the_whole_sweep(shard: Callable[..., Any], answer: Answer, 
     status, told = answer("report", "all.json.gz")
     (group,) = told["groups"]
     assert sorted(tuple(row["shape"]) for row in group["rows"]) == sorted([(n, 4) for n in (2, 3, 4, 5, 6)] * 2)
+    assert answer("merge", "1.json", "2.json", "-o", "cards.html")[0] == 0  # of several machines, one by one
+    assert "<html" in (tmp_path / "cards.html").read_text(encoding="utf-8")
     status, told = answer("merge", "1.json", "2.json", "3.json", "-o", "all.json.gz")
     assert status == 2 and "all.json.gz exists already; name another file" in told["error"]
 
@@ -69,7 +71,7 @@ def test_doubles_and_gaps_are_refused(shard: Callable[..., Any], answer: Answer,
     (tmp_path / "1.json").write_text(json.dumps(whole))
     assert refused("1.json", "2.json", "3.json").endswith("1.json is no shard; kernelzoo bench --shard K/N writes one")
     (tmp_path / "1.json").write_text(json.dumps(whole).replace(whole["machine_info"]["device"], "another"))
-    assert refused("1.json", "2.json").endswith("side by side: kernelzoo report 1.json 2.json -o cards.html")
+    assert refused("1.json", "2.json").endswith("side by side: kernelzoo merge 1.json 2.json -o cards.html")
 
 
 def test_a_shard_is_continued_as_that_shard(shard: Callable[..., Any], answer: Answer, tmp_path: Path) -> None:
