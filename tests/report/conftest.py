@@ -27,26 +27,13 @@ def entry() -> Callable[..., Entry]:
         size = 4
         for length in shape:
             size *= length
-        info = {
-            "id": id,
-            "backend": backend,
-            "op": op,
-            "variant": variant,
-            "shape": list(shape),
-            "dim": -1,
-            "dtype": "float32",
-            "bytes": 2 * size,
-            "gb_per_s": 2 * size / us / 1e3,
-            "clock": "device",
-            "clock_detail": "CUDA graph between events, L2 cold",
-            "device": "NVIDIA H200",
-            "submit_us": 5.0,
-            "ceiling_gb_per_s": 4000.0,
-            "floor_us": 1.0,
-            "shape_set": "sweep",
+        info: Entry = {
+            "id": id, "backend": backend, "op": op, "variant": variant, "shape": list(shape), "dim": -1,
+            "dtype": "float32", "bytes": 2 * size, "gb_per_s": 2 * size / us / 1e3, "submit_us": 5.0, "samples": 50,
+            "clock": "device", "clock_detail": "CUDA graph between events, L2 cold", "device": "NVIDIA H200",
+            "ceiling_gb_per_s": 4000.0, "floor_us": 1.0, "shape_set": "sweep",
             "versions": {"python": "3.12.1", "torch": "2.11.0", "driver": "580.95"},
-            "samples": 50,
-        }
+        }  # fmt: skip
         stats = dict.fromkeys(("min", "max", "mean", "median"), us / 1e6) | {"stddev": 0.0, "iqr": 0.0, "rounds": 50}
         if data is not None:
             stats["data"] = [sample / 1e6 for sample in data]

@@ -187,6 +187,7 @@ function start() {
   }
   at("explorer").hidden = false;
   at("filters").open = matchMedia("(min-width: 40rem)").matches;
+  new ResizeObserver(() => at("explorer").style.setProperty("--bar", `${at("filters").offsetHeight}px`)).observe(at("filters"));
   readAddress();
   writeAddress();
   draw();
