@@ -89,6 +89,7 @@ def test_what_is_switched_off_stays_off_and_nothing_else_does(visit) -> None:
     page.choose("device", "nvidia-h200-device-clock")
     assert "off=cupy%2Ca" in page.address() or "off=cupy,a" in page.address()
     assert bars(page) == ["triton/auto", "torch/eager", "numba/auto"]
+    assert page.page.locator("#headline").text_content() == "Fastest of those shown: triton/auto."
     for name in ("triton", "numba", "torch"):
         page.press(name)
     assert len(bars(page)) == 4  # all are off, so none is

@@ -41,12 +41,20 @@ function drawFilters() {
   at("filters").querySelector(".controls").replaceChildren(...controls, element("div", { className: "chips", role: "group", ariaLabel: "backends" }, ...chips));
 }
 
+// Where backends are switched off: the fastest of the others, level with it what samples can't tell apart.
+function fastestShown() {
+  const [first, ...others] = shownBars().filter((bar) => bar.whole && bar.name !== DATA.peer && !bar.marks.includes("†"));
+  const level = others.filter((bar) => first.low > 0 && bar.high >= first.low);
+  const names = [first, ...level].map((bar) => bar?.label).join(" and ");
+  return first ? `Fastest of those shown: ${names}${level.length ? ", too close to tell apart" : ""}.` : "";
+}
+
 // What the page answers first, in words, in its title, and below the first figure.
 function drawAnswer() {
   const [group, standing] = [groupOf(), standingOf()];
   const dtypes = state.dtype === "all" ? "all dtypes" : state.dtype;
   at("question").textContent = `Which ${state.op} is the fastest on ${group.label}?`;
-  at("headline").textContent = standing.said;
+  at("headline").textContent = backendsHere().some((name) => off().has(name)) ? fastestShown() : standing.said;
   at("shapes").textContent = `${standing.shapes}.`;
   at("checked").textContent = group.checked[state.op];
   const marks = new Set(subjectRows().map((row) => row.marks).join(" "));
