@@ -93,6 +93,9 @@ def test_what_is_switched_off_stays_off_and_nothing_else_does(visit) -> None:
     for name in ("triton", "numba", "torch"):
         page.press(name)
     assert len(bars(page)) == 4  # all are off, so none is
+    page = visit("#op=min&dtype=float32&off=cupy,torch,triton")
+    page.press("triton")
+    assert bars(page) == ["torch/eager"] and page.address().endswith("&off=cupy,triton")
 
 
 def test_the_baseline_is_drawn_above_what_it_hides_beneath(visit) -> None:

@@ -113,10 +113,11 @@ const standingOf = () => groupOf().standings[state.op][state.dtype][state.class]
 const backendOf = (name) => name.split("/")[0];
 const backendsHere = () => unique(subjectRows().map((row) => row.backend));
 
-// The backends that are switched off. They stay so for other operations; where all of one are off, none is.
+// The backends that are switched off. They stay so for other operations; where all of one are off, none of it is.
 function off() {
   const chosen = new Set(state.off.split(",").filter(Boolean));
-  return backendsHere().every((name) => chosen.has(name)) ? new Set() : chosen;
+  const here = backendsHere();
+  return here.every((name) => chosen.has(name)) ? d3.difference(chosen, here) : chosen;
 }
 
 // The rows that the figures and the tables of results show. The baseline comes last, so that it is drawn above others.
