@@ -96,6 +96,7 @@ def test_what_is_switched_off_stays_off_and_nothing_else_does(visit) -> None:
     page = visit("#op=min&dtype=float32&off=cupy,torch,triton")
     page.press("triton")
     assert bars(page) == ["torch/eager"] and page.address().endswith("&off=cupy,triton")
+    assert page.page.evaluate("document.activeElement.textContent") == "triton"  # drawn again, with the focus
 
 
 def test_the_baseline_is_drawn_above_what_it_hides_beneath(visit) -> None:
