@@ -256,6 +256,7 @@ def sampled(entry, write_into, tmp_path_factory):
         for i, id in enumerate(ids)
         for size, shape in ((1, (64, 1024)), (2, (128, 1024)))
     ]
+    rows += [entry(f"cupy/{op}/v{i}", dtype="bfloat16") for op in ("min", "softmax") for i in range(20)]
     path = tmp_path_factory.mktemp("sampled") / "sampled.html"
     write_page(load([write_into(path.parent, rows)]), path, title="Sampled")
     return path
@@ -274,6 +275,7 @@ def test_any_two_have_an_interval_where_there_are_samples(visit, sampled) -> Non
 
 def test_energy_has_a_chart_and_columns_of_its_own(visit, sampled) -> None:
     page = visit("#view=energy", path=sampled)
+    assert page.address().startswith("#op=softmax&dtype=float32")  # in the operations' order, not the letters'
     assert page.points("energy") == 3 * 2
     page.choose("variants", "all")
     assert page.points("energy") == 5 * 2

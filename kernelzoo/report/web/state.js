@@ -73,10 +73,11 @@ function readAddress() {
 function settle() {
   const group = groupOf();
   state.device = group.id;
-  if (!opsOf(group).includes(state.op)) state.op = most(group.subjects).op;
+  const ops = opsOf(group);
+  if (!ops.includes(state.op)) state.op = DATA.operations.find((op) => ops.includes(op)) ?? most(group.subjects).op;
   const dtypes = dtypesOf(group, state.op);
   if (!dtypes.includes(state.dtype) && (state.dtype !== "all" || dtypes.length < 2)) {
-    state.dtype = most(group.subjects.filter((s) => s.op === state.op)).dtype;
+    state.dtype = dtypes.includes("float32") ? "float32" : most(group.subjects.filter((s) => s.op === state.op)).dtype;
   }
   if (!Object.hasOwn(group.standings[state.op][state.dtype] ?? {}, state.class)) state.class = "";
   if (state.variants !== "all") state.variants = "";
