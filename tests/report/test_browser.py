@@ -38,6 +38,7 @@ def test_the_page_opens_on_a_headline_and_a_chart_without_an_error_or_a_request(
     assert page.page.locator("#headline").text_content().startswith("Fastest: triton/auto, with 1.")
     assert page.page.locator("#shapes").text_content() == "float32, 100 shapes: (4096, 256) to (16, 262144)."
     assert "each result was right" in page.page.locator("#checked").text_content()
+    assert "one problem needs six samples; a score's interval" in page.page.locator("#reading").text_content()
     chart = page.page.locator("#score .plot svg").bounding_box()
     assert chart["y"] + chart["height"] < 844  # on the first screen
     assert page.points("limit") == 4 * 100
