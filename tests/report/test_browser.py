@@ -41,6 +41,7 @@ def test_the_page_opens_on_a_headline_and_a_chart_without_an_error_or_a_request(
     assert "one problem needs six samples; a score's interval" in page.page.locator("#reading").text_content()
     chart = page.page.locator("#score .plot svg").bounding_box()
     assert chart["y"] + chart["height"] < 844  # on the first screen
+    assert page.page.locator("#score [aria-label='x-axis tick label'] text").last.text_content() == "1 = limit"
     assert page.points("limit") == 4 * 100
     assert page.page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [width] * 2
     assert page.sideways() == []
