@@ -20,7 +20,6 @@ SLOWER = 5
 
 pytestmark = [pytest.mark.slow, *MARKS]
 
-
 BARS = ["triton/auto", "cupy/auto", "torch/eager", "numba/auto"]
 
 

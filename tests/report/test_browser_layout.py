@@ -47,7 +47,6 @@ def test_figures_follow_the_width_of_the_window(visit) -> None:
 @WIDTHS
 def test_a_view_s_heading_stands_below_the_filters(visit, width) -> None:
     page = visit(f"{SOFTMAX}&view=results", viewport={"width": width, "height": 844})
-    page.until("document.querySelector('#results h2').getBoundingClientRect().top < innerHeight")
     edges = "(e => [at('filters'), e].map((e) => e.getBoundingClientRect()))(at('results').firstElementChild)"
     bar, heading = page.page.evaluate(edges)
     assert bar["bottom"] <= heading["top"] < bar["bottom"] + 32
