@@ -46,6 +46,7 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
     texts = packed.texts(results)
     return {
         "baseline": results.baseline,
+        "operations": operations.BUILT_IN,
         "fields": FIELDS,
         "classes": CLASSES,
         "looks": {id: [look.colour, look.symbol] for id, look in styles.items()},

@@ -115,7 +115,7 @@ def sentence(found: Standing, selection: Selection) -> str:
     next_own = next((bar for bar in rest if _is_own(bar.name)), None)
     beside = [bar for bar in rest if bar is next_own or bar.name in (PEER, selection.baseline)]
     said = [f"{first.score / bar.score:.2f} × {_named(bar)}" for bar in beside if bar.name != selection.baseline]
-    if first.ratio is not None and first.name != selection.baseline:
+    if first.ratio is not None and selection.baseline not in (bar.name for bar in (first, *level)):
         said.append(f"{first.ratio:.2f} × {selection.baseline}")
     names += ", too close to tell apart" * bool(level)
     speeds = ", ".join(said).replace("×", "× the speed of", 1)

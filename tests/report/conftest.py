@@ -27,26 +27,13 @@ def entry() -> Callable[..., Entry]:
         size = 4
         for length in shape:
             size *= length
-        info = {
-            "id": id,
-            "backend": backend,
-            "op": op,
-            "variant": variant,
-            "shape": list(shape),
-            "dim": -1,
-            "dtype": "float32",
-            "bytes": 2 * size,
-            "gb_per_s": 2 * size / us / 1e3,
-            "clock": "device",
-            "clock_detail": "CUDA graph between events, L2 cold",
-            "device": "NVIDIA H200",
-            "submit_us": 5.0,
-            "ceiling_gb_per_s": 4000.0,
-            "floor_us": 1.0,
-            "shape_set": "sweep",
+        info: Entry = {
+            "id": id, "backend": backend, "op": op, "variant": variant, "shape": list(shape), "dim": -1,
+            "dtype": "float32", "bytes": 2 * size, "gb_per_s": 2 * size / us / 1e3, "submit_us": 5.0, "samples": 50,
+            "clock": "device", "clock_detail": "CUDA graph between events, L2 cold", "device": "NVIDIA H200",
+            "ceiling_gb_per_s": 4000.0, "floor_us": 1.0, "shape_set": "sweep",
             "versions": {"python": "3.12.1", "torch": "2.11.0", "driver": "580.95"},
-            "samples": 50,
-        }
+        }  # fmt: skip
         stats = dict.fromkeys(("min", "max", "mean", "median"), us / 1e6) | {"stddev": 0.0, "iqr": 0.0, "rounds": 50}
         if data is not None:
             stats["data"] = [sample / 1e6 for sample in data]
@@ -173,17 +160,14 @@ def page_file(sweep, host, entry, write_into, tmp_path_factory) -> Path:
         entry("b/softmax/auto", shapes[0], us=4.0, data=[4.0] * 9, **told | {"flags": ["disturbed"]}),
         entry("c/softmax/library", shapes[0], us=3.0, data=[3.0] * 9, breaks="NaN is <b>dropped</b>", **told),
     ]
-    half = [
-        entry(id, (8, 8), us, dtype="float16") for id, us in (("torch/softmax/eager", 2.0), ("cupy/softmax/auto", 1.0))
-    ]
+    half = [entry(id, (8, 8), dtype="float16") for id in ("torch/softmax/eager", "cupy/softmax/auto")]
     failed = {"id": "a/softmax/b", "op": "softmax", "shape": [8, 8], "dim": 1, "dtype": "float32"}
     ours = {"format": 1, "failed": [failed | {"outcome": "wrong", "reason": "very " * 100 + "x" * 300}]}
     folder = tmp_path_factory.mktemp("page")
     results = load([write_into(folder, sweep + host + odd + half, ours=ours)])
     path = folder / "report.html"
-    write_page(
-        results, path, against=load([write_into(folder, sweep + host, "old.json")]), title="On a telephone and on paper"
-    )
+    old = load([write_into(folder, sweep + host, "old.json")])
+    write_page(results, path, against=old, title="On a telephone and on paper")
     return path
 
 

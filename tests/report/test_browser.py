@@ -20,7 +20,6 @@ SLOWER = 5
 
 pytestmark = [pytest.mark.slow, *MARKS]
 
-
 BARS = ["triton/auto", "cupy/auto", "torch/eager", "numba/auto"]
 
 
@@ -38,8 +37,10 @@ def test_the_page_opens_on_a_headline_and_a_chart_without_an_error_or_a_request(
     assert page.page.locator("#headline").text_content().startswith("Fastest: triton/auto, with 1.")
     assert page.page.locator("#shapes").text_content() == "float32, 100 shapes: (4096, 256) to (16, 262144)."
     assert "each result was right" in page.page.locator("#checked").text_content()
+    assert "one problem needs six samples; a score's interval" in page.page.locator("#reading").text_content()
     chart = page.page.locator("#score .plot svg").bounding_box()
     assert chart["y"] + chart["height"] < 844  # on the first screen
+    assert page.page.locator("#score [aria-label='x-axis tick label'] text").last.text_content() == "1 = limit"
     assert page.points("limit") == 4 * 100
     assert page.page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [width] * 2
     assert page.sideways() == []
@@ -89,9 +90,14 @@ def test_what_is_switched_off_stays_off_and_nothing_else_does(visit) -> None:
     page.choose("device", "nvidia-h200-device-clock")
     assert "off=cupy%2Ca" in page.address() or "off=cupy,a" in page.address()
     assert bars(page) == ["triton/auto", "torch/eager", "numba/auto"]
+    assert page.page.locator("#headline").text_content() == "Fastest of those shown: triton/auto."
     for name in ("triton", "numba", "torch"):
         page.press(name)
     assert len(bars(page)) == 4  # all are off, so none is
+    page = visit("#op=min&dtype=float32&off=cupy,torch,triton")
+    page.press("triton")
+    assert bars(page) == ["torch/eager"] and page.address().endswith("&off=cupy,triton")
+    assert page.page.evaluate("document.activeElement.textContent") == "triton"  # drawn again, with the focus
 
 
 def test_the_baseline_is_drawn_above_what_it_hides_beneath(visit) -> None:
@@ -251,6 +257,7 @@ def sampled(entry, write_into, tmp_path_factory):
         for i, id in enumerate(ids)
         for size, shape in ((1, (64, 1024)), (2, (128, 1024)))
     ]
+    rows += [entry(f"cupy/{op}/v{i}", dtype="bfloat16") for op in ("min", "softmax") for i in range(20)]
     path = tmp_path_factory.mktemp("sampled") / "sampled.html"
     write_page(load([write_into(path.parent, rows)]), path, title="Sampled")
     return path
@@ -269,6 +276,7 @@ def test_any_two_have_an_interval_where_there_are_samples(visit, sampled) -> Non
 
 def test_energy_has_a_chart_and_columns_of_its_own(visit, sampled) -> None:
     page = visit("#view=energy", path=sampled)
+    assert page.address().startswith("#op=softmax&dtype=float32")  # in the operations' order, not the letters'
     assert page.points("energy") == 3 * 2
     page.choose("variants", "all")
     assert page.points("energy") == 5 * 2

@@ -45,6 +45,14 @@ def test_figures_follow_the_width_of_the_window(visit) -> None:
 
 
 @WIDTHS
+def test_a_view_s_heading_stands_below_the_filters(visit, width) -> None:
+    page = visit(f"{SOFTMAX}&view=results", viewport={"width": width, "height": 844})
+    edges = "(e => [at('filters'), e].map((e) => e.getBoundingClientRect()))(at('results').firstElementChild)"
+    bar, heading = page.page.evaluate(edges)
+    assert bar["bottom"] <= heading["top"] < bar["bottom"] + 32
+
+
+@WIDTHS
 def test_axis_labels_do_not_lie_on_one_another(visit, width) -> None:
     for hash in ("", f"{SOFTMAX}&y=speed", "#device=some-script-alert-1-script-gpu-device-clock"):
         page = visit(hash, viewport={"width": width, "height": 844})

@@ -29,11 +29,8 @@ def test_page_holds_every_group_apart(sweep, host, entry, write, made) -> None:
     groups = page.data()["groups"]
     assert [group["label"] for group in groups] == labels
     subjects = [[(subject["op"], subject["dtype"]) for subject in group["subjects"]] for group in groups]
-    assert subjects == [
-        [("min", "float32"), ("softmax", "float32")],
-        [("softmax", "float32")],
-        [("softmax", "float32")],
-    ]
+    softmax = ("softmax", "float32")
+    assert subjects == [[("min", "float32"), softmax], [softmax], [softmax]]
     assert ["cpu/auto" in subject["names"] for subject in page.subjects()] == [False, False, False, True]
     ids = [group["id"] for group in groups]
     assert ids == ["nvidia-h200-device-clock", "nvidia-h200-device-clock-hot-cache", "some-cpu-2-cores-wall-clock"]

@@ -46,6 +46,8 @@ def test_what_samples_cannot_tell_apart_is_named_together(entry, found) -> None:
     rows = [(EAGER, 10.0), ("triton/softmax/auto", 4.0), ("cupy/softmax/auto", 4.001)]
     _, said, _ = found([entry(id, us=us, of_limit=2 / us, data=spread(us)) for id, us in rows])
     assert said.startswith("Fastest: triton/auto and cupy/auto, too close to tell apart, with 2.50 × ")
+    level = [entry(id, us=us, of_limit=2 / us, data=spread(us)) for id, us in [(EAGER, 4.001), *rows[1:2]]]
+    assert found(level)[1] == "Fastest: triton/auto and torch/eager, too close to tell apart."
 
 
 def test_what_breaks_the_contract_is_never_the_fastest(entry, found) -> None:

@@ -96,11 +96,11 @@ function scoreFigure(bars, width) {
   const column = (text, dx, fontWeight) => Plot.text(bars, { y, text, frameAnchor: "right", textAnchor: "end", dx, fontWeight });
   const head = (text, dx) => Plot.text([text], { text: (d) => d, frameAnchor: "top-right", textAnchor: "end", dx, dy: -16, fill: "currentColor", fillOpacity: 0.75 });
   return Plot.plot({
-    ...FIXED, width, height: 26 + step * bars.length, marginLeft: left, marginRight: right, marginTop: 22, marginBottom: 4,
-    x: { domain: [0, limit ? 1 : 1.05 * d3.max(bars, (bar) => bar.high || bar.score)], axis: null },
+    ...FIXED, width, height: 42 + step * bars.length, marginLeft: left, marginRight: right, marginTop: 22, marginBottom: 20,
+    x: { domain: [0, limit ? 1 : 1.05 * d3.max(bars, (bar) => Math.max(1, bar.high || bar.score))], axis: null },
     y: { type: "band", domain: bars.map((bar) => bar.label), label: null, tickSize: 0, padding: 0.22 },
     marks: [
-      Plot.gridX(limit ? [0.25, 0.5, 0.75, 1] : [1]),
+      ...axis("x", limit ? (narrow ? [0.5, 1] : [0.25, 0.5, 0.75, 1]) : [1], (at) => (at < 1 ? String(at) : `1 = ${limit ? "limit" : BASELINE}`), { label: null }),
       Plot.barX(bars, { x: "score", y, fill: (bar) => (filled(bar) ? bar.colour : "transparent"), stroke: "colour", strokeWidth: 1.2 }),
       Plot.text(bars, { filter: (bar) => !bar.whole, x: 0, y, dx: 6, textAnchor: "start", text: (bar) => `on ${bar.count} shape${bar.count > 1 ? "s" : ""}` }),
       Plot.ruleY(bars.filter((bar) => bar.high), { x1: "low", x2: "high", y, strokeWidth: 3 }),

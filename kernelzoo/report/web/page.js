@@ -4,6 +4,14 @@
 const PAPER = 690; // CSS pixels: the width of A4 and Letter within margins of 12 mm
 const at = (id) => document.getElementById(id);
 
+// Redraws what a box holds. The focus stays on the control of the same name.
+function redraw(box, ...made) {
+  const name = (control) => control.ariaLabel ?? control.textContent;
+  const held = box.contains(document.activeElement) ? name(document.activeElement) : null;
+  box.replaceChildren(...made);
+  [...box.querySelectorAll("button, select")].find((control) => name(control) === held)?.focus({ preventScroll: true });
+}
+
 const select = (label, key, options, chosen, picked) => {
   const made = element("select", { ariaLabel: label });
   for (const [value, text] of options) made.append(element("option", { value, selected: value === chosen }, text));
@@ -38,7 +46,15 @@ function drawFilters() {
   const without = backendsHere().filter((name) => hidden.has(name));
   const chosenClass = state.class ? `, ${DATA.classes[state.class]}` : "";
   at("chosen").textContent = `Filters: ${state.op}, ${state.dtype === "all" ? "all dtypes" : state.dtype}${chosenClass}${without.length ? `, without ${without.join(", ")}` : ""}`;
-  at("filters").querySelector(".controls").replaceChildren(...controls, element("div", { className: "chips", role: "group", ariaLabel: "backends" }, ...chips));
+  redraw(at("filters").querySelector(".controls"), ...controls, element("div", { className: "chips", role: "group", ariaLabel: "backends" }, ...chips));
+}
+
+// Where backends are switched off: the fastest of the others, level with it what samples can't tell apart.
+function fastestShown() {
+  const [first, ...others] = shownBars().filter((bar) => bar.whole && bar.name !== DATA.peer && !bar.marks.includes("†"));
+  const level = others.filter((bar) => first.low > 0 && bar.high >= first.low);
+  const names = [first, ...level].map((bar) => bar?.label).join(" and ");
+  return first ? `Fastest of those shown: ${names}${level.length ? ", too close to tell apart" : ""}.` : "";
 }
 
 // What the page answers first, in words, in its title, and below the first figure.
@@ -46,7 +62,7 @@ function drawAnswer() {
   const [group, standing] = [groupOf(), standingOf()];
   const dtypes = state.dtype === "all" ? "all dtypes" : state.dtype;
   at("question").textContent = `Which ${state.op} is the fastest on ${group.label}?`;
-  at("headline").textContent = standing.said;
+  at("headline").textContent = backendsHere().some((name) => off().has(name)) ? fastestShown() : standing.said;
   at("shapes").textContent = `${standing.shapes}.`;
   at("checked").textContent = group.checked[state.op];
   const marks = new Set(subjectRows().map((row) => row.marks).join(" "));
@@ -104,7 +120,7 @@ function drawCompare(rows) {
   const other = names.includes(state.other) && state.other !== one ? state.other : names.find((name) => name !== one);
   const side = (label, key, chosen) =>
     select(label, key, names.map((name) => [name, name]), chosen, (name) => change({ one, other, [key]: name }, { only: "compare" }));
-  section.querySelector(".tools").replaceChildren(side("the one", "one", one), "beside", side("the other", "other", other));
+  redraw(section.querySelector(".tools"), side("the one", "one", one), "beside", side("the other", "other", other));
   const { lines, rough, headers } = compared(rows, one, other);
   const caption = lines.length ? `${one} and ${other}, on the ${lines.length} problems that both take` : `${one} and ${other} take no problem in common`;
   let sort = null;
@@ -113,7 +129,7 @@ function drawCompare(rows) {
     const note = rough
       ? [element("p", { className: "note" }, "≈: the ratio of two medians, without an interval. kernelzoo compare measures the two together.")]
       : [];
-    section.querySelector(".table").replaceChildren(...made, ...note);
+    redraw(section.querySelector(".table"), ...made, ...note);
   };
   draw();
 }
@@ -126,7 +142,7 @@ function drawResults(rows) {
   if (!box) {
     tools.append(searchBox("Search in every result", state.q, (q) => change({ q }, { only: "results" })));
   } else if (box.value !== state.q) box.value = state.q;
-  section.querySelector(".table").replaceChildren(...resultsTable(rows, pick, (sort) => change({ sort }, { only: "results" })));
+  redraw(section.querySelector(".table"), ...resultsTable(rows, pick, (sort) => change({ sort }, { only: "results" })));
 }
 
 function drawTools(rows) {
@@ -134,7 +150,7 @@ function drawTools(rows) {
   at("limit").querySelector("figcaption").lastChild.textContent = both ? ROOFLINE : "No limit was measured here.";
   const modes = [["share", "share of the limit"], ["speed", both ? "GB/s, and the roofline" : "GB/s"], ["ratio", `time / ${BASELINE}`]].slice(both ? 0 : 1);
   modes[0][0] = "";
-  at("limit").querySelector(".tools").replaceChildren(choice("upwards", "y", modes));
+  redraw(at("limit").querySelector(".tools"), choice("upwards", "y", modes));
 }
 
 // Hides tables of operations or groups that are not chosen.
@@ -187,6 +203,7 @@ function start() {
   }
   at("explorer").hidden = false;
   at("filters").open = matchMedia("(min-width: 40rem)").matches;
+  new ResizeObserver(() => at("explorer").style.setProperty("--bar", `${at("filters").offsetHeight}px`)).observe(at("filters"));
   readAddress();
   writeAddress();
   draw();

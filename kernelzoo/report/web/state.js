@@ -73,10 +73,11 @@ function readAddress() {
 function settle() {
   const group = groupOf();
   state.device = group.id;
-  if (!opsOf(group).includes(state.op)) state.op = most(group.subjects).op;
+  const ops = opsOf(group);
+  if (!ops.includes(state.op)) state.op = DATA.operations.find((op) => ops.includes(op)) ?? most(group.subjects).op;
   const dtypes = dtypesOf(group, state.op);
   if (!dtypes.includes(state.dtype) && (state.dtype !== "all" || dtypes.length < 2)) {
-    state.dtype = most(group.subjects.filter((s) => s.op === state.op)).dtype;
+    state.dtype = dtypes.includes("float32") ? "float32" : most(group.subjects.filter((s) => s.op === state.op)).dtype;
   }
   if (!Object.hasOwn(group.standings[state.op][state.dtype] ?? {}, state.class)) state.class = "";
   if (state.variants !== "all") state.variants = "";
@@ -113,10 +114,11 @@ const standingOf = () => groupOf().standings[state.op][state.dtype][state.class]
 const backendOf = (name) => name.split("/")[0];
 const backendsHere = () => unique(subjectRows().map((row) => row.backend));
 
-// The backends that are switched off. They stay so for other operations; where all of one are off, none is.
+// The backends that are switched off. They stay so for other operations; where all of one are off, none of it is.
 function off() {
   const chosen = new Set(state.off.split(",").filter(Boolean));
-  return backendsHere().every((name) => chosen.has(name)) ? new Set() : chosen;
+  const here = backendsHere();
+  return here.every((name) => chosen.has(name)) ? d3.difference(chosen, here) : chosen;
 }
 
 // The rows that the figures and the tables of results show. The baseline comes last, so that it is drawn above others.
