@@ -27,6 +27,10 @@ _LAUNCHES = 8
 """Further launches that tell a kernel whose bits vary from one whose rows depend on each other."""
 
 
+_LINKED = 16
+"""How many times the rows of a turn's sample are checked of each launch in a chain."""
+
+
 @dataclass(frozen=True)
 class Admitted:
     """What the gate found of a lane that passed."""
@@ -307,7 +311,7 @@ class Gate:
             inputs = self.sets[number][0]
             outs = (self.sets.linked(number), *self.sets[number][1][1:])
             try:
-                self.operation.expect(self.problem.arguments(inputs)).check(outs)
+                self.mutation.check_rows(inputs, outs, times=_LINKED)
             except AssertionError as error:
                 found = tuple(out.clone() for out in outs)
                 lane.launch([number])

@@ -226,15 +226,23 @@ class Mutation:
     def _check_sample(self, number: int, *, first: bool = False) -> None:
         """Check the inputs and some rows of a set, or all of one that is small or has no rows."""
         self._unchanged(number)
-        inputs, outs = self.inputs(number), self.sets[number][1]
-        most, size = ELEMENTS[self.sets.device.type], self.sets.inputs[0].elements
-        length = self.sets.inputs[0].shape[self.problem.dim] if self.operation.separable and inputs[0].ndim else size
-        if not first and max(length, 1) > most and self._python.random() >= max(0.25, most / length):
-            return
-        rows = size // max(1, length)
-        count = max(1, min(_ROWS, most // max(1, length)))
+        most, length = ELEMENTS[self.sets.device.type], self._length
+        if first or length <= most or self._python.random() < max(0.25, most / length):
+            self.check_rows(self.inputs(number), self.sets[number][1], first)
+
+    @property
+    def _length(self) -> int:
+        """Elements of a row of the first input; of all of it where rows can't be told apart."""
+        x = self.sets.inputs[0]
+        return x.shape[self.problem.dim] if self.operation.separable and x.shape else x.elements
+
+    def check_rows(self, inputs: Tensors, outs: Tensors, first: bool = False, times: int = 1) -> None:
+        """Check some rows of results, or all if they are few; ``times`` as many. ``first``: with the first row."""
+        length = max(1, self._length)
+        rows = self.sets.inputs[0].elements // length
+        count = max(1, min(_ROWS, ELEMENTS[self.sets.device.type] // length)) * times
         if not self.operation.separable or rows <= count or not inputs[0].ndim:
-            self.check_results(number, outs)
+            self.operation.expect(self.problem.arguments(inputs)).check(outs)
             return
         picked = sorted(self._python.sample(range(rows), count))
         picked[0] = 0 if first else picked[0]
