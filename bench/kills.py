@@ -28,18 +28,22 @@ KINDS = {JUDGE: "judge", RUNNER: "runner"}
 def workers(below: int, older: float = 0.0) -> list[tuple[int, str]]:
     """The judges and runners among a process's descendants that have run for so many seconds, with their kind.
 
-    A child with its parent's command is what ends that process with the command line, and is spared.
+    A younger process with the same command is what ends another with its parent, and is spared.
     """
-    found, left = [], [(below, "")]
+    oldest, left = dict[str, tuple[float, int]](), [below]
     while left:
-        process, above = left.pop()
+        process = left.pop()
         with suppress(OSError):
             command = Path(f"/proc/{process}/cmdline").read_bytes().decode()
             for task in Path(f"/proc/{process}/task").iterdir():
-                left += [(int(child), command) for child in (task / "children").read_text().split()]
-            if command != above and age(process) >= older:
-                found += [(process, kind) for name, kind in KINDS.items() if name in command.split("\0")[:4]]
-    return found
+                left += map(int, (task / "children").read_text().split())
+            oldest[command] = max(oldest.get(command, (0.0, 0)), (age(process), process))
+    return [
+        (process, kind)
+        for command, (seconds, process) in oldest.items()
+        for name, kind in KINDS.items()
+        if seconds >= older and name in command.split("\0")[:4]
+    ]
 
 
 def age(process: int) -> float:
