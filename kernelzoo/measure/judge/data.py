@@ -76,9 +76,5 @@ class Data:
             torch.cuda.synchronize(self.device)
 
     def close(self) -> None:
-        """Give the memory back, to other processes too."""
         if hasattr(self, "sets"):
             self.sets.close()
-        self._scratch = None
-        if self.is_gpu:
-            torch.cuda.empty_cache()
