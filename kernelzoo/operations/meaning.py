@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -99,19 +99,28 @@ class Operation(Bindable):
         results = self._answers("reference", known, [torch.empty(shape, device="meta") for shape, _ in kinds])
         errors = self.call("errors", {**known, "ref": _one(results)})
 
-        def made() -> Expected | None:
-            if (found := self.guarded("errors", next, errors, None)) is None:
-                return None
-            found, share = (found.errors, found.share) if isinstance(found, Rare) else (found, 1.0)
-            pairs = []
-            for exact, error, (shape, dtype) in zip(results, _several(found), kinds, strict=True):
-                pairs.append([torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2)])
-                self._bound(pairs[-1], exact, error, exact, dtype)
-            return replace(self._expected(args, pairs), wider=cache(made), share=share)
-
-        first = made()
+        first = self._widened(errors, results, kinds, args)
         assert first is not None
         return first
+
+    def _widened(
+        self, errors: Iterator[Any], results: Sequence[Any], kinds: Sequence[Any], args: Arguments
+    ) -> Expected | None:
+        """The bounds by the next of ``errors``; None after the last.
+
+        They refer to nothing that refers to them: large tensors must not wait for Python's garbage collector.
+        """
+        import torch
+
+        if (found := self.guarded("errors", next, errors, None)) is None:
+            return None
+        found, share = (found.errors, found.share) if isinstance(found, Rare) else (found, 1.0)
+        pairs = []
+        for exact, error, (shape, dtype) in zip(results, _several(found), kinds, strict=True):
+            pairs.append([torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2)])
+            self._bound(pairs[-1], exact, error, exact, dtype)
+        wider = cache(partial(self._widened, errors, results, kinds, args))
+        return replace(self._expected(args, pairs), wider=wider, share=share)
 
     def _bound(
         self, pair: Sequence[torch.Tensor], exact: torch.Tensor, error: Any, special: torch.Tensor, dtype: torch.dtype

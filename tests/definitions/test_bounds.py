@@ -1,6 +1,8 @@
 """The bounds of a definition: right kernels pass, wrong ones don't, and a case its own reference fails is no case."""
 
+import gc
 import json
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -290,6 +292,22 @@ def test_bounds_are_learnt_only_as_far_as_a_result_needs(load: Load, monkeypatch
         assert (inner.lower >= outer.lower).all() and (inner.upper <= outer.upper).all()
     lower, upper = bounds_of(exact, error, torch.bfloat16)
     assert torch.equal(bounds[-2].lower, lower) and torch.equal(bounds[-2].upper, upper)
+
+
+def test_bounds_are_freed_at_once(load: Load) -> None:
+    """A large problem's bounds fill a device before Python's garbage collector runs."""
+    matrix = (["rows", "64"], "bfloat16")
+    op = load("def run(x):\n    return x * 2", {"x": matrix}, {"out": matrix})
+    gc.collect()
+    gc.disable()
+    try:
+        expected = op.expect(op.arguments((torch.randn(9, 64).bfloat16(),)))
+        assert expected.wider is not None and (wider := expected.wider()) is not None
+        kept = [weakref.ref(one.outputs[0].lower) for one in (expected, wider)]
+        del expected, wider
+        assert [one() for one in kept] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_only_outputs_limit_a_definition(load: Load) -> None:
