@@ -10,6 +10,7 @@ Offsets need 64 bits.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from operator import mul
@@ -54,6 +55,18 @@ def identity(dtype: torch.dtype) -> float | int:
 def cdiv(a: int, b: int) -> int:
     """``a / b`` rounded up."""
     return -(-a // b)
+
+
+def unraveled(place: Any, shape: Sequence[int]) -> tuple[Any, ...]:
+    """The index along each axis of an element's number, or of many in a tensor.
+
+    ``torch.unravel_index`` imports sympy, which takes seconds.
+    """
+    indices = []
+    for size in reversed(shape):
+        indices.append(place % size)
+        place = place // size
+    return tuple(reversed(indices))
 
 
 def power_of_two(number: int) -> int:

@@ -14,6 +14,7 @@ from kernelzoo.check.case import Case, Inputs
 from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.errors import BackendUnavailableError, ContractError, KernelZooError, UndecidableError
 from kernelzoo.launch import Launch
+from kernelzoo.layout import unraveled
 from kernelzoo.operations import OPERATIONS, Arguments, Expected, Operation
 from kernelzoo.operations.memory import overlap, overlaps_itself
 from kernelzoo.packages import importing, packages
@@ -233,7 +234,7 @@ def _unwritten(kept: torch.Tensor, shape: torch.Size, words: str) -> ContractErr
     """The error for elements that still hold their old contents."""
     import torch
 
-    place = tuple(int(i) for i in torch.unravel_index(kept.flatten().view(torch.uint8).argmax(), shape))
+    place = unraveled(int(kept.flatten().view(torch.uint8).argmax()), shape)
     return ContractError(
         f"{words}{int(kept.sum())} of {kept.numel()} elements of out were not written; first at {place}",
         "leaves out unwritten",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError
+from kernelzoo.layout import unraveled
 
 if TYPE_CHECKING:
     import torch
@@ -52,8 +53,7 @@ class Bounds:
         if count:
             import torch
 
-            first = wrong.flatten().view(torch.uint8).argmax()
-            where = tuple(int(i) for i in torch.unravel_index(first, wrong.shape))
+            where = unraveled(int(wrong.flatten().view(torch.uint8).argmax()), wrong.shape)
             got, lower, upper = (tensor[where].item() for tensor in (actual, self.lower, self.upper))
             bounds = f"{lower!r}" if lower == upper or lower != lower else f"{lower!r} to {upper!r}"
             # If every wrong element should be NaN and none is, the kernel drops NaN.

@@ -36,7 +36,7 @@ COLUMNS = {
         *("backend", "architecture", "date", "problems", "taken", "refused", "faults", "kernels", "spilling"),
         *("largest_shared_bytes", "shared_bytes_limit", "seconds"),
     ),
-    "repeated": ("id", "dtype", "shape", "ours_us", "theirs_us", "ratio", "agrees", "skipped"),
+    "repeated": ("id", "dtype", "shape", "ours_us", "theirs_us", "ratio", "agrees", "plain_us", "skipped"),
     "fuzz": ("id", "emulator", "cases", "right", "refused", "faults", "failed", "seed", "seconds"),
 }
 """The columns to show, for kinds with too many for a table."""

@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import UNSET, WAITING, DiedError, GuardError, Json, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import (
+    IMPORTING,
+    UNSET,
+    WAITING,
+    DiedError,
+    GuardError,
+    Json,
+    WorkerProcess,
+    quiet,
+)
 
 if TYPE_CHECKING:
     from kernelzoo.measure.judge.memory import Sets
@@ -112,6 +121,22 @@ class Apart(WorkerProcess):
             raise
         finally:
             self._halt()
+
+    @contextlib.contextmanager
+    def meanwhile(self, request: Json) -> Iterator[None]:
+        """Let it answer a request while this process does something else, for which nothing is stopped.
+
+        Only for a runner without code of a user. If it dies, the next request says so.
+        """
+        _send(self._stopped, signal.SIGCONT)
+        with ThreadPoolExecutor(1) as thread:
+            answer = thread.submit(super()._answer, request, quiet, max(IMPORTING, self._patience))
+            try:
+                yield
+            finally:
+                with contextlib.suppress(DiedError, GuardError):
+                    answer.result()
+                self._halt()
 
     def _stop(self) -> None:
         _send(self._all()[1:], signal.SIGKILL)

@@ -16,6 +16,7 @@ import torch
 
 from kernelzoo.check.bits import bits
 from kernelzoo.errors import ContractError, retold
+from kernelzoo.layout import unraveled
 from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.operations.declared import ROW
 
@@ -260,9 +261,9 @@ class Mutation:
             length = x.shape[self.problem.dim]
             rest = x.movedim(self.problem.dim, -1)
             kept = rest.shape[:-1]
-            return rest[torch.unravel_index(at, kept)].reshape(len(picked), length)
+            return rest[unraveled(at, kept)].reshape(len(picked), length)
         if names == ("outer", "inner"):
-            return x[torch.unravel_index(at, x.shape)].reshape(len(picked))
+            return x[unraveled(at, x.shape)].reshape(len(picked))
         return x
 
 

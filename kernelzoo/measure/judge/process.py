@@ -105,7 +105,10 @@ class Judge(Answering):
             from kernelzoo.measure.ceilings import ceilings
 
             try:
-                self._ceilings = self._ceilings or ceilings(self._device)
+                if self._ceilings is None:
+                    backends = sorted({id.partition("/")[0] for id in ids if self._seat(id) is self._runners[0]})
+                    with self._runners[0].meanwhile({"do": "tables", "backends": backends, "ops": []}):
+                        self._ceilings = ceilings(self._device)
             except torch.OutOfMemoryError as error:
                 words = f"{FULL}: {error}"
                 return {"entries": [], "failed": [record.failure(asked, id, "refused", words) for id in ids]}
