@@ -160,7 +160,7 @@ def races(request: pytest.FixtureRequest, device: torch.device, ceilings: measur
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
     """No letter for what the lines of its problem show: a time, or a problem that a form doesn't take."""
-    if not config.getoption("--benchmark-only", default=False) or report.failed:
+    if not config.getoption("--benchmark-only", default=False) or report.failed or "test_bench" not in report.nodeid:
         return None
     if report.skipped:
         return "not taken", "", ""

@@ -18,6 +18,7 @@ import functools
 import importlib.util
 import random
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -215,8 +216,10 @@ def ways(op: str) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
         for way, make in makers.items():
             id = f"{name}/{op}/{way}"
             try:
-                call = make(name)
-                call()
+                with warnings.catch_warnings():  # of Numba, that one block leaves the device idle
+                    warnings.simplefilter("ignore")
+                    call = make(name)
+                    call()
             except Exception as error:  # a language that is broken here costs its own row and no other
                 refused[id] = f"{type(error).__name__}: {error}"
             else:
