@@ -17,6 +17,12 @@ def test_two_clocks_agree_within_5_percent(theirs: float, agrees: bool) -> None:
     assert ("agrees" in repeat.line(row)) is agrees and "ours 100.0 µs" in repeat.line(row)
 
 
+def test_a_third_way_is_told_where_two_clocks_differ() -> None:
+    row = {"id": "a/softmax/b", "dtype": "float32", "shape": [2, 3], **repeat.judged(100e-6, 120e-6)}
+    assert "plain" not in repeat.line(row)
+    assert repeat.line(row | repeat.third(100e-6, 101e-6)).endswith("more than 5% apart; plain 101.0 µs, 1.010")
+
+
 def test_what_can_not_be_repeated_says_why(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
     rows = {peer: repeat.repeated(peer, torch.device("cpu")) for peer in repeat.PEERS if peer.own is None}
