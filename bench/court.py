@@ -1,8 +1,9 @@
 """Gathers public solutions of row-wise problems from clones of their sets: ``python bench/court.py CLONES TO``.
 
-CLONES holds clones of bras6379/sol-execbench-solver and gpu-mode/reference-kernels, each in a folder of that name. TO
-gets a folder for each problem: its definition, its workloads, and each solution that its own set accepted: the best,
-and with ``--all`` those on its frontier too. Then judge them on a GPU, and make the record:
+CLONES holds clones of bras6379/sol-execbench-solver, gpu-mode/reference-kernels and flashinfer-ai/flashinfer-bench, in
+folders of these names, the last at commit 4def975f, which has solutions. TO gets a folder for each problem: its
+definition, its workloads, and each solution that its own set accepted. Of the first set these are the best, and with
+``--all`` those on its frontier. The norms of the last are there without a verdict. Then judge all on a GPU:
 
     kernelzoo compare --definitions TO --solutions TO --gpus all -o verdicts.json
     python bench/other_sets.py verdicts.json --record verdicts.md
@@ -54,6 +55,34 @@ def _speedup(workloads: list[dict[str, Any]]) -> float | None:
     return ratio ** (1 / count) if count else None
 
 
+def of_gpu_mode(sets: Path, to: Path) -> int:
+    """Copy problems with their solutions; how many solutions."""
+    for name in FOLDERS:
+        problem, here = sets / name, to / name
+        shutil.copytree(problem, here, ignore=shutil.ignore_patterns("solutions", "submission.py"))
+        shutil.copy(problem.parent / "utils.py", here.parent / "utils.py")
+        shutil.copytree(problem / "solutions" / "correct", here / "solutions")
+    return len([*to.glob("*/*/solutions/*.py")])
+
+
+def of_flashinfer(clone: Path, to: Path) -> int:
+    """Copy the norms that have solutions; how many solutions."""
+    made = dict[str, Path]()
+    for path in sorted((clone / "bench" / "test" / "results").glob("*/*/solutions/*/rmsnorm/*/*.json")):
+        made[path.name] = path  # some stand in two runs
+    for path in made.values():
+        name = path.parent.name
+        here = to / f"flashinfer_{name}"
+        if not here.exists():
+            here.mkdir(parents=True)
+            shutil.copy(
+                clone / "flashinfer_trace" / "definitions" / "rmsnorm" / f"{name}.json", here / "definition.json"
+            )
+            shutil.copy(clone / "flashinfer_trace" / "workloads" / "rmsnorm" / f"{name}.jsonl", here / "workload.jsonl")
+        shutil.copy(path, here / path.name)
+    return len(made)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clones", type=Path, metavar="CLONES")
@@ -79,13 +108,8 @@ def main() -> None:
                 trace = {"definition": solution["definition"], "solution": solution["name"]}
                 stated.append(trace | {"evaluation": {"performance": {"speedup_factor": speedup}}})
             made += 1
-    sets = options.clones / "reference-kernels" / "problems"
-    for name in FOLDERS:
-        problem, to = sets / name, options.to / name
-        shutil.copytree(problem, to, ignore=shutil.ignore_patterns("solutions", "submission.py"))
-        shutil.copy(problem.parent / "utils.py", to.parent / "utils.py")
-        shutil.copytree(problem / "solutions" / "correct", to / "solutions")
-        made += len(list((to / "solutions").glob("*.py")))
+    made += of_gpu_mode(options.clones / "reference-kernels" / "problems", options.to)
+    made += of_flashinfer(options.clones / "flashinfer-bench", options.to)
     (options.to / "traces.jsonl").write_text("".join(json.dumps(trace) + "\n" for trace in stated))
     print(f"{made} solutions in {options.to}")
 
