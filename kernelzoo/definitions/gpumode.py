@@ -85,7 +85,10 @@ class Entry:
         self.shapes = [(tuple(x.shape), x.dtype) for x in tensors]
         self.inputs = [x for number, x in enumerate(tensors) if number not in self.buffers]
         found = self.run(self.inputs)
-        self.results = list(found) if isinstance(found, list | tuple) else [found]
+        unset = dict(self.shapes[number] for number in self.buffers)
+        several = found if isinstance(found, list | tuple) else [found]
+        self.results = [x.to(unset.get(tuple(x.shape), x.dtype)) for x in several]
+        """In the dtype of memory that is left for them: a reference may return a wider one."""
 
     def drawn(self, device: torch.device, seed: int) -> Any:
         """New data, as the problem draws it."""
@@ -158,8 +161,8 @@ def load_folder(path: str | Path) -> tuple[Operation, ...]:
     """Read a problem of gpu-mode, and declare an operation for each of its tests. **This runs its code.**
 
     On a GPU its benchmarks become operations too. Inputs are drawn by ``generate_input``, which gets a seed. Memory
-    that it leaves unset is where a kernel may put results. ``ref_kernel`` is the reference, judged as a definition's.
-    Where ``check_implementation`` does not ask it, that check decides, as it is.
+    that it leaves unset is where a kernel may put results, in its dtype. ``ref_kernel`` is the reference, judged as a
+    definition's. Where ``check_implementation`` does not ask it, that check decides, as it is.
 
     Raises DefinitionError for a problem that fails.
     """

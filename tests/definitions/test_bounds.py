@@ -302,7 +302,9 @@ def test_bounds_are_freed_at_once(load: Load) -> None:
     gc.disable()
     try:
         expected = op.expect(op.arguments((torch.randn(9, 64).bfloat16(),)))
-        assert expected.wider is not None and (wider := expected.wider()) is not None
+        assert expected.wider is not None
+        wider = expected.wider()
+        assert wider is not None
         kept = [weakref.ref(one.outputs[0].lower) for one in (expected, wider)]
         del expected, wider
         assert [one() for one in kept] == [None, None]

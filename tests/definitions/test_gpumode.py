@@ -140,6 +140,20 @@ def test_a_submission_is_judged_by_it(
         passes("submission/scaled_py_size_24/mine")
 
 
+def test_a_result_has_the_dtype_of_the_memory_left_for_it(
+    folder: Callable[..., Path], written: Callable[..., Path]
+) -> None:
+    """The reference may compute in a wider one, to be on the safe side."""
+    wide = REFERENCE.replace('out[...] = x ** power * weights["scale"]', 'out = x.double() ** power * weights["scale"]')
+    (op, *_) = definitions.load_folder(folder(wide))
+    assert [out.dtype for out in op.outputs.values()] == ["float32"]
+    definitions.load_file(written(SUBMISSION, "mine.py"))
+    passes("submission/scaled_py_size_24/mine")
+    definitions.load_file(written(SUBMISSION.replace("return out", "return out.double()"), "wide.py"))
+    with pytest.raises(ContractError, match=r"dtype torch\.float64"):
+        passes("submission/scaled_py_size_24/wide")
+
+
 def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], written: Callable[..., Path]) -> None:
     definitions.load_folder(folder(BY_PROPERTY))
     definitions.load_file(written("def custom_kernel(data):\n    return data.sort().values", "mine.py"))
