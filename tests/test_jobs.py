@@ -1,0 +1,34 @@
+"""bench/jobs.py: what runs after the other, what together, and what is cut off or not begun."""
+
+from pathlib import Path
+
+from scripts import loaded
+
+ROOT = Path(__file__).parents[1]
+jobs = loaded(ROOT / "bench" / "jobs.py")
+
+LIST = """
+# a remark
+first 5 sleep 0.3; echo one > {to}/made
+second 5 cat {to}/made
+never 900 echo never
++beside 4 echo a; exit 3
++long 0.2 sleep 60
+"""
+
+
+def test_jobs_run_in_order_and_together_within_the_time(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text(LIST, encoding="utf-8")
+    to = tmp_path / "to"
+    assert jobs.main([str(tmp_path / "list.txt"), "--minutes", "0.2", "--last", "0.1", "--to", str(to)]) == 0
+    told = dict(line.split(": ", 1) for line in (to / "jobs.log").read_text().splitlines())
+    assert list(told)[:3] == ["first", "second", "never"]
+    assert told["first"].startswith("status 0") and told["beside"].startswith("status 3")
+    assert told["never"].startswith("not begun") and told["long"].startswith("cut off")
+    assert (to / "second.log").read_text() == "one\n"
+
+
+def test_every_job_of_the_list_is_one() -> None:
+    found = jobs.read((ROOT / "bench" / "jobs.txt").read_text(encoding="utf-8"))
+    assert len({job.name for job in found}) == len(found) > 10
+    assert all(Path(ROOT, word).exists() for job in found for word in job.command.split() if word.endswith(".py"))
