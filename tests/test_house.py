@@ -60,7 +60,7 @@ OPERATIONS = tuple(
 def modules() -> dict[str, Path]:
     """Every module of the package by its dotted name, less the package's own."""
     found = {}
-    for path in PACKAGE.rglob("*.py"):
+    for path in (*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts if parts[-1] != "__init__" or len(parts) == 1 else parts[:-1])
         found[name] = path

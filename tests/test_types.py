@@ -1,5 +1,7 @@
 """What type checkers see of the operations: their real signatures, and no name that is not there."""
 
+import __future__
+
 import importlib.util
 import inspect
 import json
@@ -9,16 +11,19 @@ import subprocess
 import sys
 import typing
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import kernelzoo
-from kernelzoo import signatures
 from kernelzoo.calls.methods import signature_of
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(kernelzoo.__file__).parent.parent
+FILE = Path(kernelzoo.__file__).with_name("signatures.pyi")
+signatures = ModuleType("signatures")
+exec(compile(FILE.read_text(encoding="utf-8"), FILE, "exec", __future__.annotations.compiler_flag), vars(signatures))
 USES = """
 from typing import Any, assert_type
 import numpy as np

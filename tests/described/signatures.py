@@ -1,4 +1,4 @@
-"""Makes the operations of kernelzoo/signatures.py from their classes: ``python tests/described/signatures.py``."""
+"""Makes the operations of kernelzoo/signatures.pyi from their classes: ``python tests/described/signatures.py``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import kernelzoo
 from kernelzoo import operations
 from kernelzoo.calls.methods import signature_of
 
-FILE = Path(kernelzoo.__file__).parent / "signatures.py"
+FILE = Path(kernelzoo.__file__).parent / "signatures.pyi"
 PUBLIC = FILE.with_name("__init__.py")
 HOW = ("batch_invariant", "variant")
 """Parameters that all operations have alike."""
@@ -31,13 +31,13 @@ def typed(op: operations.Operation, name: str, given: inspect.Parameter, tensor:
         "keepdim": "keepdim: bool = False",
         "axis": f"axis: {axis} = ...",
         "keepdims": "keepdims: bool | None = None",
-        "dtype": "dtype: torch.dtype | npt.DTypeLike | None = None" if tensor == "T" else "dtype: Any = None",
+        "dtype": "dtype: torch.dtype | npt.DTypeLike | None = None" if tensor == "_T" else "dtype: Any = None",
         "out": "out: Any = None" if tensor == "Other" else f"out: {out} | None = None",
     }[name]
 
 
 def call(op: operations.Operation, tensor: str) -> str:
-    """One ``__call__``: T is a tensor or NumPy's array, U also an array of another library."""
+    """One ``__call__``: _T is a tensor or NumPy's array, _U also an array of another library."""
     arguments, keyword = ["self"], False
     for name, given in signature_of(op).parameters.items():
         if given.kind is inspect.Parameter.KEYWORD_ONLY and not keyword:
@@ -57,7 +57,9 @@ def title(name: str) -> str:
 def protocol(op: operations.Operation) -> str:
     """The body of an operation's class: overloads where arrays of other libraries give Any."""
     known = {*operations.MAPPED, *(operations.OPERATIONS[name].gradient for name in operations.MAPPED)}
-    return f"    @overload\n{call(op, 'T')}\n    @overload\n{call(op, 'Other')}" if op.name in known else call(op, "U")
+    return (
+        f"    @overload\n{call(op, '_T')}\n    @overload\n{call(op, 'Other')}" if op.name in known else call(op, "_U")
+    )
 
 
 def written() -> str:
@@ -69,7 +71,7 @@ def written() -> str:
     text = "".join(f"\n\nclass {name}(Protocol):\n{body}" for body, name in classes.items())
     lines = [f"{name}: {kind}\n" for name, kind in kinds.items()]
     text += f"\n\n{''.join(lines)}"
-    text += '\n\nclass Operations:\n    """The operations as methods of a backend."""\n\n'
+    text += "\n\nclass Operations:  # as methods of a backend\n"
     return text + "".join(f"    {line}" for line in lines)
 
 

@@ -1,10 +1,7 @@
-"""The operations' signatures for type checkers only; no module imports this.
-
-They follow from each operation's class, as :func:`kernelzoo.calls.methods.signature_of` does at run time. Tensors give
-tensors, and NumPy arrays give NumPy arrays. Results for other libraries' arrays are untyped.
-"""
-
-from __future__ import annotations
+# The operations' signatures, for type checkers.
+#
+# They follow from each operation's class, as kernelzoo.calls.methods.signature_of does at run time. Tensors give
+# tensors, and NumPy arrays give NumPy arrays. Results for other libraries' arrays are untyped.
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
@@ -13,68 +10,56 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-Axis: TypeAlias = "int | np.integer[Any]"
-Axes: TypeAlias = "Axis | Sequence[Axis] | None"
+Axis: TypeAlias = int | np.integer[Any]
+Axes: TypeAlias = Axis | Sequence[Axis] | None
 
-
-class DLPack(Protocol):
-    """An array of any library."""
-
+class DLPack(Protocol):  # an array of any library
     def __dlpack_device__(self) -> Any: ...
 
-
-class CudaArray(Protocol):
-    """An array on a GPU of a library without DLPack."""
-
+class CudaArray(Protocol):  # an array on a GPU of a library without DLPack
     @property
     def __cuda_array_interface__(self) -> Any: ...
-
 
 class How(TypedDict, total=False):
     batch_invariant: bool
     variant: str
 
-
 Other: TypeAlias = DLPack | CudaArray
-T = TypeVar("T", torch.Tensor, "npt.NDArray[Any]")
-U = TypeVar("U", torch.Tensor, "npt.NDArray[Any]", Other)
+_T = TypeVar("_T", torch.Tensor, npt.NDArray[Any])
+_U = TypeVar("_U", torch.Tensor, npt.NDArray[Any], Other)
 
 # Written by tests/described/signatures.py
-
 
 class Softmax(Protocol):
     @overload
     def __call__(
         self,
-        x: T,
+        x: _T,
         dim: Axis = -1,
         *,
         axis: Axis = ...,
         dtype: torch.dtype | npt.DTypeLike | None = None,
-        out: T | None = None,
+        out: _T | None = None,
         **how: Unpack[How],
-    ) -> T: ...
-
+    ) -> _T: ...
     @overload
     def __call__(
         self, x: Other, dim: Axis = -1, *, axis: Axis = ..., dtype: Any = None, out: Any = None, **how: Unpack[How]
     ) -> Any: ...
 
-
 class Min(Protocol):
     @overload
     def __call__(
         self,
-        x: T,
+        x: _T,
         dim: Axes = -1,
         keepdim: bool = False,
         *,
         axis: Axes = ...,
         keepdims: bool | None = None,
-        out: T | None = None,
+        out: _T | None = None,
         **how: Unpack[How],
-    ) -> T: ...
-
+    ) -> _T: ...
     @overload
     def __call__(
         self,
@@ -88,250 +73,241 @@ class Min(Protocol):
         **how: Unpack[How],
     ) -> Any: ...
 
-
 class SoftmaxBackward(Protocol):
     @overload
     def __call__(
-        self, grad: T, y: T, dim: Axis = -1, *, axis: Axis = ..., out: T | None = None, **how: Unpack[How]
-    ) -> T: ...
-
+        self, grad: _T, y: _T, dim: Axis = -1, *, axis: Axis = ..., out: _T | None = None, **how: Unpack[How]
+    ) -> _T: ...
     @overload
     def __call__(
         self, grad: Other, y: Other, dim: Axis = -1, *, axis: Axis = ..., out: Any = None, **how: Unpack[How]
     ) -> Any: ...
 
-
 class MinBackward(Protocol):
     @overload
     def __call__(
-        self, x: T, y: T, grad: T, dim: Axis = -1, *, axis: Axis = ..., out: T | None = None, **how: Unpack[How]
-    ) -> T: ...
-
+        self, x: _T, y: _T, grad: _T, dim: Axis = -1, *, axis: Axis = ..., out: _T | None = None, **how: Unpack[How]
+    ) -> _T: ...
     @overload
     def __call__(
         self, x: Other, y: Other, grad: Other, dim: Axis = -1, *, axis: Axis = ..., out: Any = None, **how: Unpack[How]
     ) -> Any: ...
 
-
 class Sum(Protocol):
     def __call__(
         self,
-        x: U,
+        x: _U,
         dim: Axes = -1,
         keepdim: bool = False,
         *,
         axis: Axes = ...,
         keepdims: bool | None = None,
-        out: U | None = None,
+        out: _U | None = None,
         **how: Unpack[How],
-    ) -> U: ...
-
+    ) -> _U: ...
 
 class LogsumexpBackward(Protocol):
     def __call__(
-        self, x: U, y: U, grad: U, dim: Axis = -1, *, axis: Axis = ..., out: U | None = None, **how: Unpack[How]
-    ) -> U: ...
-
+        self, x: _U, y: _U, grad: _U, dim: Axis = -1, *, axis: Axis = ..., out: _U | None = None, **how: Unpack[How]
+    ) -> _U: ...
 
 class Argmin(Protocol):
     def __call__(
         self,
-        x: U,
+        x: _U,
         dim: Axis = -1,
         keepdim: bool = False,
         *,
         axis: Axis = ...,
         keepdims: bool | None = None,
-        out: U | None = None,
+        out: _U | None = None,
         **how: Unpack[How],
-    ) -> U: ...
-
+    ) -> _U: ...
 
 class CrossEntropy(Protocol):
     def __call__(
         self,
-        x: U,
-        labels: U,
+        x: _U,
+        labels: _U,
         dim: Axis = -1,
         keepdim: bool = False,
         *,
         axis: Axis = ...,
         keepdims: bool | None = None,
         ignore_index: int = -100,
-        out: U | None = None,
+        out: _U | None = None,
         **how: Unpack[How],
-    ) -> U: ...
-
+    ) -> _U: ...
 
 class CrossEntropyBackward(Protocol):
     def __call__(
         self,
-        x: U,
-        labels: U,
-        grad: U,
+        x: _U,
+        labels: _U,
+        grad: _U,
         dim: Axis = -1,
         *,
         axis: Axis = ...,
         ignore_index: int = -100,
-        out: U | None = None,
+        out: _U | None = None,
         **how: Unpack[How],
-    ) -> U: ...
-
+    ) -> _U: ...
 
 class RmsNorm(Protocol):
     def __call__(
         self,
-        x: U,
-        weight: U,
+        x: _U,
+        weight: _U,
         dim: Axis = -1,
         *,
         axis: Axis = ...,
         eps: float = 1e-06,
-        out: U | None = None,
+        out: _U | None = None,
         **how: Unpack[How],
-    ) -> U: ...
-
+    ) -> _U: ...
 
 class RmsNormBackward(Protocol):
     def __call__(
         self,
-        x: U,
-        weight: U,
-        grad: U,
+        x: _U,
+        weight: _U,
+        grad: _U,
         dim: Axis = -1,
         *,
         axis: Axis = ...,
         eps: float = 1e-06,
-        out: tuple[U, U] | list[U] | None = None,
+        out: tuple[_U, _U] | list[_U] | None = None,
         **how: Unpack[How],
-    ) -> tuple[U, U]: ...
-
+    ) -> tuple[_U, _U]: ...
 
 class AddRmsNorm(Protocol):
     def __call__(
         self,
-        x: U,
-        residual: U,
-        weight: U,
+        x: _U,
+        residual: _U,
+        weight: _U,
         dim: Axis = -1,
         *,
         axis: Axis = ...,
         eps: float = 1e-06,
-        out: tuple[U, U] | list[U] | None = None,
+        out: tuple[_U, _U] | list[_U] | None = None,
         **how: Unpack[How],
-    ) -> tuple[U, U]: ...
-
+    ) -> tuple[_U, _U]: ...
 
 class LayerNorm(Protocol):
     def __call__(
         self,
-        x: U,
-        weight: U,
-        bias: U,
+        x: _U,
+        weight: _U,
+        bias: _U,
         dim: Axis = -1,
         *,
         axis: Axis = ...,
         eps: float = 1e-05,
-        out: U | None = None,
+        out: _U | None = None,
         **how: Unpack[How],
-    ) -> U: ...
-
+    ) -> _U: ...
 
 class LayerNormBackward(Protocol):
     def __call__(
         self,
-        x: U,
-        weight: U,
-        grad: U,
+        x: _U,
+        weight: _U,
+        grad: _U,
         dim: Axis = -1,
         *,
         axis: Axis = ...,
         eps: float = 1e-05,
-        out: tuple[U, U, U] | list[U] | None = None,
+        out: tuple[_U, _U, _U] | list[_U] | None = None,
         **how: Unpack[How],
-    ) -> tuple[U, U, U]: ...
-
+    ) -> tuple[_U, _U, _U]: ...
 
 class Cumsum(Protocol):
-    def __call__(self, x: U, dim: Axis = -1, *, axis: Axis = ..., out: U | None = None, **how: Unpack[How]) -> U: ...
-
+    def __call__(self, x: _U, dim: Axis = -1, *, axis: Axis = ..., out: _U | None = None, **how: Unpack[How]) -> _U: ...
 
 class QuantizeRows(Protocol):
     def __call__(
-        self, x: U, dim: Axis = -1, *, axis: Axis = ..., out: tuple[U, U] | list[U] | None = None, **how: Unpack[How]
-    ) -> tuple[U, U]: ...
-
+        self,
+        x: _U,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        out: tuple[_U, _U] | list[_U] | None = None,
+        **how: Unpack[How],
+    ) -> tuple[_U, _U]: ...
 
 class SoftmaxPairs(Protocol):
     def __call__(
         self,
-        x: U,
+        x: _U,
         dim: Axis = -1,
         keepdim: bool = False,
         *,
         axis: Axis = ...,
         keepdims: bool | None = None,
-        out: tuple[U, U] | list[U] | None = None,
+        out: tuple[_U, _U] | list[_U] | None = None,
         **how: Unpack[How],
-    ) -> tuple[U, U]: ...
-
+    ) -> tuple[_U, _U]: ...
 
 class SoftmaxMerge(Protocol):
     def __call__(
         self,
-        maximum: U,
-        total: U,
+        maximum: _U,
+        total: _U,
         dim: Axis = -1,
         keepdim: bool = False,
         *,
         axis: Axis = ...,
         keepdims: bool | None = None,
-        out: tuple[U, U] | list[U] | None = None,
+        out: tuple[_U, _U] | list[_U] | None = None,
         **how: Unpack[How],
-    ) -> tuple[U, U]: ...
-
+    ) -> tuple[_U, _U]: ...
 
 class SoftmaxFinish(Protocol):
     def __call__(
-        self, x: U, maximum: U, total: U, dim: Axis = -1, *, axis: Axis = ..., out: U | None = None, **how: Unpack[How]
-    ) -> U: ...
-
+        self,
+        x: _U,
+        maximum: _U,
+        total: _U,
+        dim: Axis = -1,
+        *,
+        axis: Axis = ...,
+        out: _U | None = None,
+        **how: Unpack[How],
+    ) -> _U: ...
 
 class Vecdot(Protocol):
     def __call__(
         self,
-        x: U,
-        y: U,
+        x: _U,
+        y: _U,
         dim: Axis = -1,
         keepdim: bool = False,
         *,
         axis: Axis = ...,
         keepdims: bool | None = None,
-        out: U | None = None,
+        out: _U | None = None,
         **how: Unpack[How],
-    ) -> U: ...
-
+    ) -> _U: ...
 
 class SoftmaxBackwardFinish(Protocol):
     def __call__(
-        self, grad: U, y: U, total: U, dim: Axis = -1, *, axis: Axis = ..., out: U | None = None, **how: Unpack[How]
-    ) -> U: ...
-
+        self, grad: _U, y: _U, total: _U, dim: Axis = -1, *, axis: Axis = ..., out: _U | None = None, **how: Unpack[How]
+    ) -> _U: ...
 
 class MinBackwardFinish(Protocol):
     def __call__(
         self,
-        x: U,
-        y: U,
-        grad: U,
-        count: U,
+        x: _U,
+        y: _U,
+        grad: _U,
+        count: _U,
         dim: Axis = -1,
         *,
         axis: Axis = ...,
-        out: U | None = None,
+        out: _U | None = None,
         **how: Unpack[How],
-    ) -> U: ...
-
+    ) -> _U: ...
 
 softmax: Softmax
 min: Min
@@ -358,10 +334,7 @@ softmax_backward_finish: SoftmaxBackwardFinish
 min_backward_counts: Vecdot
 min_backward_finish: MinBackwardFinish
 
-
-class Operations:
-    """The operations as methods of a backend."""
-
+class Operations:  # as methods of a backend
     softmax: Softmax
     min: Min
     softmax_backward: SoftmaxBackward
