@@ -6,9 +6,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from registered import forget
 
-import kernelzoo
 from kernelzoo import operations
 from kernelzoo.check import accuracy, accuracy_values
 from kernelzoo.check.accuracy import Tally
@@ -29,19 +27,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def entrant() -> Iterator[Callable[[str, Bind], str]]:
-    """Registers a bind under a throw-away name: its id."""
-
-    def enter(op: str, bind: Bind) -> str:
-        forget("measured")
-        kernelzoo.register("measured", op, "only")(bind)
-        return f"measured/{op}/only"
-
-    yield enter
-    forget("measured")
 
 
 def tally(x: torch.Tensor, result: torch.Tensor) -> Tally:

@@ -5,10 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from made_up import declare
-from registered import forget
 
-import kernelzoo
 from kernelzoo import operations
 from kernelzoo.check import accuracy, accuracy_values
 from kernelzoo.check.accuracy import Tally, Truth
@@ -20,24 +17,15 @@ HAND = Problem("by hand", 0, -1, 1, 0)
 Tensor = torch.Tensor
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _declared() -> Iterator[None]:
+pytestmark = pytest.mark.usefixtures("declared")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    with declare():
-        yield
+    yield
     torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def entrant() -> Iterator[Callable[[str, Bind], str]]:
-    def enter(op: str, bind: Bind) -> str:
-        forget("measured")
-        kernelzoo.register("measured", op, "only")(bind)
-        return f"measured/{op}/only"
-
-    yield enter
-    forget("measured")
 
 
 def exact(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -102,7 +90,7 @@ def test_a_right_implementation_is_half_a_ulp_off(entrant: Callable[[str, Bind],
 def test_a_dtype_without_an_exact_result_is_left_out(entrant: Callable[[str, Bind], str]) -> None:
     assert "float64" not in accuracy.dtypes("own_norm") and "float64" in accuracy.dtypes("softmax")
     assert accuracy.dtypes("min") == operations.OPERATIONS["min"].dtypes
-    assert accuracy.measure("own_norm", "float64", ["measured/own_norm/only"], 1000, 1, CPU) == []
+    assert accuracy.measure("own_norm", "float64", ["entered/own_norm/only"], 1000, 1, CPU) == []
     assert (accuracy.torch_id("softmax"), accuracy.torch_id("min"), accuracy.torch_id("own_norm")) == (
         "torch.softmax",
         "",

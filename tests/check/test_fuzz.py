@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import known_bad
@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from known_bad import KNOWN_BAD, Bad
-from registered import forget
 
 import kernelzoo
 from kernelzoo import operations
@@ -24,26 +23,6 @@ from kernelzoo.registry import Implementation
 CPU = torch.device("cpu")
 
 Enter = Callable[[str, Bind], Implementation]
-
-
-@pytest.fixture
-def enter() -> Iterator[Enter]:
-    """Registers a bind under a throw-away name, the one before it being forgotten."""
-
-    def clear() -> None:
-        known_bad.go_on.set()
-        while known_bad.threads:
-            known_bad.threads.pop().join()
-        known_bad.go_on.clear()
-        forget("fuzzed")
-
-    def enter(op: str, bind: Bind) -> Implementation:
-        clear()
-        kernelzoo.register("fuzzed", op, "only")(bind)
-        return kernelzoo.implementation(f"fuzzed/{op}/only")
-
-    yield enter
-    clear()
 
 
 @pytest.fixture(scope="module")

@@ -3,16 +3,14 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
-from made_up import DTYPES, declare
-from registered import forget
+from made_up import DTYPES
 
-import kernelzoo
 from kernelzoo import operations
 from kernelzoo.check import fuzz
 from kernelzoo.check.fuzz import Case, Companion, Layout, contiguous, running, values
@@ -25,22 +23,7 @@ Tensor = torch.Tensor
 
 Enter = Callable[[str, Bind], Implementation]
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _declared() -> Iterator[None]:
-    with declare():
-        yield
-
-
-@pytest.fixture
-def enter() -> Iterator[Enter]:
-    def enter(op: str, bind: Bind) -> Implementation:
-        forget("fuzzed")
-        kernelzoo.register("fuzzed", op, "only")(bind)
-        return kernelzoo.implementation(f"fuzzed/{op}/only")
-
-    yield enter
-    forget("fuzzed")
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 @pytest.fixture(scope="module")

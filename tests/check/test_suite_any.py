@@ -1,13 +1,12 @@
 """The conformance class and the Hypothesis strategy, for any operation: right kernels pass, wrong ones do not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
-from made_up import DTYPES, declare
-from registered import forget
+from made_up import DTYPES
 
 import kernelzoo
 from kernelzoo import operations
@@ -18,22 +17,7 @@ from kernelzoo.testing import Conformance, tensors
 Tensor = torch.Tensor
 Enter = Callable[[str, Bind], Implementation]
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _declared() -> Iterator[None]:
-    with declare():
-        yield
-
-
-@pytest.fixture
-def enter() -> Iterator[Enter]:
-    def enter(op: str, bind: Bind) -> Implementation:
-        forget("suited")
-        kernelzoo.register("suited", op, "only")(bind)
-        return kernelzoo.implementation(f"suited/{op}/only")
-
-    yield enter
-    forget("suited")
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 class Suite(Conformance):
@@ -90,7 +74,7 @@ def test_takes_a_case(op: str, enter: Enter) -> None:
     Suite().test_takes_a_case(enter(op, RIGHT[op]))
 
     def refuses(*tensors: Tensor, **scalars: float) -> Launch:
-        raise kernelzoo.UnsupportedProblemError(f"suited/{op}/only", "takes nothing")
+        raise kernelzoo.UnsupportedProblemError(f"entered/{op}/only", "takes nothing")
 
     with pytest.raises(pytest.fail.Exception, match="takes nothing"):
         Suite().test_takes_a_case(enter(op, refuses))
