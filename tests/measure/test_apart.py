@@ -1,5 +1,6 @@
 """A runner in a process of its own, and what it does beside the judge's own work."""
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.judge.apart import Apart
 from kernelzoo.measure.worker_process import UNSET, DiedError
 
@@ -50,3 +52,29 @@ def test_a_runner_that_dies_meanwhile_is_noticed_by_the_next_request() -> None:
         assert runner.broken
     finally:
         runner.close()
+
+
+LEAVES = """
+import subprocess, sys, torch, kernelzoo
+
+@kernelzoo.register("mine", "softmax", "leaves")
+def leaves(x, out):
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    print(left.pid, file=open(PATH, "a"))
+    return lambda: torch.softmax(x, 1, out=out)
+"""
+
+
+def test_nothing_that_a_check_starts_stays_behind(tmp_path: Path) -> None:
+    file, numbers = tmp_path / "leaves.py", tmp_path / "numbers"
+    file.write_text(LEAVES.replace("PATH", repr(str(numbers))), encoding="utf-8")
+    with Guard("cpu", [str(file)], patience=60) as guard:
+        guard.verify("mine/softmax/leaves", [], cases=["float32-3x17"])
+        found = numbers.read_text().split()
+        assert found and not any(map(alive, found))
+
+
+def alive(process: str) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False

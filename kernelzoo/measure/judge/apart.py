@@ -171,16 +171,16 @@ class Apart(WorkerProcess):
         """Those of its processes that still run, compilers aside, with their names."""
         return {process: name for process in sorted(self._strays()) if (name := _name(process))}
 
-    def _check_alone(self) -> None:
-        """Raise ContractError if anything that it started still runs, except compilers; all is ended then."""
-        if left := self._named_strays():
-            until, remaining = perf_counter() + _ENDING, left
-            # One may have started another just before it was killed, for which the next lane would be blamed.
-            while remaining and perf_counter() < until:
-                _send(remaining, signal.SIGKILL)
-                sleep(1e-3)
-                remaining = self._named_strays()
-            raise ContractError(f"left child processes behind: {', '.join(left.values())}", "changes the process")
+    def end_strays(self) -> list[str]:
+        """End what it started and still runs, except compilers; returns their names."""
+        left = remaining = self._named_strays()
+        until = perf_counter() + _ENDING
+        # One may have started another just before it was killed, for which the next lane would be blamed.
+        while remaining and perf_counter() < until:
+            _send(remaining, signal.SIGKILL)
+            sleep(1e-3)
+            remaining = self._named_strays()
+        return list(left.values())
 
     def ask(self, call: str, **arguments: Any) -> Any:
         """Call a method of the runner. Raises RaisedError, ContractError or DiedError."""
@@ -196,8 +196,9 @@ class Apart(WorkerProcess):
             case {"raised": "refused" | "failed" as outcome, "words": str() as words}:
                 raise RaisedError(outcome, words)
             case {"value": value}:
-                if call == "turn":
-                    self._check_alone()
+                left = self.end_strays() if call in ("turn", "release") else []
+                if left and call == "turn":
+                    raise ContractError(f"left child processes behind: {', '.join(left)}", "changes the process")
                 return value
         raise DiedError(self._in_hand, f"something else answered for {call}: {str(done)[:80]}")
 

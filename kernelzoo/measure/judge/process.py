@@ -177,7 +177,9 @@ class Judge(Answering):
             self._tell(stage, id, **runner.told)
 
         try:
-            return runner._ask({"do": do, **request}, tell)
+            found = runner._ask({"do": do, **request}, tell)
+            runner.end_strays()
+            return found
         except DiedError as error:  # the guard replaces this process, and all runners with it
             self.in_hand = True
             raise DeviceLostError(error.id, error.reason) from None
