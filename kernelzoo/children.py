@@ -1,13 +1,20 @@
-"""Keeps the working directory off Python's path, here and in child processes, so that no file there is imported.
+"""Child processes: what they see of the environment, and the folders that they leave.
 
-An empty entry of PYTHONPATH, most often a slip, means the working directory too.
+The working directory is kept off Python's path, here and there, so that no file in it is imported. An empty entry of
+PYTHONPATH, most often a slip, means the working directory too.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
+
+SCRATCH = "KERNELZOO_SCRATCH"
+"""The variable with the folder that a process removes when it ends those that it has started."""
+
+_made: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def environment(*, here: bool = False) -> dict[str, str]:
@@ -15,6 +22,12 @@ def environment(*, here: bool = False) -> dict[str, str]:
     path first."""
     places = [str(Path(__file__).parents[1])] if here else []
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places + _named())}
+
+
+def scratch() -> Path:
+    """A new folder, gone when this process ends, also by a signal if another process of kernelzoo has started it."""
+    _made.append(tempfile.TemporaryDirectory(prefix="kernelzoo-", dir=os.environ.get(SCRATCH)))
+    return Path(_made[-1].name)
 
 
 def leave_working_directory() -> None:

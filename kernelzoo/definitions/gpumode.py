@@ -6,13 +6,13 @@ import ast
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo import children
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, names_in
 from kernelzoo.definitions.loading import EXPECTS, declare_drawn
 from kernelzoo.definitions.solutions import bind_returning, registered
@@ -31,9 +31,6 @@ _DEVICE = "_kernelzoo_device"
 _folders: list[Folder] = []
 """The problems that are loaded."""
 
-_staged: list[tempfile.TemporaryDirectory[str]] = []
-"""Folders with the files that a problem names, kept until the process ends."""
-
 
 class Folder:
     """A problem's folder: its functions, with the device of the call in place of ``"cuda"``."""
@@ -41,9 +38,8 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path, self.task = path, _read(path / "task.yml")
         self.operations: dict[str, Entry] = {}
-        stage = tempfile.TemporaryDirectory(prefix="kernelzoo-problem-")
-        _staged.append(stage)
-        self.stage = Path(stage.name)
+        self.stage = children.scratch()
+        """With the files that it names."""
         for file in self.task["files"]:
             if not file["source"].startswith("@") and (path / file["source"]).is_file():
                 shutil.copyfile(path / file["source"], self.stage / Path(file["name"]).name)

@@ -6,13 +6,12 @@ import importlib
 import inspect
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo import registry
+from kernelzoo import children, registry
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
 from kernelzoo.definitions.loading import arguments_of, loaded
 from kernelzoo.definitions.reference import in_order
@@ -32,9 +31,6 @@ _FLAGS = {"cflags": [], "cuda_cflags": ["-O3", "--use_fast_math"], "ld_flags": [
 
 _KIND = "wrong kind of result"
 
-_folders: list[tempfile.TemporaryDirectory[str]] = []
-"""Folders with the sources of this process's solutions, kept until it ends."""
-
 
 def load_solution(path: str | Path) -> registry.Implementation:
     """Read a solution of flashinfer-bench, and register it for its definition, which must be loaded already.
@@ -51,14 +47,13 @@ def load_solution(path: str | Path) -> registry.Implementation:
     op = identifier(data["definition"])
     if op not in loaded:
         raise DefinitionError(f"{path} is a solution of {data['definition']!r}; load its definition first")
-    folder = tempfile.TemporaryDirectory(prefix="kernelzoo-solution-")
-    _folders.append(folder)
+    folder = children.scratch()
     for source in data["sources"]:
-        file = Path(folder.name, source["path"])
+        file = folder / source["path"]
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, source["content"].encode())
     try:
-        function = _built(data, Path(folder.name))
+        function = _built(data, folder)
     except DefinitionError:
         raise
     except Exception as error:

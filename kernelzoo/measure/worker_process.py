@@ -13,6 +13,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -123,6 +124,9 @@ class WorkerProcess:
         self._modules, self._patience = [os.path.abspath(module) for module in modules], patience
         self._gpu, self._closed = gpu, False
         self._environment = {**(environment or {}), **({"CUDA_VISIBLE_DEVICES": gpu.visible} if gpu else {})}
+        if children.SCRATCH not in os.environ:
+            self._scratch = tempfile.TemporaryDirectory(prefix="kernelzoo-", ignore_cleanup_errors=True)
+            self._environment[children.SCRATCH] = self._scratch.name
         self._opening: Json = dict(opening or {})
         self._ceilings: list[float] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -148,6 +152,8 @@ class WorkerProcess:
         """End the process for good. A thread that still waits for it gets no new one."""
         self._closed = True
         self._stop()
+        if children.SCRATCH not in os.environ:
+            self._scratch.cleanup()
 
     def _spawn(self) -> None:
         """Start a process, which runs no code of a user yet."""

@@ -3,6 +3,7 @@
 import contextlib
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.judge.apart import Apart
 from kernelzoo.measure.worker_process import UNSET, DiedError
 
+DEFINITIONS = Path(__file__).parents[2] / "examples" / "definitions"
 ENDS = "import time; time.sleep(0.3); print('ended')"
 
 
@@ -72,6 +74,17 @@ def test_nothing_that_a_check_starts_stays_behind(tmp_path: Path) -> None:
         guard.verify("mine/softmax/leaves", [], cases=["float32-3x17"])
         found = numbers.read_text().split()
         assert found and not any(map(alive, found))
+
+
+def test_no_folder_stays_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of processes that are killed, as the judge and its runners are."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    given = [str(DEFINITIONS / name) for name in ("rms_norm_h512.json", "rms_norm_torch.json")]
+    with Guard("cpu", given, patience=60) as guard:
+        assert "mine/rms_norm_h512/rms_norm_torch" in guard.about.summaries
+        assert [*tmp_path.glob("kernelzoo-*/kernelzoo-*")]
+    assert [*tmp_path.glob("kernelzoo-*")] == []
 
 
 def alive(process: str) -> bool:

@@ -2,18 +2,15 @@
 from no others. Ours are files that appear whole or not at all, with a digest; a language's own are of its own making.
 """
 
-import atexit
 import hashlib
 import os
-import shutil
 import stat
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kernelzoo import packages
+from kernelzoo import children, packages
 from kernelzoo.errors import CacheWarning
 
 _DIGEST = hashlib.sha256().digest_size
@@ -86,8 +83,7 @@ def for_language(variable: str, default: Path) -> Path | None:
 def thrown_away(variable: str, folder: Path, reason: str) -> Path:
     """A folder for this process alone, in place of one that can't be used for a reason."""
     _warn(folder, f"{reason}; mend it, or set {variable} to another")
-    instead = Path(tempfile.mkdtemp(prefix="kernelzoo-"))
-    atexit.register(shutil.rmtree, instead, ignore_errors=True)
+    instead = children.scratch()
     os.environ[variable] = str(instead)
     return instead
 
