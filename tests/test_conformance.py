@@ -12,7 +12,7 @@ from hypothesis.errors import Unsatisfiable
 import kernelzoo
 from kernelzoo.check import fuzz
 from kernelzoo.check.case import Draw
-from kernelzoo.check.fuzz import running
+from kernelzoo.check.fuzz import placing, running
 from kernelzoo.testing import Case, Conformance, check, tensors
 
 # Rows that end within a tile, a vector or a word, side by side and not, in each dtype: of softmax one of -inf alone,
@@ -56,6 +56,9 @@ EQUAL = tuple(
     for values in ("constant", "plateau")
 )
 
+# Seeds of columns so long that a lane which adds up its part in order leaves the contract, where 128 share a column.
+LONG = {"softmax": 188, "logsumexp": 188, "cross_entropy": 188, "softmax_backward": 27}
+
 # Rows of which each is several programs' in ``split``: not whole parts, alone, and across memory.
 SHARED: dict[str, tuple[fuzz.Case, ...]] = {
     op: (
@@ -86,10 +89,14 @@ class TestConformance(Conformance):
         only = metafunc.config.getoption("--only") or metafunc.config.getoption("--core")
         cls.backends = tuple(only.split(",")) if only else None
         cls.samples = sampled.on_host() and not metafunc.config.getoption("--all")
-        if metafunc.function is cls.test_shared_rows:
+        if metafunc.function in (cls.test_shared_rows, cls.test_long_columns):
             made = [i for name in cls.backends or (None,) for i in kernelzoo.implementations(name)]
-            split = [i for i in made if i.variant == "split" and i.op in SHARED]
-            metafunc.parametrize("implementation", split, ids=lambda i: i.id)
+            ops, names = (
+                (SHARED, ("split",)) if metafunc.function is cls.test_shared_rows else (LONG, ("online", "rows"))
+            )
+            metafunc.parametrize(
+                "implementation", [i for i in made if i.variant in names and i.op in ops], ids=lambda i: i.id
+            )
         elif cls.samples and metafunc.function in (cls.test_any_tensor, cls.test_fuzzed):
             names = cls.backends or (None,)
             drawn = [i for name in names for i in kernelzoo.implementations(name) if sampled.is_drawn_for(i)]
@@ -143,6 +150,19 @@ class TestConformance(Conformance):
         found = running.run(implementation, cases, torch.device(self.device(implementation.backend)))
         assert [(str(cases[number]), words) for number, words in found.wrong] == []
         assert found.right == len(cases)
+
+    def test_long_columns(self, implementation: kernelzoo.Implementation) -> None:
+        """Equal elements: what one sum in order rounds off is the same each time."""
+        op, backend = implementation.operation, kernelzoo.get(implementation.backend)
+        if "simulator" in (backend.emulator or ""):
+            pytest.skip("it would take hours")
+        device = self.device(implementation.backend)
+        equal = (fuzz.Companion("y", values="constant"),) if op.name == "softmax_backward" else ()
+        values, layout = "constant" if equal else "plateau", fuzz.Layout((32, 1))
+        case = fuzz.Case("float32", (2**17, 32), layout, 0, values=values, seed=LONG[op.name], companions=equal)
+        inputs = [x.to(device) for _, x in placing.inputs(op, case, torch.Generator())]
+        result = getattr(backend, op.name)(*inputs, dim=0, variant=implementation.variant)
+        op.expect(op.arguments(inputs, 0)).check((result,))
 
     def test_fuzzed(self, implementation: kernelzoo.Implementation) -> None:
         """A small budget of ``kernelzoo fuzz``, the same cases each time; most where they cost least, on the host."""

@@ -8,28 +8,29 @@ import cutlass
 from cutlass import Boolean, Int64, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute.device_functions import Rows
-from kernelzoo.kernels.cute.softmax.device_functions import exponential, lowest, rescale, rescale_all
+from kernelzoo.kernels.cute.softmax.device_functions import add_terms, lowest, rescale, rescale_all
 
 
 def make_states(TILE):
-    """Running maxima and sums of each of a thread's rows."""
-    return dev.make_accumulator(lowest(TILE), TILE), dev.make_accumulator(0, TILE)
+    """Running maxima of each of a thread's rows; sums, and what these have rounded off."""
+    return dev.make_accumulator(lowest(TILE), TILE), fn.make_sums(TILE)
 
 
 def finite_update(tops, totals, values, TILE):
     """Such states with more elements. No maximum is infinite: the sum is, of a row with +inf; of -inf alone it is 0."""
-    rows = zip(dev.split_rows(values, TILE), dev.thread_reduce(values, dev.maximum, TILE), strict=True)
-    for r, (row, top) in enumerate(rows):
-        before = tops[r]
-        risen = dev.minimum(dev.maximum(before, top), type(top)(-lowest(TILE)))
-        added = dev.tree_reduce([exponential(value - risen) for value in row], dev.add)
-        tops[r], totals[r] = risen, totals[r] * exponential(before - risen) + added
+    highest = dev.acc_type(TILE)(-lowest(TILE))
+    risen = [
+        dev.minimum(dev.maximum(*pair), highest)
+        for pair in zip(dev.registers(tops), dev.thread_reduce(values, dev.maximum, TILE), strict=True)
+    ]
+    add_terms(tops, totals, risen, values, TILE)
 
 
 @cute.jit
 def update_states(
-    tops: cute.Tensor, totals: cute.Tensor, tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows,
+    tops: cute.Tensor, totals, tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows,
     TILE: cutlass.Constexpr,
 ):  # fmt: skip
     """Such states with a thread's elements of the blocks from begin to end, see ``finite_update``."""
@@ -41,18 +42,18 @@ def row_states(tops, totals, TILE):
     """(maxima, sums) of a thread's rows, of all threads' states."""
     mine = dev.registers(tops)
     row_tops = dev.block_reduce(mine, dev.maximum, TILE)
-    return row_tops, dev.block_reduce(rescale_all(mine, dev.registers(totals), row_tops), dev.add, TILE)
+    return row_tops, dev.block_reduce(rescale_all(mine, fn.thread_sums(*totals), row_tops), dev.add, TILE)
 
 
 @cute.jit
 def merge_parts(
-    tops: cute.Tensor, totals: cute.Tensor, left_tops: cute.Pointer, left_totals: cute.Pointer, row, parts, rows: Rows,
+    tops: cute.Tensor, totals, left_tops: cute.Pointer, left_totals: cute.Pointer, row, parts, rows: Rows,
     TILE: cutlass.Constexpr,
 ):  # fmt: skip
     """A thread's states with those that it takes of the parts of its rows."""
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
-        merge(tops, totals, left_tops, left_totals, place, apart, dev.exists(row, rows, TILE), TILE)
+        merge(tops, totals[0], left_tops, left_totals, place, apart, dev.exists(row, rows, TILE), TILE)
 
 
 @cute.jit

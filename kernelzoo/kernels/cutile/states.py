@@ -10,27 +10,30 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile.softmax.device_functions import exponential, lowest
 
 
-def lane_update(top, total, x, AXIS, FOLD):
-    """The state of each lane with a tile more: along memory by vectors, which take one exponential more each."""
+def lane_update(top, x, AXIS, FOLD):
+    """(maximum, sum of a tile less it) of each lane: along memory by vectors, which take one exponential more each."""
     if AXIS == 1:
         higher = ct.minimum(ct.maximum(top, x), -lowest(x, top.shape))
-        return higher, total * exponential(top - higher) + exponential(x - higher)
+        return higher, exponential(x - higher)
     vectors = ct.reshape(x, (*top.shape, FOLD))
     higher = ct.minimum(ct.maximum(top, ct.max(vectors, 3)), -lowest(x, top.shape))
-    exponentials = exponential(vectors - ct.expand_dims(higher, 3))
-    return higher, total * exponential(top - higher) + ct.sum(exponentials, 3)
+    return higher, ct.sum(exponential(vectors - ct.expand_dims(higher, 3)), 3)
 
 
 def row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """The states of so many blocks of a tile's rows, in one pass."""
     top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(top.shape, top.dtype)
+    lost = total
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), -float("inf"), AXIS, SHAPE, WHOLE)
-            top, total = lane_update(top, total, tile, AXIS, FOLD)
-    return merged(top, total, AXIS)
+            higher, terms = lane_update(top, tile, AXIS, FOLD)
+            scale = exponential(top - higher)
+            total, lost = dev.accumulate(total * scale, lost * scale, terms, x)
+            top = higher
+    return merged(top, dev.whole(total, lost), AXIS)
 
 
 def merged(top, total, AXIS):

@@ -79,13 +79,15 @@ def row_state(
     # A maximum is no lower than the lowest finite number, so that no difference of two is -inf - -inf.
     top = gl.full([ROWS, LANES], LOWEST, WIDE, gl.SliceLayout(2, LAYOUT))
     total = gl.full([ROWS, LANES], 0.0, WIDE, gl.SliceLayout(2, LAYOUT))
+    lost = gl.full([ROWS, LANES], 0.0, WIDE, gl.SliceLayout(2, LAYOUT))
     for start in range(begin, end, LANES * PACK):
         here = start + cols
         tile = gl.load(x_rows + here * x_n, there & (here < end), other=float("-inf")).to(WIDE)
         new = gl.minimum(gl.maximum(top, gl.max(tile, 2)), HIGHEST)
-        total = total * exponential(top - new) + gl.sum(exponential(tile - new[:, :, None]), 2)
+        scale, terms = exponential(top - new), exponential(tile - new[:, :, None])
+        total, lost = dev.add_exactly(total * scale, lost * scale, gl.sum(terms, 2))
         top = new
-    return merged(top, total)
+    return merged(top, dev.whole(total, lost))
 
 
 @gluon.jit

@@ -42,15 +42,17 @@ def row_state(
     # A maximum is no lower than the lowest finite number, so that no difference of two is -inf - -inf.
     top = tl.full([ROWS, LANES], LOWEST, WIDE)
     total = tl.zeros([ROWS, LANES], WIDE)
+    lost = tl.zeros([ROWS, LANES], WIDE)
     for start in range(begin, end, BLOCK):
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
         tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=float("-inf")).to(WIDE)
         packs = in_packs(tile, LANES, VECTOR)
         new = tl.minimum(tl.maximum(top, tl.max(tl.max(packs, 3), 1)), HIGHEST)
         terms = exponential(packs - new[:, None, :, None])
-        total = total * exponential(top - new) + tl.sum(tl.sum(terms, 3), 1)
+        scale = exponential(top - new)
+        total, lost = add_exactly(total * scale, lost * scale, tl.sum(tl.sum(terms, 3), 1))
         top = new
-    return merged(top, total)
+    return merged(top, whole(total, lost))
 
 
 @triton.jit

@@ -11,6 +11,7 @@ from kernelzoo.tables import knob, numbers
 
 HELD = {8: 4, 4: 16, 2: 16}  # packs of a thread, by the bytes of an element: double's exponential takes many registers
 FEWEST = 4  # of those, where columns are short
+LONGEST = 65536  # elements of a column that a block adds up alone: in order, more that are equal round too far
 LEAST_THREADS = 64  # of a block, where columns are of a few elements
 BLOCKS = 2  # of 256 threads on an SM, which always fit: the kernel is bound to 128 registers
 WORKSPACE_LINE = 128  # bytes ahead of the pairs, for a counter: see columns.cu
@@ -50,7 +51,8 @@ def columns(rows: Rows, device: Device, table: Numbers) -> Plan:
     if columns.vector > 1 and columns.itemsize < 8:
         alone = strip.elements >= columns.n
     else:  # shared where they are long, and strips don't give each SM its blocks
-        alone = strips >= table.columns_blocks * device.multiprocessors or columns.n <= table.columns_long
+        many = strips >= table.columns_blocks * device.multiprocessors and columns.n <= LONGEST
+        alone = many or columns.n <= table.columns_long
     if not alone:
         return _shared(columns, device)
     no_other: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # block of the strip

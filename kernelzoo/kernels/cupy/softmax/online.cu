@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Prob
   if (r >= p.rows) return;
   const Row<T, V> row(p, r);
   const int step = ITEMS * (int)blockDim.x;
-  Pair<W> run = {minus_infinity<W>(), 0};
+  RunningPair<W> run;
   Pack<T, V> items[ITEMS];
   W edge;
   for (i64 j = threadIdx.x; j < row.packs; j += step) {
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Prob
     online_update(run, items);
   }
   online_update_edge(run, row, edge);
-  const auto all = block_merge(run, slots);
+  const auto all = block_merge(run.all(), slots);
   const Pair<W> by = normalizer<T>(all);
   // Backwards: what was read last is the likeliest to be in a cache still.
   const i64 last = threadIdx.x < row.packs ? (row.packs - 1 - threadIdx.x) / step * step + threadIdx.x : -1;

@@ -2,22 +2,32 @@
 #pragma once
 #include "pairs.cuh"
 
-// A running pair takes in a batch of packs: the sum is rescaled when the maximum grows.
+// A pair whose sum keeps what it rounds off, which of many equal terms is the same each time.
+template <class W>
+struct RunningPair {
+  W m = minus_infinity<W>();
+  CompensatedSum<W> s;
+  __device__ Pair<W> all() const { return {m, s.all()}; }
+};
+
+// It takes in a batch of packs: the sum is rescaled when the maximum grows.
 template <class T, int V, int ITEMS>
-__device__ inline void online_update(Pair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
+__device__ inline void online_update(RunningPair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
   using W = Wide<T>;
   const W m = maximum(run.m, max_of(items));
   W v[V];
   keep_packed(items);
   const W shift = zero_if_empty(m);
-  W s = run.s * exponential(run.m - shift);
+  W s = 0;
   UNROLL for (int i = 0; i < ITEMS; ++i) {
     items[i].get(v);
     UNROLL for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
     s += sum_of(v);
   }
   keep_packed(items);
-  run = {m, s};
+  run.s.scale(exponential(run.m - shift));
+  run.s.add(s);
+  run.m = m;
 }
 
 template <class T, int V>
@@ -39,7 +49,7 @@ __device__ inline void load_batch(Pack<T, V> (&items)[ITEMS], const Row<T, V>& r
 }
 
 template <class T, int V>
-__device__ inline void online_update_edge(Pair<Wide<T>>& run, const Row<T, V>& row, Wide<T>& edge) {
+__device__ inline void online_update_edge(RunningPair<Wide<T>>& run, const Row<T, V>& row, Wide<T>& edge) {
   edge = minus_infinity<Wide<T>>();
   if constexpr (V > 1) {
     if (threadIdx.x < row.edges) edge = widen(row.x[row.edge(threadIdx.x)]);

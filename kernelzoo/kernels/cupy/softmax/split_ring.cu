@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
     u64* row_packets = packets + r * parts * WORDS;
     const u32 tag = (u32)(peek_word(row_packets + part * WORDS) >> 32) + 1;
 
-    Pair<W> run = {minus_infinity<W>(), 0};
+    RunningPair<W> run;
     Pack<T, V> items[ITEMS];
     W edge = minus_infinity<W>();
     if (part == 0) online_update_edge(run, row, edge);
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(LANES + 32, 1)
       at.next(ring_tiles);
     }
 
-    run = warp_merge<32>(run);
-    if (lane == 0) warp_slots[turn][warp] = run;
+    const Pair<W> own = warp_merge<32>(run.all());
+    if (lane == 0) warp_slots[turn][warp] = own;
     sync();
     const Pair<W> block = merge_slots(warp_slots[turn], WARPS);
     if ((int)threadIdx.x < WORDS) {

@@ -6,7 +6,8 @@ bits on rows with a large offset. A maximum may drop a NaN, and the sum brings i
 
 from cutlass import Float64, cute
 
-from kernelzoo.kernels.cute.device_functions import add, maximum, select, split_rows, thread_reduce, tree_reduce
+from kernelzoo.kernels.cute.device_functions import add, map_rows, maximum, registers, select, thread_reduce
+from kernelzoo.kernels.cute.row_functions import add_exactly
 
 LOG2_E = 1.4426950408889634
 LOWEST = {"float64": -1.7976931348623157e308}
@@ -32,13 +33,18 @@ def lowest(TILE):
 def online_update(tops, totals, values, TILE):
     """The running (maximum, sum) state of each of a thread's rows with more elements. Maxima start finite: see
     ``lowest``."""
-    for r, (row, top) in enumerate(zip(split_rows(values, TILE), thread_reduce(values, maximum, TILE), strict=True)):
-        before = tops[r]
-        risen = maximum(before, top)
-        tops[r] = risen
-        totals[r] = totals[r] * exponential(before - risen) + tree_reduce(
-            [exponential(value - risen) for value in row], add
-        )
+    risen = [maximum(*pair) for pair in zip(registers(tops), thread_reduce(values, maximum, TILE), strict=True)]
+    add_terms(tops, totals, risen, values, TILE)
+
+
+def add_terms(tops, totals, risen, values, TILE):
+    """Such states whose maxima have risen, with the exponentials of more elements and what adding them rounds off."""
+    for r, top in enumerate(risen):
+        scale = exponential(tops[r] - top)
+        tops[r] = top
+        for kept in totals:
+            kept[r] = kept[r] * scale
+    add_exactly(*totals, thread_reduce(map_rows(exponential_below, values, TILE, risen), add, TILE))
 
 
 def rescale(top, total, row_top):

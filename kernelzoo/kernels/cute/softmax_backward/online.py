@@ -22,11 +22,11 @@ def online_kernel(
     tile = dev.block_index(EARLY)
     tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, (grad, grad_at), (y, y_at), (out, out_at))
     blocks = dev.num_blocks(rows, TILE)
-    sums = dev.make_accumulator(0, TILE)
+    sums = fn.make_sums(TILE)
     for i in cutlass.range(blocks):
         both = load_both(tXgG, tXgY, tXcX, i, rows, TILE)
-        dev.accumulate(sums, dev.thread_reduce(products(both, TILE), dev.add, TILE), dev.add)
-    totals = dev.block_reduce(dev.registers(sums), dev.add, TILE)
+        fn.accumulate_sums(sums, products(both, TILE), TILE)
+    totals = fn.row_sums(sums, TILE)
     for i in cutlass.range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
         both = load_both(tXgG, tXgY, tXcX, blocks - 1 - i, rows, TILE)

@@ -24,13 +24,12 @@ def partials_kernel(
     number = dev.block_index(EARLY)
     tile, part = dev.tile_and_part(number, parts)
     tXcX, tXgG, tXgY = dev.partition(tile, rows, TILE, (grad, grad_at), (y, y_at))
-    mine = dev.make_accumulator(0, TILE)
+    mine = fn.make_sums(TILE)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         both = load_both(tXgG, tXgY, tXcX, i, rows, TILE)
-        dev.accumulate(mine, dev.thread_reduce(products(both, TILE), dev.add, TILE), dev.add)
-    found = dev.block_reduce(dev.registers(mine), dev.add, TILE)
-    dev.store_partial(found, sums, dev.first_row(tile, TILE), part, parts, rows, TILE)
+        fn.accumulate_sums(mine, products(both, TILE), TILE)
+    dev.store_partial(fn.row_sums(mine, TILE), sums, dev.first_row(tile, TILE), part, parts, rows, TILE)
 
 
 @cute.kernel

@@ -6,6 +6,8 @@ bits on rows with a large offset. ``ct.max`` may drop a NaN, and the sum brings 
 
 import cuda.tile as ct
 
+from kernelzoo.kernels.cutile import device_functions as dev
+
 LOG2_E = 1.4426950408889634
 
 
@@ -35,18 +37,22 @@ def lowest(x, SHAPE):
     return ct.full(SHAPE, -3.4028234663852886e38, ct.float32)
 
 
-def online_update(top, total, x, AXIS, FOLD):
-    """The running (maximum, sum) state of each lane with a tile more. Maxima start finite: see ``lowest``."""
+def online_update(top, total, lost, block, x, AXIS, FOLD):
+    """The running (maximum, sum, what that rounded off) of each lane with a block of x more. Maxima start finite: see
+    ``lowest``."""
     if AXIS == 2:
-        return online_update_folded(top, total, ct.reshape(x, (*top.shape, FOLD)))
-    rise = x - top
-    # Of exp(top - new top) and exp(x - new top) one is 1, and this is the other.
-    scale = exponential(-ct.abs(rise))
-    return ct.maximum(top, x), ct.where(rise > 0, total * scale + 1, total + scale)
+        return online_update_folded(top, total, lost, ct.reshape(block, (*top.shape, FOLD)), x)
+    rise = block - top
+    # Of exp(top - new top) and exp(block - new top) one is 1, and this is the other.
+    other = exponential(-ct.abs(rise))
+    scale, term = ct.where(rise > 0, other, 1.0), ct.where(rise > 0, 1.0, other)
+    total, lost = dev.accumulate(total * scale, lost * scale, term, x)
+    return ct.maximum(top, block), total, lost
 
 
-def online_update_folded(top, total, x):
-    """The same with several elements more of each lane, along a further axis of x."""
-    higher = ct.maximum(top, ct.max(x, x.ndim - 1))
-    exponentials = exponential(x - ct.expand_dims(higher, x.ndim - 1))
-    return higher, total * exponential(top - higher) + ct.sum(exponentials, x.ndim - 1)
+def online_update_folded(top, total, lost, block, x):
+    """The same with several elements more of each lane, along a further axis of the block."""
+    higher = ct.maximum(top, ct.max(block, block.ndim - 1))
+    scale, exponentials = exponential(top - higher), exponential(block - ct.expand_dims(higher, block.ndim - 1))
+    total, lost = dev.accumulate(total * scale, lost * scale, ct.sum(exponentials, block.ndim - 1), x)
+    return higher, total, lost

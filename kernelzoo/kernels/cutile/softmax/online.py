@@ -19,14 +19,15 @@ def lane_states(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """The states of so many blocks of a tile's rows, of which every lane keeps its own."""
     top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(top.shape, top.dtype)
+    lost = total
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
             place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
             block = dev.load_block(x, place, -float("inf"), AXIS, SHAPE, WHOLE)
-            top, total = online_update(top, total, block, AXIS, FOLD)
-    return top, total
+            top, total, lost = online_update(top, total, lost, block, x, AXIS, FOLD)
+    return top, dev.whole(total, lost)
 
 
 def write_blocks(x, out, top, inverse, group, strip, begin, end, AXIS, SHAPE):

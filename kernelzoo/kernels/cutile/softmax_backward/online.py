@@ -17,6 +17,7 @@ FIT = 3
 def sums_of(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """The sums of products of so many blocks of a tile's rows, of which each lane adds up its own."""
     running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(grad))
+    lost = running
     ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
@@ -24,8 +25,8 @@ def sums_of(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
             place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
             grads = dev.load_block(grad, place, 0.0, AXIS, SHAPE, WHOLE)
             weights = dev.load_block(y, place, 0.0, AXIS, SHAPE, WHOLE)
-            running = running + dev.lane_sums(grads * weights, AXIS, FOLD)
-    return ct.sum(running, AXIS, keepdims=True)
+            running, lost = dev.accumulate(running, lost, dev.lane_sums(grads * weights, AXIS, FOLD), grad)
+    return ct.sum(dev.whole(running, lost), AXIS, keepdims=True)
 
 
 def write_blocks(grad, y, out, total, group, strip, begin, end, AXIS, SHAPE):

@@ -7,6 +7,9 @@ bits on rows with a large offset. ``gl.max`` drops a NaN, and the sum brings it 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+TOGETHER: gl.constexpr = gl.constexpr(256)
+"""Blocks of a row after which lanes meet: of many equal terms, a sum in order rounds each the same way."""
+
 
 @gluon.jit
 def exponential(x):
@@ -43,8 +46,33 @@ def softmax_with_edges(x, edges, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 
 @gluon.jit
 def online_update(top, total, x):
-    """The running (maximum, sum) state of each lane with one more element. Maxima start finite: see online_kernel."""
+    """The running (maximum, sum) state of each lane with one more element. Maxima start finite: see online_state."""
     rise = x - top
     # Of exp(top - new top) and exp(x - new top) one is 1, and this is the other.
     scale = exponential(-gl.abs(rise))
     return gl.maximum(top, x), gl.where(rise > 0, total * scale + 1, total + scale)
+
+
+@gluon.jit
+def online_state(
+    x, x_start, x_n, here, cols, there, begin, end, length, row_top, WIDE: gl.constexpr, LOWEST: gl.constexpr,
+    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """(maximum, sum) of rows from begin to end, by blocks. The maximum is no lower than ``row_top``.
+
+    Every lane keeps a state of its own, and lanes meet after TOGETHER blocks. A maximum starts at the lowest finite
+    number, so that no difference of two is -inf - -inf.
+    """
+    row_total = gl.full([ROWS, 1], 0.0, WIDE, LAYOUT)
+    for first in range(begin, end, TOGETHER * BLOCK):
+        top = gl.full([ROWS, BLOCK], LOWEST, WIDE, LAYOUT)
+        total = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+        for start in range(first, gl.minimum(end, first + TOGETHER * BLOCK), BLOCK):
+            block = x + (x_start + start * x_n) + here * x_n
+            tile = gl.load(block, there & (cols < length - start), other=float("-inf"))
+            top, total = online_update(top, total, tile.to(WIDE))
+        before = row_top
+        row_top = gl.maximum(row_top, gl.max(top, 1, keep_dims=True))
+        row_total *= exponential(before - row_top)
+        row_total += gl.sum(total * exponential(top - row_top), 1, keep_dims=True)
+    return row_top, row_total

@@ -9,7 +9,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.softmax.device_functions import exponential, online_update
+from kernelzoo.kernels.gluon.softmax.device_functions import exponential, online_state
 from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -30,24 +30,18 @@ def online_kernel(
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
-    # Every lane keeps a pair of its own, and lanes meet once, after the loop. A maximum starts at the lowest finite
-    # number, so that no difference of two is -inf - -inf.
-    top = gl.full([ROWS, BLOCK], LOWEST, WIDE, LAYOUT)
-    total = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
     length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
         out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)
     out_start = dev.aligned(out_start, EDGES)
     longest = dev.end_of_vectors(n, EDGES)
-    for start in range(0, longest, BLOCK):
-        block = x + (x_start + start * x_n) + here * x_n
-        tile = gl.load(block, there & (cols < length - start), other=float("-inf"))
-        top, total = online_update(top, total, tile.to(WIDE))
-    row_top = gl.max(top, 1, keep_dims=True)
+    row_top = gl.full([ROWS, 1], LOWEST, WIDE, LAYOUT)
     if EDGES:
         row_top = gl.maximum(row_top, gl.convert_layout(gl.max(edges, 1, keep_dims=True), LAYOUT))
-    row_total = gl.sum(total * exponential(top - row_top), 1, keep_dims=True)
+    row_top, row_total = online_state(
+        x, x_start, x_n, here, cols, there, 0, longest, length, row_top, WIDE, LOWEST, ROWS, BLOCK, LAYOUT
+    )
     if EDGES:
         edges = exponential(edges - gl.convert_layout(row_top, EDGE_LAYOUT))
         row_total += gl.convert_layout(gl.sum(edges, 1, keep_dims=True), LAYOUT)

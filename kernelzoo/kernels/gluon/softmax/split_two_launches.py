@@ -6,7 +6,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.softmax.device_functions import exponential, online_update
+from kernelzoo.kernels.gluon.softmax.device_functions import exponential, online_state
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype, wide_type
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
@@ -43,16 +43,13 @@ def parts_kernel(
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
     left = pairs + number.to(gl.int64) * (2 * ROWS) * parts + lane
     if not WRITES:
-        top = gl.full([ROWS, BLOCK], LOWEST, WIDE, LAYOUT)  # finite: see online_kernel
-        total = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-        for start in range(begin, end, BLOCK):
-            block = x + (x_start + start * x_n) + here * x_n
-            tile = gl.load(block, there & (cols < length - start), other=float("-inf"))
-            top, total = online_update(top, total, tile.to(WIDE))
-        row_top = gl.max(top, 1, keep_dims=True)
+        row_top = gl.full([ROWS, 1], LOWEST, WIDE, LAYOUT)
         if EDGES:
             row_top = gl.maximum(row_top, gl.convert_layout(gl.max(edges, 1, keep_dims=True), LAYOUT))
-        row_total = gl.sum(total * exponential(top - row_top), 1)
+        row_top, total = online_state(
+            x, x_start, x_n, here, cols, there, begin, end, length, row_top, WIDE, LOWEST, ROWS, BLOCK, LAYOUT
+        )
+        row_total = gl.sum(total, 1)
         if EDGES:
             edges = exponential(edges - gl.convert_layout(row_top, EDGE_LAYOUT))
             row_total += gl.convert_layout(gl.sum(edges, 1), gl.SliceLayout(1, LAYOUT))

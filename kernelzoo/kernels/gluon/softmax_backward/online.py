@@ -37,11 +37,13 @@ def online_kernel(
     out_start = dev.aligned(out_start, EDGES)
     longest = dev.end_of_vectors(n, EDGES)
     running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+    lost = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
     for start in range(0, longest, BLOCK):
         mask = there & (cols < length - start)
         grads = gl.load(grad + (grad_start + start * grad_n) + here * grad_n, mask, other=0).to(WIDE)
-        running += grads * gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(WIDE)
-    total = gl.sum(running, 1, keep_dims=True)
+        weights = gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(WIDE)
+        running, lost = dev.add_exactly(running, lost, grads * weights)
+    total = gl.sum(dev.whole(running, lost), 1, keep_dims=True)
     if EDGES:
         total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1, keep_dims=True), LAYOUT)
         gl.store(out_edges, (y_edges * (grad_edges - gl.convert_layout(total, EDGE_LAYOUT))).to(DTYPE), known)

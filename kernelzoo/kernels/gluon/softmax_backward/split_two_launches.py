@@ -47,11 +47,13 @@ def parts_kernel(
     left = sums + number.to(gl.int64) * ROWS * parts + lane
     if not WRITES:
         running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+        lost = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
         for start in range(begin, end, BLOCK):
             mask = there & (cols < length - start)
             grads = gl.load(grad + (grad_start + start * grad_n) + here * grad_n, mask, other=0).to(WIDE)
-            running += grads * gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(WIDE)
-        total = gl.sum(running, 1)
+            weights = gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(WIDE)
+            running, lost = dev.add_exactly(running, lost, grads * weights)
+        total = gl.sum(dev.whole(running, lost), 1)
         if EDGES:
             total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1), gl.SliceLayout(1, LAYOUT))
         gl.store(left + part * ROWS, total)

@@ -5,6 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import whole
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import reading_tile
 from kernelzoo.kernels.helion.softmax.device_functions import state_with
@@ -26,8 +27,10 @@ def cross_entropy_kernel(x, labels, loss, ignore_index, wide: torch.dtype):
         label = labels[o, i]
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
+        lost = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            top, total = state_with(top, total, x[o, c, i].to(wide))
+            top, total, lost = state_with(top, total, lost, x[o, c, i].to(wide))
+        total = whole(total, lost)
         inside = (label >= 0) & (label < n)
         place = [o.index[:, None], torch.where(inside, label, 0), i.index[None, :]]
         picked = hl.load(x, place, extra_mask=inside).to(wide)

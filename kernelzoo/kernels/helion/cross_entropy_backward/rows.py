@@ -5,6 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import whole
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import tile_of
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, state_with, subtracted
@@ -19,8 +20,10 @@ def backward_kernel(x, labels, grad, out, ignore_index, wide: torch.dtype):
     for o, i in hl.tile([outer, inner]):
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
+        lost = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            top, total = state_with(top, total, x[o, c, i].to(wide))
+            top, total, lost = state_with(top, total, lost, x[o, c, i].to(wide))
+        total = whole(total, lost)
         shift = subtracted(top)[:, None, :]
         inverse = (1.0 / total)[:, None, :]
         label = labels[o, i]

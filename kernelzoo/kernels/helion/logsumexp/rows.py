@@ -5,6 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import whole
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import reading_tile
 from kernelzoo.kernels.helion.softmax.device_functions import state_with
@@ -23,8 +24,10 @@ def logsumexp_kernel(x, out, wide: torch.dtype):
     for o, i in hl.tile([outer, inner]):
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
+        lost = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            top, total = state_with(top, total, x[o, c, i].to(wide), finite)
+            top, total, lost = state_with(top, total, lost, x[o, c, i].to(wide), finite)
+        total = whole(total, lost)
         out[o, i] = (finite(top) + torch.log(total)).to(out.dtype)
 
 

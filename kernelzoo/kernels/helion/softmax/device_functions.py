@@ -2,6 +2,8 @@
 
 import torch
 
+from kernelzoo.kernels.helion.device_functions import add_exactly
+
 LOG2_E = 1.4426950408889634
 
 
@@ -18,11 +20,13 @@ def subtracted(top):
     return torch.where(top == float("-inf"), 0.0, top)
 
 
-def state_with(top, total, tile, subtract=subtracted):
-    """The (maximum, sum) state of rows along axis 1, which has no place in it, once a block is taken in."""
+def state_with(top, total, lost, tile, subtract=subtracted):
+    """The (maximum, sum, what that rounded off) of rows along axis 1, which has no place in it, with a block more."""
     higher = torch.maximum(top, torch.amax(tile, dim=1))
     shift = subtract(higher)
-    return higher, total * exponential(top - shift) + exponential(tile - shift.unsqueeze(1)).sum(1)
+    scale, terms = exponential(top - shift), exponential(tile - shift.unsqueeze(1)).sum(1)
+    total, lost = add_exactly(total * scale, lost * scale, terms)
+    return higher, total, lost
 
 
 def pair_of(tile):

@@ -8,7 +8,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken
+from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken, whole
 from kernelzoo.kernels.helion.launch import over_flat, over_views
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with, state_with
 from kernelzoo.launch import Launch
@@ -24,8 +24,10 @@ def online_kernel(x, out, wide: torch.dtype):
     for o, i in hl.tile([outer, inner]):
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
+        lost = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            top, total = state_with(top, total, x[o, c, i].to(wide))
+            top, total, lost = state_with(top, total, lost, x[o, c, i].to(wide))
+        total = whole(total, lost)
         inverse = 1.0 / total
         for c in hl.tile(n):
             tile = x[o, c, i].to(wide)

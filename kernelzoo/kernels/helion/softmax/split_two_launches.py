@@ -5,7 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken
+from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken, whole
 from kernelzoo.kernels.helion.launch import in_two
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with, state_with, subtracted
 from kernelzoo.kernels.shared.jit import device_of
@@ -21,8 +21,10 @@ def pairs_kernel(x, tops, totals, span, wide: torch.dtype):
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
         top = hl.full([o, i], float("-inf"), dtype=wide)
         total = hl.zeros([o, i], dtype=wide)
+        lost = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
-            top, total = state_with(top, total, x[o, c, i].to(wide))
+            top, total, lost = state_with(top, total, lost, x[o, c, i].to(wide))
+        total = whole(total, lost)
         tops[o, part.begin, i] = top
         totals[o, part.begin, i] = total
 

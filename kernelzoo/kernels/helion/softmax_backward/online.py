@@ -5,6 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import add_exactly, whole
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -15,8 +16,10 @@ def online_kernel(grad, y, out, wide: torch.dtype):
     outer, n, inner = grad.size()
     for o, i in hl.tile([outer, inner]):
         total = hl.zeros([o, i], dtype=wide)
+        lost = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            total = total + (grad[o, c, i].to(wide) * y[o, c, i].to(wide)).sum(1)
+            total, lost = add_exactly(total, lost, (grad[o, c, i].to(wide) * y[o, c, i].to(wide)).sum(1))
+        total = whole(total, lost)
         for c in hl.tile(n):
             out[o, c, i] = (y[o, c, i].to(wide) * (grad[o, c, i].to(wide) - total[:, None, :])).to(out.dtype)
 

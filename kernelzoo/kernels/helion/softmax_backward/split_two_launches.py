@@ -5,6 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import add_exactly, whole
 from kernelzoo.kernels.helion.launch import in_two
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
@@ -18,9 +19,10 @@ def sums_kernel(grad, y, sums, span, wide: torch.dtype):
     parts = sums.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
         total = hl.zeros([o, i], dtype=wide)
+        lost = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
-            total = total + (grad[o, c, i].to(wide) * y[o, c, i].to(wide)).sum(1)
-        sums[o, part.begin, i] = total
+            total, lost = add_exactly(total, lost, (grad[o, c, i].to(wide) * y[o, c, i].to(wide)).sum(1))
+        sums[o, part.begin, i] = whole(total, lost)
 
 
 @helion.kernel(static_shapes=False)

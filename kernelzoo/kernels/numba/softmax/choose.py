@@ -101,7 +101,7 @@ def by_columns(v: View, device: Device, knobs: Knobs) -> str:
         return "fused"
     # The grid goes down single columns: it wastes most of each vector, but leaves no SM idle.
     idle = 4 * cdiv(v.total, online.online_tiling(v).rows) < device.multiprocessors
-    return "split_grid" if idle or online.is_inaccurate(v) else "online"
+    return "split_grid" if idle else "online"
 
 
 def fits_columns(v: View, device: Device) -> bool:

@@ -5,27 +5,23 @@ from functools import cache
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
+from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
+from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
 from kernelzoo.kernels.numba.source import Source
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
 
-ONLINE_COLUMNS = 2**22
-"""Columns at most, but in float64: a lane adds up its part of a row in order, which is too inaccurate for more."""
-
 
 @cache
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
-    kind, _, ONE, LOWEST = constants(dtype)
+    kind, ZERO, ONE, LOWEST = constants(dtype)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
-    _, grow, _ = state_functions(dtype)
     find, SCRATCH = own_row(tiling), tiling.scratch
 
     def online(x, out, rows, inner, n, x_at, out_at, phase):
@@ -37,17 +33,18 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         head, end = bounds(phase + source, n)
         edge = load_edge(x, source, lane, head, end, n)
         m = maximum(edge, LOWEST)
-        s = exponential(edge - finite(m))
+        total = (exponential(edge - finite(m)), ZERO)
         first = head
         while first < end:
             load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
             more = maximum(m, thread_max(row, 0))
-            s = grow(m, s, more) + thread_sum(row, 0, finite(more))
+            scale = exponential(m - finite(more))
+            total = add_exactly((total[0] * scale, total[1] * scale), thread_sum(row, 0, finite(more)))
             m = more
             first += lanes * SIZE
 
         shift = finite(block_max(m, maxima))
-        scale = ONE / block_sum(s * exponential(m - shift), sums)
+        scale = ONE / block_sum(whole(total) * exponential(m - shift), sums)
 
         # Backwards: what was read last is the likeliest to be in a cache still.
         while first > head:
@@ -66,17 +63,8 @@ def online_tiling(v: View) -> Tiling:
     return streaming_tiling(v, 4, 2) if v.itemsize > 4 else streaming_tiling(v, 16, 4)
 
 
-def is_inaccurate(v: View) -> bool:
-    """Whether rows are too long for a running sum in float32."""
-    return v.n > ONLINE_COLUMNS and v.dtype != "float64"
-
-
 @register("numba", "softmax", "online")
 @planned()
 def online(v: View, device: Device, _: None) -> BindView:
     """One block per row of any length: a running (max, sum) in one pass, a second pass that writes."""
-    id = "numba/softmax/online"
-    if is_inaccurate(v):
-        why = f"a running sum in float32 is accurate up to {ONLINE_COLUMNS} columns; got {v.n}"
-        raise UnsupportedProblemError(id, why)
-    return over_rows(id, online_kernel, online_tiling(v), v, device)
+    return over_rows("numba/softmax/online", online_kernel, online_tiling(v), v, device)

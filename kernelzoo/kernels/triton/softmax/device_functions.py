@@ -17,6 +17,10 @@ READ: tl.constexpr = tl.constexpr("evict_last")
 make the written ones leave for memory steadily; kernels before and after are no slower for it."""
 
 
+TOGETHER: tl.constexpr = tl.constexpr(256)
+"""Blocks of a row after which lanes meet: of many equal terms, a sum in order rounds each the same way."""
+
+
 @triton.jit
 def exponential(x):
     """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
@@ -55,23 +59,28 @@ def online_state(
 ):  # fmt: skip
     """(maximum, sum, exponentials of the edges) of each row, by blocks.
 
-    Every lane keeps a state of its own, and lanes meet once, after the loop. A maximum starts at the lowest finite
+    Every lane keeps a state of its own, and lanes meet after TOGETHER blocks. A maximum starts at the lowest finite
     number, so that no difference of two is -inf - -inf.
     """
-    top = tl.full([ROWS, BLOCK], LOWEST, WIDE)
-    total = tl.zeros_like(top)
-    for start in range(0, longest, BLOCK):
-        here = start + cols
-        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < inside), other=float("-inf")).to(WIDE)
-        rise = tile - top
-        # Of exp(top - new top) and exp(tile - new top) one is 1, and this is the other.
-        scale = exponential(-tl.abs(rise))
-        total = tl.where(rise > 0, total * scale + 1, total + scale)
-        top = tl.maximum(top, tile)
-    row_top = tl.max(top, 1, keep_dims=True)
+    row_top = tl.full([ROWS, 1], LOWEST, WIDE)
     if EDGES:
         row_top = tl.maximum(row_top, tl.max(edges, 1, keep_dims=True))
-    row_total = tl.sum(total * exponential(top - row_top), 1, keep_dims=True)
+    row_total = tl.zeros_like(row_top)
+    for first in range(0, longest, TOGETHER * BLOCK):
+        top = tl.full([ROWS, BLOCK], LOWEST, WIDE)
+        total = tl.zeros_like(top)
+        for start in range(first, tl.minimum(longest, first + TOGETHER * BLOCK), BLOCK):
+            here = start + cols
+            tile = tl.load(x + (x_start + here * x_n), in_rows & (here < inside), other=float("-inf")).to(WIDE)
+            rise = tile - top
+            # Of exp(top - new top) and exp(tile - new top) one is 1, and this is the other.
+            scale = exponential(-tl.abs(rise))
+            total = tl.where(rise > 0, total * scale + 1, total + scale)
+            top = tl.maximum(top, tile)
+        before = row_top
+        row_top = tl.maximum(row_top, tl.max(top, 1, keep_dims=True))
+        row_total *= exponential(before - row_top)
+        row_total += tl.sum(total * exponential(top - row_top), 1, keep_dims=True)
     if EDGES:
         edges = exponential(edges - row_top)
         row_total += tl.sum(edges, 1, keep_dims=True)

@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, row_start, whole
 from kernelzoo.kernels.triton.softmax.columns import launch_of_strips
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.kernels.triton.softmax.exchange import LEAVE, WRITE, phases_on
@@ -48,15 +48,17 @@ def split_across_kernel(
         if PHASE == LEAVE:
             top = tl.full([ROWS, 1], LOWEST, WIDE)  # finite: see online_kernel
             total = tl.zeros_like(top)
+            lost = tl.zeros_like(top)
             for k in range(blocks):
                 here = begin + k * COLS + cols
                 tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=float("-inf")).to(WIDE)
                 new_top = tl.maximum(top, tl.max(tile, 1, keep_dims=True))
                 terms = tl.sum(exponential(tile - new_top), 1, keep_dims=True)
-                total = total * exponential(top - new_top) + terms
+                scale = exponential(top - new_top)
+                total, lost = add_exactly(total * scale, lost * scale, terms)
                 top = new_top
             tl.store(tops + part, top, in_rows)
-            tl.store(totals + part, total, in_rows)
+            tl.store(totals + part, whole(total, lost), in_rows)
         else:
             there = in_rows & (lanes < parts)
             row_tops = tl.load(tops + lanes, there, other=LOWEST, volatile=True)

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import await_last_launch
+from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, whole
 from kernelzoo.kernels.triton.softmax import exchange
 from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 
@@ -62,11 +62,13 @@ def columns_kernel(
                 total = tl.sum(held.to(WIDE) * weights.to(WIDE), 0, keep_dims=True)
             else:
                 running = tl.zeros([ELEMENTS, COLUMNS], WIDE)
+                lost = tl.zeros([ELEMENTS, COLUMNS], WIDE)
                 for first in range(0, length, ELEMENTS):
                     mask = there & (depth < tl.minimum(length - first, ELEMENTS).to(tl.int32))
                     one = column_block(grad, grad_start + first * grad_step, grad_step, depth, mask, FAR).to(WIDE)
-                    running += one * column_block(y, y_start + first * y_step, y_step, depth, mask, FAR).to(WIDE)
-                total = tl.sum(running, 0, keep_dims=True)
+                    one *= column_block(y, y_start + first * y_step, y_step, depth, mask, FAR).to(WIDE)
+                    running, lost = add_exactly(running, lost, one)
+                total = tl.sum(whole(running, lost), 0, keep_dims=True)
         if PARTS > 1:
             words = sums + (mine * tiles + tile) * (COLUMNS * parts) + lane
             if PHASE != WRITE:
