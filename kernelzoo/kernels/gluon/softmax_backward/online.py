@@ -6,6 +6,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.softmax.device_functions import TOGETHER
 from kernelzoo.kernels.shared.jit import bound, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -37,13 +38,15 @@ def online_kernel(
     out_start = dev.aligned(out_start, EDGES)
     longest = dev.end_of_vectors(n, EDGES)
     running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-    lost = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+    total = gl.full([ROWS, 1], 0.0, WIDE, LAYOUT)
     for start in range(0, longest, BLOCK):
         mask = there & (cols < length - start)
         grads = gl.load(grad + (grad_start + start * grad_n) + here * grad_n, mask, other=0).to(WIDE)
         weights = gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(WIDE)
-        running, lost = dev.add_exactly(running, lost, grads * weights)
-    total = gl.sum(dev.whole(running, lost), 1, keep_dims=True)
+        running += grads * weights
+        if (gl.cast(start, gl.int64) % (TOGETHER * BLOCK) == (TOGETHER - 1) * BLOCK) | (start + BLOCK >= longest):
+            total += gl.sum(running, 1, keep_dims=True)
+            running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
     if EDGES:
         total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1, keep_dims=True), LAYOUT)
         gl.store(out_edges, (y_edges * (grad_edges - gl.convert_layout(total, EDGE_LAYOUT))).to(DTYPE), known)
