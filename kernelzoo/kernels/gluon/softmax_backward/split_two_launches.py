@@ -6,6 +6,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.gluon.softmax.device_functions import TOGETHER
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype, wide_type
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -47,13 +48,16 @@ def parts_kernel(
     left = sums + number.to(gl.int64) * ROWS * parts + lane
     if not WRITES:
         running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-        lost = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+        total = gl.full([ROWS], 0.0, WIDE, gl.SliceLayout(1, LAYOUT))
         for start in range(begin, end, BLOCK):
             mask = there & (cols < length - start)
             grads = gl.load(grad + (grad_start + start * grad_n) + here * grad_n, mask, other=0).to(WIDE)
             weights = gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(WIDE)
-            running, lost = dev.add_exactly(running, lost, grads * weights)
-        total = gl.sum(dev.whole(running, lost), 1)
+            running += grads * weights
+            done = gl.cast(start - begin, gl.int64) % (TOGETHER * BLOCK)
+            if (done == (TOGETHER - 1) * BLOCK) | (start + BLOCK >= end):
+                total += gl.sum(running, 1)
+                running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
         if EDGES:
             total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1), gl.SliceLayout(1, LAYOUT))
         gl.store(left + part * ROWS, total)
