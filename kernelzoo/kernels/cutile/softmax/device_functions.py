@@ -45,8 +45,13 @@ def online_update(top, total, lost, block, x, AXIS, FOLD):
     rise = block - top
     # Of exp(top - new top) and exp(block - new top) one is 1, and this is the other.
     other = exponential(-ct.abs(rise))
+    if x.dtype == ct.float16 or x.dtype == ct.bfloat16:
+        return ct.maximum(top, block), ct.where(rise > 0, total * other + 1, total + other), lost
     scale, term = ct.where(rise > 0, other, 1.0), ct.where(rise > 0, 1.0, other)
-    total, lost = dev.accumulate(total * scale, lost * scale, term, x)
+    # After Kahan, which holds fewer numbers than ``accumulate``: a term exceeds a total only where maxima rise.
+    kept, term = total * scale, term + lost * scale
+    total = kept + term
+    lost = term - (total - kept)
     return ct.maximum(top, block), total, lost
 
 
