@@ -182,6 +182,16 @@ def add_exactly(total, lost, x):
 
 
 @gluon.jit
+def accumulate(total, lost, x, ONE: gl.constexpr):
+    """``add_exactly``, and of ONE term, of which nothing is lost, the term."""
+    if ONE:
+        total = x
+    else:
+        total, lost = add_exactly(total, lost, x)
+    return total, lost
+
+
+@gluon.jit
 def whole(total, lost):
     """A sum with what it rounded off, which is NaN where the sum is infinite."""
     return total + gl.where(lost == lost, lost, 0)

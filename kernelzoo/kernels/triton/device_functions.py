@@ -74,6 +74,16 @@ def add_exactly(total, lost, x):
 
 
 @triton.jit
+def accumulate(total, lost, x, ONE: tl.constexpr):
+    """``add_exactly``, and of ONE term, of which nothing is lost, the term."""
+    if ONE:
+        total = x
+    else:
+        total, lost = add_exactly(total, lost, x)
+    return total, lost
+
+
+@triton.jit
 def whole(total, lost):
     """A sum with what it rounded off, which is NaN where the sum is infinite."""
     return total + tl.where(lost == lost, lost, 0)

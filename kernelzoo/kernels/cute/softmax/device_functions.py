@@ -44,7 +44,8 @@ def add_terms(tops, totals, risen, values, TILE):
         tops[r] = top
         for kept in totals:
             kept[r] = kept[r] * scale
-    add_exactly(*totals, thread_reduce(map_rows(exponential_below, values, TILE, risen), add, TILE))
+    sums, lost = totals
+    add_exactly(sums, lost, thread_reduce(map_rows(exponential_below, values, TILE, risen), add, TILE))
 
 
 def rescale(top, total, row_top):

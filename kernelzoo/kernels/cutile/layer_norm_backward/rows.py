@@ -22,14 +22,17 @@ def rows_kernel(
     mean = sum_of(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE) / x.shape[AXIS]
     zeros = ct.zeros(SHAPE, dev.acc_dtype(x))
     squares, products, total = zeros, zeros, zeros
+    squares_lost, products_lost, total_lost = zeros, zeros, zeros
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         away = dev.load_tile(x, place, mean, AXIS, SHAPE) - mean
         pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
-        squares, products, total = squares + away * away, products + away * pulled, total + pulled
-    scale = dev.inverse_root(ct.sum(squares, AXIS, keepdims=True) / x.shape[AXIS], EPS)
-    slope = ct.sum(products, AXIS, keepdims=True) / x.shape[AXIS] * scale
-    level = ct.sum(total, AXIS, keepdims=True) / x.shape[AXIS]
+        squares, squares_lost = dev.accumulate(squares, squares_lost, away * away, x)
+        products, products_lost = dev.accumulate(products, products_lost, away * pulled, x)
+        total, total_lost = dev.accumulate(total, total_lost, pulled, x)
+    scale = dev.inverse_root(dev.row_mean(squares, squares_lost, x, AXIS), EPS)
+    slope = dev.row_mean(products, products_lost, x, AXIS) * scale
+    level = dev.row_mean(total, total_lost, x, AXIS)
     ct.store(means, (group, strip), ct.reshape(mean, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
     ct.store(scales, (group, strip), ct.reshape(scale, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):

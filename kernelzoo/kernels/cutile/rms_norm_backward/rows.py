@@ -18,15 +18,15 @@ def rows_kernel(
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     squares = ct.zeros(SHAPE, dev.acc_dtype(x))
-    products = ct.zeros(SHAPE, dev.acc_dtype(x))
+    products, squares_lost, products_lost = squares, squares, squares
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
         pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
-        squares, products = squares + tile * tile, products + tile * pulled
-    mean = ct.sum(squares, AXIS, keepdims=True) / x.shape[AXIS]
-    scale = dev.inverse_root(mean, EPS)
-    slope = ct.sum(products, AXIS, keepdims=True) / x.shape[AXIS] * scale * scale
+        squares, squares_lost = dev.accumulate(squares, squares_lost, tile * tile, x)
+        products, products_lost = dev.accumulate(products, products_lost, tile * pulled, x)
+    scale = dev.inverse_root(dev.row_mean(squares, squares_lost, x, AXIS), EPS)
+    slope = dev.row_mean(products, products_lost, x, AXIS) * scale * scale
     ct.store(scales, (group, strip), ct.reshape(scale, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)

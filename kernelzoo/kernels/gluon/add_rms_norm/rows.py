@@ -29,7 +29,7 @@ def add_rms_norm_kernel(
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
     total_rows = total + dev.row_start(group, place, total_outer, total_inner, MULTIPLE)[:, None]
     squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-    tile = squares
+    tile, lost = squares, squares
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
@@ -38,8 +38,8 @@ def add_rms_norm_kernel(
         rounded = tile.to(total.dtype.element_ty)
         gl.store(total_rows + here * total_n, rounded, mask)
         tile = rounded.to(WIDE)
-        squares += tile * tile
-    scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
+        squares, lost = dev.accumulate(squares, lost, tile * tile, WHOLE)
+    scale = 1 / gl.sqrt(gl.sum(dev.whole(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)

@@ -3,13 +3,18 @@
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from kernelzoo.kernels.gluon import device_functions as dev
+
 
 @gluon.jit
 def row_means(
-    x_rows, x_n, n, cols, there, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr
-):
+    x_rows, x_n, n, cols, there,
+    WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, WHOLE: gl.constexpr,
+):  # fmt: skip
     total = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+    lost = total
     for start in range(0, n, BLOCK):
         here = start + cols
-        total += gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(WIDE)
-    return gl.sum(total, 1, keep_dims=True) / n
+        tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(WIDE)
+        total, lost = dev.accumulate(total, lost, tile, WHOLE)
+    return gl.sum(dev.whole(total, lost), 1, keep_dims=True) / n

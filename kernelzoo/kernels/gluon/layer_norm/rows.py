@@ -28,19 +28,21 @@ def layer_norm_kernel(
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
     squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+    lost = squares
     if WHOLE:
         tile = gl.load(x_rows + cols * x_n, there[:, None] & (cols < n), other=0).to(WIDE)
         mean = gl.sum(tile, 1, keep_dims=True) / n
     else:
         tile = squares
-        mean = row_means(x_rows, x_n, n, cols, there, WIDE, ROWS, BLOCK, LAYOUT)
+        mean = row_means(x_rows, x_n, n, cols, there, WIDE, ROWS, BLOCK, LAYOUT, WHOLE)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
         if not WHOLE:
             tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
-        squares += gl.where(mask, (tile - mean) * (tile - mean), 0.0)
-    scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
+        away = gl.where(mask, tile - mean, 0.0)
+        squares, lost = dev.accumulate(squares, lost, away * away, WHOLE)
+    scale = 1 / gl.sqrt(gl.sum(dev.whole(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)

@@ -34,19 +34,22 @@ def rows_kernel(
         x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
         grad_rows = grad + dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE)[:, None]
         dx_rows = dx + dev.row_start(group, place, dx_outer, dx_inner, MULTIPLE)[:, None]
-        mean = row_means(x_rows, x_n, n, cols, there, WIDE, ROWS, BLOCK, LAYOUT)
+        mean = row_means(x_rows, x_n, n, cols, there, WIDE, ROWS, BLOCK, LAYOUT, WHOLE)
         nothing = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
         squares, products, total = nothing, nothing, nothing
+        squares_lost, products_lost, total_lost = nothing, nothing, nothing
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = there[:, None] & (here < n)
             away = gl.where(mask, gl.load(x_rows + here * x_n, mask, other=0).to(WIDE) - mean, 0.0)
             pulled = gl.load(grad_rows + here * grad_n, mask, other=0).to(WIDE)
             pulled *= gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
-            squares, products, total = squares + away * away, products + away * pulled, total + pulled
-        scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
-        slope = gl.sum(products, 1, keep_dims=True) / n * scale
-        level = gl.sum(total, 1, keep_dims=True) / n
+            squares, squares_lost = dev.accumulate(squares, squares_lost, away * away, WHOLE)
+            products, products_lost = dev.accumulate(products, products_lost, away * pulled, WHOLE)
+            total, total_lost = dev.accumulate(total, total_lost, pulled, WHOLE)
+        scale = 1 / gl.sqrt(gl.sum(dev.whole(squares, squares_lost), 1, keep_dims=True) / n + EPS)
+        slope = gl.sum(dev.whole(products, products_lost), 1, keep_dims=True) / n * scale
+        level = gl.sum(dev.whole(total, total_lost), 1, keep_dims=True) / n
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = there[:, None] & (here < n)

@@ -26,12 +26,12 @@ def rms_norm_kernel(
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
     squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-    tile = squares
+    tile, lost = squares, squares
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(WIDE)
-        squares += tile * tile
-    scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
+        squares, lost = dev.accumulate(squares, lost, tile * tile, WHOLE)
+    scale = 1 / gl.sqrt(gl.sum(dev.whole(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)

@@ -33,17 +33,17 @@ def rows_kernel(
         grad_rows = grad + dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE)[:, None]
         dx_rows = dx + dev.row_start(group, place, dx_outer, dx_inner, MULTIPLE)[:, None]
         squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-        products = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+        products, squares_lost, products_lost = squares, squares, squares
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = there[:, None] & (here < n)
             values = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
             pulled = gl.load(grad_rows + here * grad_n, mask, other=0).to(WIDE)
             pulled *= gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
-            squares += values * values
-            products += values * pulled
-        scale = 1 / gl.sqrt(gl.sum(squares, 1, keep_dims=True) / n + EPS)
-        slope = gl.sum(products, 1, keep_dims=True) / n * scale * scale
+            squares, squares_lost = dev.accumulate(squares, squares_lost, values * values, WHOLE)
+            products, products_lost = dev.accumulate(products, products_lost, values * pulled, WHOLE)
+        scale = 1 / gl.sqrt(gl.sum(dev.whole(squares, squares_lost), 1, keep_dims=True) / n + EPS)
+        slope = gl.sum(dev.whole(products, products_lost), 1, keep_dims=True) / n * scale * scale
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = there[:, None] & (here < n)

@@ -5,6 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import add_exactly, whole
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import held_of, tile_of
 from kernelzoo.launch import Launch
@@ -27,11 +28,12 @@ def add_rms_norm_kernel(x, residual, weight, out, total, eps: hl.constexpr, wide
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         squares = hl.zeros([o, i], dtype=wide)
+        lost = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
             rounded = (x[o, c, i].to(wide) + residual[o, c, i].to(wide)).to(total.dtype)
             total[o, c, i] = rounded
-            squares = squares + (rounded.to(wide) * rounded.to(wide)).sum(1)
-        scale = torch.rsqrt(squares / n + eps)
+            squares, lost = add_exactly(squares, lost, (rounded.to(wide) * rounded.to(wide)).sum(1))
+        scale = torch.rsqrt(whole(squares, lost) / n + eps)
         for c in hl.tile(n):
             weights = weight[c].to(wide)[None, :, None]
             rounded = (x[o, c, i].to(wide) + residual[o, c, i].to(wide)).to(total.dtype)

@@ -5,6 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import add_exactly, whole
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import held_of, tile_of
 from kernelzoo.launch import Launch
@@ -27,15 +28,15 @@ def held_kernel(x, weight, bias, out, eps: hl.constexpr, wide: torch.dtype):
 def layer_norm_kernel(x, weight, bias, out, eps: hl.constexpr, wide: torch.dtype):
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
-        total = hl.zeros([o, i], dtype=wide)
+        total, lost = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            total = total + x[o, c, i].to(wide).sum(1)
-        mean = total / n
-        squares = hl.zeros([o, i], dtype=wide)
+            total, lost = add_exactly(total, lost, x[o, c, i].to(wide).sum(1))
+        mean = whole(total, lost) / n
+        squares, squares_lost = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
             away = x[o, c, i].to(wide) - mean[:, None, :]
-            squares = squares + (away * away).sum(1)
-        scale = torch.rsqrt(squares / n + eps)
+            squares, squares_lost = add_exactly(squares, squares_lost, (away * away).sum(1))
+        scale = torch.rsqrt(whole(squares, squares_lost) / n + eps)
         for c in hl.tile(n):
             normal = (x[o, c, i].to(wide) - mean[:, None, :]) * scale[:, None, :]
             weights = weight[c].to(wide)[None, :, None]

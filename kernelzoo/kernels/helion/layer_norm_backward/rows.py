@@ -17,18 +17,22 @@ from kernelzoo.registry import register
 def dx_kernel(x, weight, grad, means, scales, dx, eps: hl.constexpr, wide: torch.dtype):
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
-        total, level = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
+        total, total_lost = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
+        level, level_lost = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
-            total = total + x[o, c, i].to(wide).sum(1)
-            level = level + (grad[o, c, i].to(wide) * weight[c].to(wide)[None, :, None]).sum(1)
-        mean, level = total / n, level / n
-        squares, products = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
+            total, total_lost = add_exactly(total, total_lost, x[o, c, i].to(wide).sum(1))
+            pulled = grad[o, c, i].to(wide) * weight[c].to(wide)[None, :, None]
+            level, level_lost = add_exactly(level, level_lost, pulled.sum(1))
+        mean, level = whole(total, total_lost) / n, whole(level, level_lost) / n
+        squares, squares_lost = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
+        products, products_lost = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
             away = x[o, c, i].to(wide) - mean[:, None, :]
-            squares = squares + (away * away).sum(1)
-            products = products + (away * (grad[o, c, i].to(wide) * weight[c].to(wide)[None, :, None])).sum(1)
-        scale = torch.rsqrt(squares / n + eps)
-        slope = products / n * scale
+            squares, squares_lost = add_exactly(squares, squares_lost, (away * away).sum(1))
+            away *= grad[o, c, i].to(wide) * weight[c].to(wide)[None, :, None]
+            products, products_lost = add_exactly(products, products_lost, away.sum(1))
+        scale = torch.rsqrt(whole(squares, squares_lost) / n + eps)
+        slope = whole(products, products_lost) / n * scale
         means[o, i] = mean
         scales[o, i] = scale
         for c in hl.tile(n):

@@ -5,6 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.helion.device_functions import add_exactly, whole
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import held_of, tile_of
 from kernelzoo.launch import Launch
@@ -25,10 +26,11 @@ def rms_norm_kernel(x, weight, out, eps: hl.constexpr, wide: torch.dtype):
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         squares = hl.zeros([o, i], dtype=wide)
+        lost = hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
             tile = x[o, c, i].to(wide)
-            squares = squares + (tile * tile).sum(1)
-        scale = torch.rsqrt(squares / n + eps)
+            squares, lost = add_exactly(squares, lost, (tile * tile).sum(1))
+        scale = torch.rsqrt(whole(squares, lost) / n + eps)
         for c in hl.tile(n):
             weights = weight[c].to(wide)[None, :, None]
             out[o, c, i] = (x[o, c, i].to(wide) * scale[:, None, :] * weights).to(out.dtype)

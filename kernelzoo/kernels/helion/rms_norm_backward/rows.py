@@ -16,14 +16,15 @@ from kernelzoo.registry import register
 def dx_kernel(x, weight, grad, scales, dx, eps: hl.constexpr, wide: torch.dtype):
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
-        squares = hl.zeros([o, i], dtype=wide)
-        products = hl.zeros([o, i], dtype=wide)
+        squares, squares_lost = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
+        products, products_lost = hl.zeros([o, i], dtype=wide), hl.zeros([o, i], dtype=wide)
         for c in hl.tile(n):
             tile = x[o, c, i].to(wide)
-            squares = squares + (tile * tile).sum(1)
-            products = products + (tile * (grad[o, c, i].to(wide) * weight[c].to(wide)[None, :, None])).sum(1)
-        scale = torch.rsqrt(squares / n + eps)
-        slope = products / n * scale * scale
+            squares, squares_lost = add_exactly(squares, squares_lost, (tile * tile).sum(1))
+            tile *= grad[o, c, i].to(wide) * weight[c].to(wide)[None, :, None]
+            products, products_lost = add_exactly(products, products_lost, tile.sum(1))
+        scale = torch.rsqrt(whole(squares, squares_lost) / n + eps)
+        slope = whole(products, products_lost) / n * scale * scale
         scales[o, i] = scale
         for c in hl.tile(n):
             pulled = grad[o, c, i].to(wide) * weight[c].to(wide)[None, :, None]

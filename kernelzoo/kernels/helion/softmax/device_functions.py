@@ -27,16 +27,3 @@ def state_with(top, total, lost, tile, subtract=subtracted):
     scale, terms = exponential(top - shift), exponential(tile - shift.unsqueeze(1)).sum(1)
     total, lost = add_exactly(total * scale, lost * scale, terms)
     return higher, total, lost
-
-
-def pair_of(tile):
-    """The pair (maximum, sum) of a block of rows."""
-    top = torch.amax(tile, dim=1, keepdim=True)
-    return top, exponential(tile - subtracted(top)).sum(1, keepdim=True)
-
-
-def pair_with(top, total, tile):
-    """The pair of rows, once a block is taken in."""
-    higher = torch.maximum(top, torch.amax(tile, dim=1, keepdim=True))
-    less = subtracted(higher)
-    return higher, total * exponential(top - less) + exponential(tile - less).sum(1, keepdim=True)

@@ -10,7 +10,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken, whole
 from kernelzoo.kernels.helion.launch import over_flat, over_views
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with, state_with
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, state_with
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -35,24 +35,27 @@ def online_kernel(x, out, wide: torch.dtype):
 
 
 @helion.kernel(static_shapes=False)
-def ragged_online_kernel(x, out, n, whole, rows, wide: torch.dtype, shift: hl.constexpr):
+def ragged_online_kernel(x, out, n, longest, rows, wide: torch.dtype, shift: hl.constexpr):
     """The same of rows that begin anywhere: whole vectors, of so many elements together, and the ends."""
     for o in hl.tile(rows):
         row = o.index[:, None]
         first, stop = inside_of(row, n, shift)
         end, outside = places_of_ends(row, n, first, stop, shift)
         ends = taken(x, end, outside, float("-inf"), wide)
-        top, total = pair_of(ends)
-        for c in hl.tile(whole):
+        top = hl.full([o], float("-inf"), dtype=wide)
+        total = hl.zeros([o], dtype=wide)
+        lost = hl.zeros([o], dtype=wide)
+        top, total, lost = state_with(top, total, lost, ends)
+        for c in hl.tile(longest):
             place = first + c.index[None, :]
-            top, total = pair_with(top, total, taken(x, place, place < stop, float("-inf"), wide))
-        inverse = 1.0 / total
-        hl.store(out, [end], (exponential(ends - top) * inverse).to(out.dtype), extra_mask=outside)
-        for c in hl.tile(whole):
+            top, total, lost = state_with(top, total, lost, taken(x, place, place < stop, float("-inf"), wide))
+        inverse = (1.0 / whole(total, lost))[:, None]
+        hl.store(out, [end], (exponential(ends - top[:, None]) * inverse).to(out.dtype), extra_mask=outside)
+        for c in hl.tile(longest):
             place = first + c.index[None, :]
             here = place < stop
             tile = taken(x, place, here, float("-inf"), wide)
-            hl.store(out, [place], (exponential(tile - top) * inverse).to(out.dtype), extra_mask=here)
+            hl.store(out, [place], (exponential(tile - top[:, None]) * inverse).to(out.dtype), extra_mask=here)
 
 
 @register("helion", "softmax", "online")

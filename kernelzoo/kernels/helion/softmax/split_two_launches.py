@@ -7,7 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken, whole
 from kernelzoo.kernels.helion.launch import in_two
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, pair_of, pair_with, state_with, subtracted
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, state_with, subtracted
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -53,12 +53,15 @@ def ragged_pairs_kernel(x, tops, totals, n, span, wide: torch.dtype, shift: hl.c
         row = o.index[:, None]
         first, stop = inside_of(row, n, shift)
         end, outside = places_of_ends(row, n, first, stop, shift, part.begin)
-        top, total = pair_of(taken(x, end, outside, float("-inf"), wide))
+        top = hl.full([o], float("-inf"), dtype=wide)
+        total = hl.zeros([o], dtype=wide)
+        lost = hl.zeros([o], dtype=wide)
+        top, total, lost = state_with(top, total, lost, taken(x, end, outside, float("-inf"), wide))
         for c in hl.tile(part.begin * span, part.begin * span + span):
             place = first + c.index[None, :]
-            top, total = pair_with(top, total, taken(x, place, place < stop, float("-inf"), wide))
-        tops[o, part.begin, 0] = top.squeeze(1)
-        totals[o, part.begin, 0] = total.squeeze(1)
+            top, total, lost = state_with(top, total, lost, taken(x, place, place < stop, float("-inf"), wide))
+        tops[o, part.begin, 0] = top
+        totals[o, part.begin, 0] = whole(total, lost)
 
 
 @helion.kernel(static_shapes=False)

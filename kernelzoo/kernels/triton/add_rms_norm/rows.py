@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import held_tile
-from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -27,7 +27,7 @@ def add_rms_norm_kernel(
     out += row_start(row, inner, out_outer, out_inner, MULTIPLE)
     total += row_start(row, inner, total_outer, total_inner, MULTIPLE)
     squares = tl.zeros([ROWS, BLOCK], WIDE)
-    tile = squares
+    tile, lost = squares, squares
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
@@ -36,8 +36,8 @@ def add_rms_norm_kernel(
         rounded = tile.to(total.dtype.element_ty)
         tl.store(total + here * total_n, rounded, mask)
         tile = rounded.to(WIDE)
-        squares += tile * tile
-    scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
+        squares, lost = accumulate(squares, lost, tile * tile, WHOLE)
+    scale = 1 / tl.sqrt(tl.sum(whole(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)

@@ -6,19 +6,23 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import held_tile
-from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
 @triton.jit
-def row_mean(x, x_start, x_n, n, in_rows, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def row_mean(
+    x, x_start, x_n, n, in_rows, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr
+):
     total = tl.zeros([ROWS, BLOCK], WIDE)
+    lost = total
     for start in range(0, n, BLOCK):
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
-        total += tl.load(x + (x_start + here * x_n), in_rows & (here < n), other=0).to(WIDE)
-    return tl.sum(total, 1, keep_dims=True) / n
+        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < n), other=0).to(WIDE)
+        total, lost = accumulate(total, lost, tile, WHOLE)
+    return tl.sum(whole(total, lost), 1, keep_dims=True) / n
 
 
 @triton.jit
@@ -34,19 +38,21 @@ def layer_norm_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     squares = tl.zeros([ROWS, BLOCK], WIDE)
+    lost = squares
     if WHOLE:
         tile = tl.load(x + (x_start + cols * x_n), (row < rows) & (cols < n), other=0).to(WIDE)
         mean = tl.sum(tile, 1, keep_dims=True) / n
     else:
         tile = squares
-        mean = row_mean(x, x_start, x_n, n, row < rows, WIDE, ROWS, BLOCK)
+        mean = row_mean(x, x_start, x_n, n, row < rows, WIDE, ROWS, BLOCK, WHOLE)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
         if not WHOLE:
             tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
-        squares += tl.where(mask, (tile - mean) * (tile - mean), 0)
-    scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
+        away = tl.where(mask, tile - mean, 0)
+        squares, lost = accumulate(squares, lost, away * away, WHOLE)
+    scale = 1 / tl.sqrt(tl.sum(whole(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import turns_of
-from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
 from kernelzoo.kernels.triton.layer_norm.rows import row_mean
 from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
 from kernelzoo.launch import Launch, sequence
@@ -33,19 +33,22 @@ def rows_kernel(
         x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         grad_start = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
         dx_start = row_start(row, inner, dx_outer, dx_inner, MULTIPLE)
-        mean = row_mean(x, x_start, x_n, n, row < rows, WIDE, ROWS, BLOCK)
+        mean = row_mean(x, x_start, x_n, n, row < rows, WIDE, ROWS, BLOCK, WHOLE)
         zeros = tl.zeros([ROWS, BLOCK], WIDE)
         squares, products, total = zeros, zeros, zeros
+        squares_lost, products_lost, total_lost = zeros, zeros, zeros
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)
             away = tl.where(mask, tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE) - mean, 0)
             pulled = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
             pulled *= tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
-            squares, products, total = squares + away * away, products + away * pulled, total + pulled
-        scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
-        slope = tl.sum(products, 1, keep_dims=True) / n * scale
-        level = tl.sum(total, 1, keep_dims=True) / n
+            squares, squares_lost = accumulate(squares, squares_lost, away * away, WHOLE)
+            products, products_lost = accumulate(products, products_lost, away * pulled, WHOLE)
+            total, total_lost = accumulate(total, total_lost, pulled, WHOLE)
+        scale = 1 / tl.sqrt(tl.sum(whole(squares, squares_lost), 1, keep_dims=True) / n + EPS)
+        slope = tl.sum(whole(products, products_lost), 1, keep_dims=True) / n * scale
+        level = tl.sum(whole(total, total_lost), 1, keep_dims=True) / n
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)

@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import turns_of
-from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
 from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -31,17 +31,17 @@ def rows_kernel(
         grad_start = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
         dx_start = row_start(row, inner, dx_outer, dx_inner, MULTIPLE)
         squares = tl.zeros([ROWS, BLOCK], WIDE)
-        products = tl.zeros([ROWS, BLOCK], WIDE)
+        products, squares_lost, products_lost = squares, squares, squares
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)
             tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
             pulled = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
             pulled *= tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
-            squares += tile * tile
-            products += tile * pulled
-        scale = 1 / tl.sqrt(tl.sum(squares, 1, keep_dims=True) / n + EPS)
-        slope = tl.sum(products, 1, keep_dims=True) / n * scale * scale
+            squares, squares_lost = accumulate(squares, squares_lost, tile * tile, WHOLE)
+            products, products_lost = accumulate(products, products_lost, tile * pulled, WHOLE)
+        scale = 1 / tl.sqrt(tl.sum(whole(squares, squares_lost), 1, keep_dims=True) / n + EPS)
+        slope = tl.sum(whole(products, products_lost), 1, keep_dims=True) / n * scale * scale
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)
