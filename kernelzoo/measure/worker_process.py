@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import tempfile
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing import connection
@@ -125,8 +127,8 @@ class WorkerProcess:
         self._gpu, self._closed = gpu, False
         self._environment = {**(environment or {}), **({"CUDA_VISIBLE_DEVICES": gpu.visible} if gpu else {})}
         if children.SCRATCH not in os.environ:
-            self._scratch = tempfile.TemporaryDirectory(prefix="kernelzoo-", ignore_cleanup_errors=True)
-            self._environment[children.SCRATCH] = self._scratch.name
+            self._environment[children.SCRATCH] = folder = tempfile.mkdtemp(prefix="kernelzoo-")
+            self._clean = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._opening: Json = dict(opening or {})
         self._ceilings: list[float] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -153,7 +155,7 @@ class WorkerProcess:
         self._closed = True
         self._stop()
         if children.SCRATCH not in os.environ:
-            self._scratch.cleanup()
+            self._clean()
 
     def _spawn(self) -> None:
         """Start a process, which runs no code of a user yet."""

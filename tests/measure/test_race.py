@@ -3,6 +3,7 @@
 import itertools
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -164,36 +165,31 @@ def test_nobody_is_let_off_what_is_no_special_value(
 
 
 def test_what_is_let_off_is_checked_as_it_was_timed(entrant: Callable[[Bind], registry.Implementation]) -> None:
-    launches = 0
+    timed = Counter[str]()
 
     def wears_out(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        def launch() -> None:
-            nonlocal launches
-            launches += 1
-            out.copy_(torch.softmax(x.nan_to_num(-80), 1) * (1 if launches <= 2400 else 2))
-
-        return launch
+        return lambda: void(out.copy_(torch.softmax(x.nan_to_num(-80), 1) * (1 if timed["time"] < 3 else 2)))
 
     implementation = entrant(wears_out)
-    waive = [implementation.id]
-    (result,) = measure.race(PROBLEM, [implementation], CPU, rounds=15, cache="hot", waive=waive).values()
+    (result,) = measure.race(
+        *(PROBLEM, [implementation], CPU),
+        rounds=15,
+        cache="hot",
+        waive=[implementation.id],
+        progress=lambda stage, id: timed.update([stage]),
+    ).values()
     assert result.wrong.startswith("right when checked alone, wrong when timed") and not result.samples
 
 
 def test_what_goes_wrong_while_timed_is_not_reported(entrant: Callable[[Bind], registry.Implementation]) -> None:
     """Right when it is checked alone, wrong after some launches: a workspace that is not reset, say."""
-    launches = 0
+    timed = Counter[str]()
 
     def wears_out(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        def launch() -> None:
-            nonlocal launches
-            launches += 1
-            out.copy_(torch.softmax(x, 1)) if launches < 2400 else out.zero_()
+        return lambda: void(out.copy_(torch.softmax(x, 1)) if timed["time"] < 3 else out.zero_())
 
-        return launch
-
-    # About 2100 launches in the gate, and hundreds in each round.
-    (result,) = measure.race(PROBLEM, [entrant(wears_out)], CPU, rounds=15, cache="hot").values()
+    told = {"progress": lambda stage, id: timed.update([stage])}
+    (result,) = measure.race(PROBLEM, [entrant(wears_out)], CPU, rounds=15, cache="hot", **told).values()
     assert "wrong when timed" in result.wrong
     assert not result.samples
 

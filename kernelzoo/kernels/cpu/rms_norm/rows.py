@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numba import njit, prange
 
-from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
@@ -27,11 +27,11 @@ def block_of_squares(x, at, step, n, zero):
 def scale_of(x, at, step, n, eps):
     """One over the root of a row's mean square and eps."""
     zero, block = zero_of(x), block_of(step)
-    total = zero
+    total, carry = zero, zero
     for j in range(np.uint64(0), n, block):
-        total += block_of_squares(x, at + j * step, step, min(block, n - j), zero)
+        total, carry = two_sum(total, carry, block_of_squares(x, at + j * step, step, min(block, n - j), zero))
     one = type(zero)(1)
-    return one / np.sqrt(total / type(zero)(n) + type(zero)(eps))
+    return one / np.sqrt(whole(total, carry) / type(zero)(n) + type(zero)(eps))
 
 
 @compiled()
