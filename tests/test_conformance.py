@@ -47,6 +47,27 @@ MEANT = {
             companions=(fuzz.Companion("y", values="offset"), fuzz.Companion("total", values="subnormal")),
         ),
     ),
+    # A subnormal number that a large one makes count.
+    "logsumexp_backward": (
+        fuzz.Case(
+            "float32",
+            (1, 1),
+            fuzz.Layout((1, 1)),
+            values="offset",
+            companions=(
+                fuzz.Companion("y", values="normal"),
+                fuzz.Companion("grad", specials=(("subnormal", 0),)),
+            ),
+        ),
+    ),
+    "layer_norm_backward": (
+        fuzz.Case(
+            "float32",
+            (1, 11, 4),
+            fuzz.Layout((44, 4, 1)),
+            companions=(fuzz.Companion("weight", values="subnormal"), fuzz.Companion("grad", values="masked")),
+        ),
+    ),
 }
 
 # Rows of equal elements: where they are added up in order, each addition rounds the same way.
@@ -55,6 +76,9 @@ EQUAL = tuple(
     for shape, strides, dim in (((3, 300), (601, 2), -1), ((300, 3), (3, 1), 0))
     for values in ("constant", "plateau")
 )
+
+# No rows, of axes that no two strides lead along.
+EMPTY = fuzz.Case("float32", (2, 2, 2, 0, 1), fuzz.Layout((4, 2, 1, 1, 1)), 1)
 
 # Columns so long that a lane which adds up its part in order leaves the contract, where 128 or 64 share a column: how
 # many elements, the seed, and the inputs that are constant beside the first.
@@ -184,8 +208,8 @@ class TestConformance(Conformance):
         count, elements, alike = (300, 2**16, fuzz.GROUP) if cheap else (120, 2**12, fuzz.GROUP)
         if emulated:
             count, elements, alike = 8 if implementation.variant == "auto" else 0, 2**7, 1
-        equal = EQUAL if "float32" in implementation.operation.dtypes else ()
-        cases = [*MEANT.get(implementation.op, ()), *equal, *fuzz.draw(implementation.op, count, 1, elements, alike)]
+        plain = (*EQUAL, EMPTY) if "float32" in implementation.operation.dtypes else ()
+        cases = [*MEANT.get(implementation.op, ()), *plain, *fuzz.draw(implementation.op, count, 1, elements, alike)]
         found = running.run(implementation, cases, device)
         assert [(str(cases[number]), words) for number, words in found.wrong] == []
         if found.unavailable:

@@ -126,7 +126,8 @@ def launch_rows(
     kept: list[Group] = [
         (x.size(d), tuple((strides[i] or ())[j] for i in rows), after[j]) for j, d in enumerate(kept_dims)
     ]
-    groups = merge(kept)
+    # Of no rows any strides do, and copies would lie as before.
+    groups = merge(kept) if all(size for size, *_ in kept) else [(0, (0,) * len(rows), False)]
     if len(groups) > 2:
         # More row axes than the canonical form has: copy the tensors that have no such view.
         return through_copies(lambda xs, to: launch_rows(bind, xs, to, axes, dim), inputs, outs)

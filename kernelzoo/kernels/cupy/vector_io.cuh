@@ -77,6 +77,12 @@ __device__ inline void narrow(double v, double& to) { to = v; }
 __device__ inline void narrow(float v, float16& to) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
 __device__ inline void narrow(float v, bfloat16& to) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
 
+// In PTX, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
+__device__ inline float product(float a, float b) { asm("mul.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
+__device__ inline double product(double a, double b) { return a * b; }
+__device__ inline float difference(float a, float b) { asm("sub.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
+__device__ inline double difference(double a, double b) { return a - b; }
+
 __device__ inline u32 two_halves(float low, float high, float16) {
   u32 word;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));

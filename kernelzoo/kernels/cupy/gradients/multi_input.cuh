@@ -9,12 +9,6 @@
 // In the operation's gradient.cuh: its arithmetic, and how many tensors it reads along the row (INPUTS) or not.
 template <class T> struct Gradient;
 
-// In PTX, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
-__device__ inline float product(float a, float b) { asm("mul.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
-__device__ inline double product(double a, double b) { return a * b; }
-__device__ inline float difference(float a, float b) { asm("sub.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
-__device__ inline double difference(double a, double b) { return a - b; }
-
 // Over the block, behind one barrier. `slots` (32) may be written again after the next barrier.
 template <class S>
 __device__ inline S block_sum(S s, S* slots) {

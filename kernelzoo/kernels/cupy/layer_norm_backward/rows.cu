@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(THREADS)
     const W mean = quotient(sum_over_lanes(sum.all(), (W*)shared, lane), p.n);
     x.each([&](const auto& v, i64, const auto& w, const auto& g) {
       const auto away = [&](int i) { return widen(v[i]) - mean; };
-      const auto pull = [&](int i) { return widen(g[i]) * widen(w[i]); };
+      const auto pull = [&](int i) { return product(widen(g[i]), widen(w[i])); };
       squares.add(sum_of_terms<V>([&](int i) { return away(i) * away(i); }));
       pulls.add(sum_of_terms<V>(pull));
       products.add(sum_of_terms<V>([&](int i) { return pull(i) * away(i); }));
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(THREADS)
     const W pull = quotient(all.of[1], p.n), slope = quotient(all.of[2], p.n) * scale;
     x.each([&](const auto& v, i64 k, const auto& w, const auto& g, auto&& of_weight, auto&& of_bias) {
       const auto unit = [&](int i) { return (widen(v[i]) - mean) * scale; };
-      dx.store(k, [&](int i) { return scale * (widen(g[i]) * widen(w[i]) - pull - unit(i) * slope); });
+      dx.store(k, [&](int i) { return scale * (product(widen(g[i]), widen(w[i])) - pull - unit(i) * slope); });
       of_weight.add([&](int i) { return widen(g[i]) * unit(i); });
       of_bias.add([&](int i) { return widen(g[i]); });
     }, weight, grad, dweight, dbias);

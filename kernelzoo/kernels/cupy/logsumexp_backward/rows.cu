@@ -10,6 +10,6 @@ __global__ void __launch_bounds__(THREADS) rows(const MultiInput<2> given, const
   const Wide<T> y = widen(line<const T, 1>(p, lane)[0]), grad = widen(line<const T, 2>(p, lane)[0]);
   const auto out = line<T, 3, V>(p, lane);
   x.each([&](const auto& v, i64 k) {
-    out.store(k, [&](int i) { return grad * exponential(widen(v[i]) - y); });
+    out.store(k, [&](int i) { return product(grad, exponential(widen(v[i]) - y)); });
   });
 }

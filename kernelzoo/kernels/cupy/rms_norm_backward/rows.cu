@@ -18,13 +18,13 @@ __global__ void __launch_bounds__(THREADS)
     CompensatedSum<W> squares, products;
     x.each([&](const auto& v, i64, const auto& w, const auto& g) {
       squares.add(sum_of_terms(v, [](T e) { return widen(e) * widen(e); }));
-      products.add(sum_of_terms<V>([&](int i) { return widen(v[i]) * (widen(g[i]) * widen(w[i])); }));
+      products.add(sum_of_terms<V>([&](int i) { return widen(v[i]) * product(widen(g[i]), widen(w[i])); }));
     }, weight, grad);
     const auto all = sum_over_lanes(Sums<W, 2>{squares.all(), products.all()}, shared, lane);
     const W scale = inverse_root(quotient(all.of[0], p.n) + W(eps));
     const W slope = quotient(all.of[1], p.n) * scale * scale;
     x.each([&](const auto& v, i64 k, const auto& w, const auto& g, auto&& sum) {
-      dx.store(k, [&](int i) { return scale * (widen(g[i]) * widen(w[i]) - widen(v[i]) * slope); });
+      dx.store(k, [&](int i) { return scale * (product(widen(g[i]), widen(w[i])) - widen(v[i]) * slope); });
       sum.add([&](int i) { return widen(g[i]) * (widen(v[i]) * scale); });
     }, weight, grad, dweight);
   }
