@@ -132,6 +132,9 @@ class Layout:
     planned: int
     """Rows for which forms and launch numbers are chosen: all, or in a batch-invariant call a number that n alone
     sets."""
+    single: bool
+    """Whether elements are moved one by one, since in a batch-invariant call rows begin anywhere in a vector. Phases
+    say so too, and not where tensors start."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -238,7 +241,9 @@ class Rows(Layout):
 
     @cached_property
     def common(self) -> int:
-        """The power of two, at most 16, that divides a row's length and the offsets of rows."""
+        """The power of two, at most 16, that divides a row's length and the offsets of rows; 1 for single elements."""
+        if self.single:
+            return 1
         written = (self.out_outer, self.out_inner) if self.out_n else ()
         return math.gcd(16, self.n, self.x_outer, self.x_inner, *written)
 
@@ -247,7 +252,7 @@ class Rows(Layout):
         """0 if every row has the same alignment in x and in out. Otherwise a multiple of the elements for which that
         holds."""
         if not self.out_n:
-            return 0
+            return int(self.single)
         return (self.x_phase - self.out_phase) | (self.x_outer - self.out_outer) | (self.x_inner - self.out_inner)
 
     @cached_property
@@ -259,7 +264,7 @@ class Rows(Layout):
             return Columns(**self.fields)
         strides = 0, self.x_n, self.x_outer, 0, self.out_n, self.out_outer
         phases = self.x_phase, self.out_phase
-        return Columns(self.dtype, self.out_dtype, 1, self.n, self.outer, *strides, *phases, self.planned)
+        return Columns(self.dtype, self.out_dtype, 1, self.n, self.outer, *strides, *phases, self.planned, self.single)
 
 
 class Strides(NamedTuple):
@@ -285,7 +290,7 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
         (groups, first), (rows, last) = reversed(pairs) if turned else pairs
         along = 1 if n == 1 and tensor.ndim != 2 else along
         first = first if groups > 1 or is_batch_invariant() else 0
-        found.append(Strides(first, along, last if rows > 1 else 0, _phase(tensor)))
+        found.append(Strides(first, along, last if rows > 1 else 0, _phase(tensor) or int(_single(x))))
     return rows_of(x, out), tuple(found)
 
 
@@ -304,8 +309,18 @@ def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     """The rows of x (outer, n, inner) and of out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
-    dtypes, phases = (x.dtype, out.dtype), (_phase(x), _phase(out))
+    dtypes, phases = (x.dtype, out.dtype), (1, 0) if _single(x) else (_phase(x), _phase(out))
     return _rows(dtypes, x.shape, x.stride(), _strides(out), phases, is_batch_invariant())
+
+
+def _single(x: torch.Tensor) -> bool:
+    """Whether rows of a batch-invariant call are no whole vectors. x is (outer, n, inner)."""
+    return is_batch_invariant() and not is_whole(x.shape[1], x)
+
+
+def is_whole(n: int, x: torch.Tensor) -> bool:
+    """Whether so many elements of a tensor are whole 16-byte vectors."""
+    return n * x.element_size() % VECTOR_BYTES == 0
 
 
 def _phase(tensor: torch.Tensor) -> int:
@@ -331,4 +346,5 @@ def _rows(
     strides = x_outer, x_n, x_inner, out_outer, out_n, out_inner
     planned = max(2, PLANNED_ELEMENTS // max(1, n)) if invariant else outer * inner
     dtype, out_dtype = map(dtype_name, dtypes)
-    return Rows(dtype, out_dtype, outer, n, inner, *strides, phases[0], phases[1], planned)
+    single = invariant and n * dtypes[0].itemsize % VECTOR_BYTES > 0
+    return Rows(dtype, out_dtype, outer, n, inner, *strides, phases[0], phases[1], planned, single)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import files
@@ -30,6 +31,9 @@ Batch = list[tuple[Task, list[Solution]]]
 
 JUDGED, TIMED = 10, 3
 """Workloads of a definition that are judged, and those that are timed. Of more, a sample: by size, ends included."""
+
+LONGEST = 40.0
+"""Seconds a solution, on average, after which only timed workloads are judged: it is compiled or tuned for each."""
 
 ROUNDS = 7
 """Most rounds of a race, which goes on while its verdict is unclear."""
@@ -180,9 +184,10 @@ class Crew:
         ops = list(dict.fromkeys(options.op_of(id) for case in cases for id in case.ids))
         problems, unmade = verdicts.problems(task, ops)
         judged = sampled(problems, JUDGED)
-        timed = sampled(judged, TIMED)
-        for problem in judged:
-            self.race(guard, problem, cases, result, min(self.how.rounds, ROUNDS) if problem in timed else 0)
+        timed, end = sampled(judged, TIMED), monotonic() + LONGEST * len(cases)
+        for problem in sorted(judged, key=lambda problem: problem not in timed):
+            if problem in timed or monotonic() < end:
+                self.race(guard, problem, cases, result, min(self.how.rounds, ROUNDS) if problem in timed else 0)
         for case in cases:
             result.verdicts.append(case.verdict(len(problems), unmade))
         return result

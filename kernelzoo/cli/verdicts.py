@@ -186,8 +186,9 @@ def show(console: Console, found: Sequence[Row], judged: int, timed: int) -> Non
     output.note(
         console,
         f"{counted(found)}. Each is judged on {'a sample of ' if sampled else ''}at most {judged} workloads of its "
-        f"definition, by size, and timed on at most {timed} of them. µs: on the largest. speedup: the time of the "
-        "reference, as it is written, over its own; the geometric mean. published: what its own set states.",
+        f"definition, by size, and timed on at most {timed} of them; slow ones on these alone. µs: on the largest. "
+        "speedup: the time of the reference, as it is written, over its own; the geometric mean. published: what its "
+        "own set states.",
     )
     made = output.table("definition", "solution", "verdict", "kind", ">µs", ">speedup", ">published", spare=_SPARE)
     for one in order:

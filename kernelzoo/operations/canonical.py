@@ -22,7 +22,7 @@ from kernelzoo.launch import (
     sequence,
     void,
 )
-from kernelzoo.layout import VECTOR_BYTES, cdiv
+from kernelzoo.layout import VECTOR_BYTES, cdiv, is_whole
 
 if TYPE_CHECKING:
     import torch
@@ -153,7 +153,8 @@ def launch_invariant(
     axes: Sequence[tuple[str, ...]],
     dims: tuple[int, ...],
 ) -> Launch:
-    """Bind tensors of a batch-invariant call: rows of unit stride, each of which begins on 16 bytes. Others are copied.
+    """Bind tensors of a batch-invariant call: rows of unit stride, each of which begins on 16 bytes, or which are read
+    element by element. Others are copied.
 
     So a row lies alike whatever its number, and alone.
     """
@@ -162,6 +163,7 @@ def launch_invariant(
     rows, n = prod(x.size(d) for d in kept), prod(x.size(d) for d in dims)
     views: list[torch.Tensor] = []
     own: list[torch.Tensor] = []
+    single = not is_whole(n, x)
     for i, (tensor, names) in enumerate(zip([*inputs, *outs], axes, strict=True)):
         if "outer" not in names:
             plain, copy = readable(tensor)
@@ -169,9 +171,11 @@ def launch_invariant(
             before += [] if copy is None else [copy]
             continue
         lies = tensor.permute((*kept, *dims)) if tensor.ndim == x.ndim else tensor
-        each, vector = (n, VECTOR_BYTES // tensor.element_size()) if "n" in names else (1, 1)
+        each = n if "n" in names else 1
+        vector = 1 if single or each == 1 else VECTOR_BYTES // tensor.element_size()
         step = cdiv(each, vector) * vector
-        if not lies.is_contiguous() or each < step or tensor.data_ptr() % VECTOR_BYTES or tensor.is_neg():
+        off = not single and tensor.data_ptr() % VECTOR_BYTES > 0
+        if not lies.is_contiguous() or each < step or off or tensor.is_neg():
             own.append(tensor.new_empty(rows, step))
             place = own[-1][:, :each].view(lies.shape)
             if i < len(inputs):

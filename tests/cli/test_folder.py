@@ -9,6 +9,7 @@ import pytest
 from registered import forget_operation
 
 import kernelzoo as package
+from kernelzoo.cli import folder
 
 Answer = Callable[..., tuple[int, Any]]
 
@@ -35,17 +36,17 @@ def forgets() -> Iterator[None]:
     forget_operation("scaled_rows")
 
 
-def put(folder: Path) -> None:
-    (folder / "there").mkdir()
-    (folder / "mine").mkdir()
-    (folder / "there" / "d.json").write_text(json.dumps(DEFINITION))
+def put(to: Path) -> None:
+    (to / "there").mkdir()
+    (to / "mine").mkdir()
+    (to / "there" / "d.json").write_text(json.dumps(DEFINITION))
     workloads = [{"axes": {"rows": rows}, "inputs": {"x": {"type": "random"}}} for rows in (4, 64)]
-    (folder / "there" / "d.jsonl").write_text("\n".join(map(json.dumps, workloads)) + "\n")
+    (to / "there" / "d.jsonl").write_text("\n".join(map(json.dumps, workloads)) + "\n")
     for name, code in SOLUTIONS.items():
         spec = {"language": "python", "entry_point": "main.py::run", "destination_passing_style": False}
         made: dict[str, Any] = {"name": name, "author": "me", "definition": "scaled_rows", "spec": spec}
         made["sources"] = [{"path": "main.py", "content": code}]
-        (folder / "mine" / f"{name}.json").write_text(json.dumps(made))
+        (to / "mine" / f"{name}.json").write_text(json.dumps(made))
 
 
 def test_each_solution_gets_a_verdict(kernelzoo: Callable[..., Any], answer: Answer, tmp_path: Path) -> None:
@@ -122,6 +123,20 @@ def test_a_faulty_definition_costs_only_its_own(answer: Answer, tmp_path: Path) 
     assert status == 1 and "division by zero" in found["to faulty"]["reason"]
     assert found["to drawn"]["right_on"] == 2
     forget_operation("drawn", "faulty")
+
+
+def test_slow_solutions_are_judged_on_what_is_timed(tmp_path: Path, monkeypatch, capsys) -> None:
+    put(tmp_path)
+    for name in SOLUTIONS.keys() - {"right"}:
+        (tmp_path / "mine" / f"{name}.json").unlink()
+    workloads = [{"axes": {"rows": rows}, "inputs": {"x": {"type": "random"}}} for rows in (2, 4, 8, 16, 32)]
+    (tmp_path / "there" / "d.jsonl").write_text("\n".join(map(json.dumps, workloads)) + "\n")
+    how = folder.How(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
+    for longest, right_on in ((folder.LONGEST, 5), (0.0, 3)):
+        monkeypatch.setattr(folder, "LONGEST", longest)
+        assert folder.folder(how, "", None, resume=False, json=True) == 0
+        (found,) = json.loads(capsys.readouterr().out)["verdicts"]
+        assert (found["right_on"], found["timed_on"], found["workloads"]) == (right_on, 3, 5)
 
 
 def test_what_does_not_go_together_is_refused(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def c_type(layout: Layout) -> str:
 def width(rows: Rows, *along: Strides) -> int:
     """Elements that a thread reads at once: a pack of 16 bytes where they lie side by side in all tensors, else one."""
     side_by_side = rows.contiguous and rows.n > 1 and all(tensor.n == 1 for tensor in along)
-    return VECTOR_BYTES // rows.itemsize if side_by_side else 1
+    return VECTOR_BYTES // rows.itemsize if side_by_side and not rows.single else 1
 
 
 def packs(rows: Rows, *along: Strides) -> int:
