@@ -241,7 +241,7 @@ class Rows(Layout):
 
     @cached_property
     def common(self) -> int:
-        """The power of two, at most 16, that divides a row's length and the offsets of rows; 1 for single elements."""
+        """The power of two, at most 16, that divides a row's length and the offsets of rows. 1 if ``single``."""
         if self.single:
             return 1
         written = (self.out_outer, self.out_inner) if self.out_n else ()

@@ -153,10 +153,9 @@ def launch_invariant(
     axes: Sequence[tuple[str, ...]],
     dims: tuple[int, ...],
 ) -> Launch:
-    """Bind tensors of a batch-invariant call: rows of unit stride, each of which begins on 16 bytes, or which are read
-    element by element. Others are copied.
+    """Bind tensors of a batch-invariant call, so that a row lies alike whatever its number, and alone.
 
-    So a row lies alike whatever its number, and alone.
+    Rows have unit stride, and begin on 16 bytes or are read element by element. Others are copied.
     """
     x, before, after = inputs[0], list[Launch](), list[Launch]()
     kept = [d for d in range(x.ndim) if d not in dims]
