@@ -6,7 +6,7 @@ the host, at the smallest sizes that it means, for at most so long; ``--most`` l
 
 ``python bench/other_sets.py VERDICTS.json ... --record FILE.md`` writes what ``kernelzoo compare --definitions`` found
 of solutions: how many are wrong and by what kind, each with its case, and how their speed compares with what is
-published.
+published. A page that is there gets it between its markers.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from kernelzoo.definitions.files import DefinitionError, read
 from kernelzoo.errors import OperationError, UndecidableError
 from kernelzoo.files import read_json
 from kernelzoo.measure.problems import Problem
+from kernelzoo.report import markers
+
+EMPTY = "# Verdicts on public solutions\n\n<!-- results:verdicts -->\n<!-- /results -->\n"
 
 
 def main() -> None:
@@ -38,7 +41,9 @@ def main() -> None:
     parser.add_argument("--names", action="store_true", help="name the files that are refused")
     given = parser.parse_args()
     if given.record:
-        given.record.write_text(recorded(given.folders), encoding="utf-8")
+        there, made = given.record, recorded(given.folders)
+        page = there.read_text(encoding="utf-8") if there.exists() else EMPTY
+        there.write_text(markers.insert(page, {"verdicts": made}, str(there))[0], encoding="utf-8")
         return
     signal.signal(signal.SIGALRM, _late)
     for folder in given.folders:
@@ -165,7 +170,7 @@ def recorded(paths: list[Path]) -> str:
     latest = list({(one["definition"], one["file"]): one for one in found}.values())
     devices = dict.fromkeys(str(document["machine_info"].get("device")) for document in documents)
     kinds = Counter((one["verdict"], one["kind"]) for one in latest if one["verdict"] != "right")
-    lines = ["# Verdicts on public solutions", "", f"On {', '.join(devices)}: {verdicts.counted(latest)}.", ""]
+    lines = [f"On {', '.join(devices)}: {verdicts.counted(latest)}.", ""]
     lines += ["| verdict | kind | solutions |", "|:--|:--|--:|"]
     lines += [f"| {verdict} | {kind} | {number} |" for (verdict, kind), number in kinds.most_common()]
     for verdict in ("wrong", "undecidable", "refused"):
@@ -178,7 +183,7 @@ def recorded(paths: list[Path]) -> str:
         ratio, stated, us = one["ratio"], one["published_speedup"], one["median_us"]
         figures = (f"{x:.3g}" if x else "" for x in (us, ratio and 1 / ratio, stated))
         lines.append(f"| {one['definition']} | {one['solution']} | {' | '.join(figures)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _whose(one: dict[str, Any]) -> str:

@@ -211,3 +211,10 @@ def test_every_record_of_several_gpus_is_committed() -> None:
     names = [path.name.partition(".")[0] for path in (ROOT / "bench" / "results").iterdir()]
     committed = {found[1] for name in names if (found := re.fullmatch(r"[a-z]+\d+x\d+-(.+)", name))}
     assert committed == {record.name for record in records.RECORDS if record.ranks}
+
+
+def test_the_page_of_verdicts_is_of_the_committed_ones() -> None:
+    other_sets = loaded(ROOT / "bench" / "other_sets.py")
+    made = other_sets.recorded([ROOT / "bench" / "results" / "h200-verdicts.json"])
+    page = (ROOT / "docs" / "records" / "verdicts.md").read_text(encoding="utf-8")
+    assert f"<!-- results:verdicts -->\n{made}\n<!-- /results -->" in page and "8 right" in made

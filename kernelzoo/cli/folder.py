@@ -176,6 +176,7 @@ class Crew:
             path, case = os.path.abspath(solution.path), verdicts.Case(self.file(solution), task, solution)
             case.ids = [id for id, file in about.files.items() if file == path]
             if words := why or about.refused.get(path, ""):
+                words = words.removeprefix(f"{os.path.abspath(task.path) if why else path}: ")
                 result.verdicts.append(case.refused(words, "definition" if why else ""))
             elif not case.ids:
                 result.verdicts.append(case.refused("another solution of its definition has its author and name"))
