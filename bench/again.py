@@ -2,6 +2,7 @@
 
     python bench/again.py map-min cub               # on a GPU, of the model that the record is of
     python bench/again.py map-min cub --from FILE   # only put in what was measured
+    python bench/again.py --more FILE RECORD.json   # put in problems that a record of part of them lacks
 
 The record's own command runs for these backends and torch's yardstick alone. Rows are taken over if device, versions,
 clock and problems are the record's, and if torch's yardstick takes the same time: within 2 % in the geometric mean.
@@ -87,6 +88,23 @@ def merged(old: Json, new: Json, backends: Sequence[str]) -> Json:
     }
 
 
+def joined(old: Json, new: Json) -> Json:
+    """The record ``old`` with the problems of ``new`` that it lacks, all their rows. Raises AgainError."""
+    _check_alike(old, new)
+    label = old["benchmarks"][0]["extra_info"]["shape_set"]
+    held = {_problem(entry["extra_info"]) for entry in old["benchmarks"]}
+    entries = [entry for entry in new["benchmarks"] if _problem(entry["extra_info"]) not in held]
+    for entry in entries:
+        entry["extra_info"]["shape_set"] = label
+    failed = [failure for failure in new["kernelzoo"]["failed"] if _problem(failure) not in held]
+    ours = old["kernelzoo"]
+    return {
+        **old,
+        "benchmarks": [*old["benchmarks"], *entries],
+        "kernelzoo": {**ours, "failed": [*ours["failed"], *failed]},
+    }
+
+
 def _check_alike(old: Json, new: Json) -> None:
     """Raise AgainError unless device, clock, rounds and versions are the same; of versions, those that both name."""
     facts = [{name: _one(document, name) for name in ("device", "clock", "cache", "rounds")} for document in (old, new)]
@@ -161,14 +179,19 @@ def _held(name: str) -> Iterator[Path]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure some backends of a record again; see the source.")
-    parser.add_argument("record", help="as bench/records.py lists it")
-    parser.add_argument("backends", help="with commas between")
+    parser.add_argument("record", help="as bench/records.py lists it; its file for --more")
+    parser.add_argument("backends", nargs="?", default="", help="with commas between")
+    parser.add_argument("--more", type=Path, metavar="FILE", help="results of problems that the record lacks")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="what was measured already")
     parser.add_argument("--resume", action="store_true", help="go on with what was cut off, in out/again")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="by default the record itself")
     options = parser.parse_args(argv)
     backends = options.backends.split(",")
     try:
+        if options.more:
+            held = Path(options.record)
+            record.write(options.output or held, joined(read_json(held), read_json(options.more)))
+            return 0
         if options.source:
             (held,) = _held(options.record)
             source = options.source
