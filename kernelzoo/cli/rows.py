@@ -123,9 +123,10 @@ class Tables:
         if again := described["repeated_rounds"]:
             rounds = "1 disturbed round was" if again == 1 else f"{again} disturbed rounds were"
             self._console.print(f"{rounds} measured again")
-        for row in measured:
-            if row.get("unclear") and not notes.marks(row["flags"]):  # a mark has its own note
-                output.note(self._console, f"UNCLEAR, {row['id']}: {row['unclear']}")
+        unclear = [row for row in measured if row.get("unclear") and not notes.marks(row["flags"])]  # marks have notes
+        for why in dict.fromkeys(row["unclear"] for row in unclear):
+            ids = [row["id"] for row in unclear if row["unclear"] == why]
+            output.note(self._console, f"UNCLEAR, {ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {why}")
         for line in notes.costs((row["id"], row["form"] or "") for row in measured):
             self._once(line)
         counted = [energy.Energy(**row["energy"]) for row in measured if row.get("energy")]

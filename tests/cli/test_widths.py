@@ -139,3 +139,13 @@ def test_what_the_contract_costs_is_said_once(monkeypatch, capsys) -> None:
     tables.show(found)
     tables.show(found)
     assert capsys.readouterr().out.count("torch/softmax/auto chose renormalized, since torch/softmax/eager may") == 1
+
+
+def test_what_is_unclear_for_one_reason_is_said_once(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    found = problem()
+    for row, why in zip(found["rows"], ("few", "few", "", "noise"), strict=True):
+        row |= {"unclear": why, "flags": []}
+    rows.Tables(output.console()).show(found)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("UNCLEAR")]
+    assert said == ["UNCLEAR, 2 rows: few", "UNCLEAR, triton/softmax/columns_two_launches: noise"]
