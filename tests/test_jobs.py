@@ -14,15 +14,19 @@ second 5 cat {to}/made
 never 900 echo never
 +beside 4 echo a; exit 3
 +long 0.2 sleep 60
+0:left 4 until [ -e {to}/right ]; do sleep 0.1; done; echo $CUDA_VISIBLE_DEVICES
+1:right 4 touch {to}/right; echo $CUDA_VISIBLE_DEVICES
 """
 
 
 def test_jobs_run_in_order_and_together_within_the_time(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text(LIST, encoding="utf-8")
     to = tmp_path / "to"
-    assert jobs.main([str(tmp_path / "list.txt"), "--minutes", "0.2", "--last", "0.1", "--to", str(to)]) == 0
+    assert jobs.main([str(tmp_path / "list.txt"), "--minutes", "0.3", "--to", str(to)]) == 0
     told = dict(line.split(": ", 1) for line in (to / "jobs.log").read_text().splitlines())
-    assert list(told)[:3] == ["first", "second", "never"]
+    assert {*list(told)[:2]} == {"left", "right"} and list(told)[2:5] == ["first", "second", "never"]
+    assert told["left"].startswith("status 0")  # so it waited for what ran beside it
+    assert [(to / f"{name}.log").read_text() for name in ("left", "right")] == ["0\n", "1\n"]
     assert told["first"].startswith("status 0") and told["beside"].startswith("status 3")
     assert told["never"].startswith("not begun") and told["long"].startswith("cut off")
     assert (to / "second.log").read_text() == "one\n"
