@@ -242,10 +242,8 @@ class Rows(Layout):
     @cached_property
     def common(self) -> int:
         """The power of two, at most 16, that divides a row's length and the offsets of rows. 1 if ``single``."""
-        if self.single:
-            return 1
         written = (self.out_outer, self.out_inner) if self.out_n else ()
-        return math.gcd(16, self.n, self.x_outer, self.x_inner, *written)
+        return math.gcd(1 if self.single else 16, self.n, self.x_outer, self.x_inner, *written)
 
     @property
     def apart(self) -> int:
@@ -282,7 +280,7 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
     """The rows of x and out, and the strides of other tensors in the same order. Those are (outer, n, inner), (outer,
     inner) or (n,)."""
     outer, n, inner = x.shape
-    turned = _turned(outer, inner, x.stride(0), x.stride(2))
+    turned, rows_of_x = _turned(outer, inner, x.stride(0), x.stride(2)), rows_of(x, out)
     found = []
     for tensor in others:
         first, along, last = _strides(tensor)
@@ -290,8 +288,8 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
         (groups, first), (rows, last) = reversed(pairs) if turned else pairs
         along = 1 if n == 1 and tensor.ndim != 2 else along
         first = first if groups > 1 or is_batch_invariant() else 0
-        found.append(Strides(first, along, last if rows > 1 else 0, _phase(tensor) or int(_single(x))))
-    return rows_of(x, out), tuple(found)
+        found.append(Strides(first, along, last if rows > 1 else 0, _phase(tensor) or int(rows_of_x.single)))
+    return rows_of_x, tuple(found)
 
 
 def _strides(tensor: torch.Tensor) -> Sizes:
@@ -309,13 +307,8 @@ def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     """The rows of x (outer, n, inner) and of out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
-    dtypes, phases = (x.dtype, out.dtype), (1, 0) if _single(x) else (_phase(x), _phase(out))
+    dtypes, phases = (x.dtype, out.dtype), (_phase(x), _phase(out))
     return _rows(dtypes, x.shape, x.stride(), _strides(out), phases, is_batch_invariant())
-
-
-def _single(x: torch.Tensor) -> bool:
-    """Whether rows of a batch-invariant call are no whole vectors. x is (outer, n, inner)."""
-    return is_batch_invariant() and not is_whole(x.shape[1], x)
 
 
 def is_whole(n: int, x: torch.Tensor) -> bool:
@@ -347,4 +340,5 @@ def _rows(
     planned = max(2, PLANNED_ELEMENTS // max(1, n)) if invariant else outer * inner
     dtype, out_dtype = map(dtype_name, dtypes)
     single = invariant and n * dtypes[0].itemsize % VECTOR_BYTES > 0
-    return Rows(dtype, out_dtype, outer, n, inner, *strides, phases[0], phases[1], planned, single)
+    x_phase, out_phase = (1, 0) if single else phases
+    return Rows(dtype, out_dtype, outer, n, inner, *strides, x_phase, out_phase, planned, single)

@@ -105,7 +105,10 @@ def test_a_record_of_part_of_its_problems_is_completed(tmp_path: Path) -> None:
     again.record.write(more, document({EAGER: 9.0, OURS: 4.0}, B, "2026-11-28T00:00:00", [PLAIN], shape_set="own"))
     assert again.main([str(held), "--more", str(more)]) == 0
     found = again.read_json(held)
-    rows = [(tuple(info["shape"]), info["id"], info["shape_set"]) for info in map(info_of, found["benchmarks"])]
+    rows = [
+        (tuple(info["shape"]), info["id"], info["shape_set"])
+        for info in (one["extra_info"] for one in found["benchmarks"])
+    ]
     assert rows == [
         *((tuple(SHAPES[0]), id, "map") for id in (EAGER, OURS, OLD)),
         *((tuple(SHAPES[1]), id, "map") for id in (EAGER, OURS)),
@@ -113,11 +116,6 @@ def test_a_record_of_part_of_its_problems_is_completed(tmp_path: Path) -> None:
     assert [failure["shape"] for failure in found["kernelzoo"]["failed"]] == list(SHAPES)
     again.record.write(more, document({EAGER: 9.0}, B, "2026-11-28T00:00:00", rounds=9))
     assert again.main([str(held), "--more", str(more)]) == 1
-
-
-def info_of(entry: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = entry["extra_info"]
-    return found
 
 
 def test_the_records_own_command_runs_for_what_is_named() -> None:
