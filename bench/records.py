@@ -58,6 +58,8 @@ MIN = (
 OTHERS = "liger,flaggems,quack,inductor,tilegym,cub,cudacompute"
 FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
 
+COURT = "--definitions out/court --solutions out/court"  # where bench/court.py puts them
+
 
 @dataclass(frozen=True)
 class Record:
@@ -208,12 +210,7 @@ RECORDS = (
         )
         for name in ("energy", "energy-again")  # bench/energy.py tells whether the two agree
     ),
-    Record(  # of what bench/court.py has put there
-        "verdicts.json",
-        "kernelzoo compare --definitions out/court --solutions out/court --gpus all -o {}",
-        1100,
-        alone=True,
-    ),
+    Record("verdicts.json", f"kernelzoo compare {COURT} --gpus all -o {{}}", 1100, alone=True),
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
     Record("training.json", "python bench/training.py -o {}", 30, alone=True),
     Record("aa.json", "python bench/aa.py --pairs 20 -o {}", 150, alone=True),
