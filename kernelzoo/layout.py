@@ -311,9 +311,9 @@ def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     return _rows(dtypes, x.shape, x.stride(), _strides(out), phases, is_batch_invariant())
 
 
-def is_whole(n: int, x: torch.Tensor) -> bool:
-    """Whether so many elements of a tensor are whole 16-byte vectors."""
-    return n * x.element_size() % VECTOR_BYTES == 0
+def is_whole(n: int, itemsize: int) -> bool:
+    """Whether so many elements of so many bytes are whole 16-byte vectors."""
+    return n * itemsize % VECTOR_BYTES == 0
 
 
 def _phase(tensor: torch.Tensor) -> int:
@@ -339,6 +339,6 @@ def _rows(
     strides = x_outer, x_n, x_inner, out_outer, out_n, out_inner
     planned = max(2, PLANNED_ELEMENTS // max(1, n)) if invariant else outer * inner
     dtype, out_dtype = map(dtype_name, dtypes)
-    single = invariant and n * dtypes[0].itemsize % VECTOR_BYTES > 0
+    single = invariant and not is_whole(n, dtypes[0].itemsize)
     x_phase, out_phase = (1, 0) if single else phases
     return Rows(dtype, out_dtype, outer, n, inner, *strides, x_phase, out_phase, planned, single)

@@ -162,7 +162,7 @@ def launch_invariant(
     rows, n = prod(x.size(d) for d in kept), prod(x.size(d) for d in dims)
     views: list[torch.Tensor] = []
     own: list[torch.Tensor] = []
-    single = not is_whole(n, x)
+    single = not is_whole(n, x.element_size())
     for i, (tensor, names) in enumerate(zip([*inputs, *outs], axes, strict=True)):
         if "outer" not in names:
             plain, copy = readable(tensor)
