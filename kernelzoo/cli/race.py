@@ -58,7 +58,7 @@ def race(
     if status in (0, 1):
         told = _drawn(to, picture)
         for line in told if not json else ():
-            output.console().print(line)
+            output.note(output.console(), line)
         if not told:
             output.console(errors=True).print("no picture: Matplotlib draws it; pip install 'kernelzoo[report]'")
     return status

@@ -25,7 +25,7 @@ def test_what_runs_here_is_raced_and_drawn(
     document = json.loads(Path("race.json").read_text())
     rows = [entry["extra_info"] for entry in document["benchmarks"]]
     assert {row["op"] for row in rows} == {"softmax", "min"} and {row["backend"] for row in rows} == {"torch"}
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     assert "a picture of it: race.svg" in said and "softmax, times as fast as torch eager: torch" in said
     text = Path("race.svg").read_text()
     assert text.startswith("<?xml") and "<svg" in text
