@@ -10,7 +10,7 @@ import pytest
 import torch
 import triton
 from ahead import LOAD, MIN, OPERATIONS, SOFTMAX, STORE, Ahead, all_forms, forms, name, occurrences
-from compiling import bound, compiled
+from compiling import bound, compiled, lanes_disagree
 
 from kernelzoo import operations
 from kernelzoo.inspect import Request, ask
@@ -200,3 +200,10 @@ def test_auto_takes_whole_rows_while_they_fit_and_shows_what_helion_makes_of_the
         written, made = kernel.source.split("# What Helion makes of it:")
         assert f"def {kernel.name.removeprefix('_helion_')}(" in written and "@triton.jit" in made
         assert kernel.source_file is not None and kernel.source_file.startswith("kernelzoo/kernels/helion/softmax/")
+
+
+@pytest.mark.parametrize("op", ["rms_norm_backward", "layer_norm_backward"])
+def test_lanes_have_one_sum_that_any_of_them_may_write(op: str) -> None:
+    made = programs(operations.OPERATIONS[op], "rows", (5003, 21), 0, torch.float32, "sm_90")
+    assert any("shfl.sync.bfly" in program.ptx for program in made)
+    assert not any(map(lanes_disagree, made))

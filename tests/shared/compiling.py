@@ -98,6 +98,12 @@ def compiled(backend: str) -> Callable[..., list[Program]]:
     return programs
 
 
+def lanes_disagree(program: Program) -> bool:
+    """Whether a product is fused with the first addition of a butterfly: of two lanes, each rounds another product."""
+    fused = r"shfl\.sync\.bfly\.b32\s+(%r\d+),(?:(?!shfl)[\s\S])*?fma\.rn\.f32\s+%r\d+, %r\d+, %r\d+, \1;"
+    return re.search(fused, program.ptx) is not None
+
+
 def loops(program: Program) -> list[str]:
     """The bodies of its loops in PTX."""
     lines, labels, found = program.ptx.splitlines(), dict[str, int](), []

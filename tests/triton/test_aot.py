@@ -21,7 +21,7 @@ from ahead import (
     name,
     occurrences,
 )
-from compiling import compiled, loops, resident
+from compiling import compiled, lanes_disagree, loops, resident
 from triton.runtime.jit import JITFunction
 
 import kernelzoo
@@ -390,3 +390,21 @@ def test_threads_meet_after_the_loop(op: str) -> None:
             program, *_ = programs(operations.OPERATIONS[op], form, shape, axis, BF16, "sm_90")
             body, *_ = loops(program)
             assert body.count("ld.global.v4") == 4 and not re.search(r"shfl|bar\.sync|shared", body), program
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize(
+    ("op", "form", "shape", "axis"),
+    [
+        ("rms_norm_backward", "rows", (5003, 21), 0),
+        ("layer_norm_backward", "rows", (5003, 21), 0),
+        ("softmax", "split", (299, 1030), 0),
+        ("softmax_pairs", "online", (3, 2049, 37), 1),
+    ],
+)
+def test_lanes_have_one_sum_that_any_of_them_may_write(
+    op: str, form: str, shape: tuple[int, ...], axis: int, dtype: Any
+) -> None:
+    made = programs(operations.OPERATIONS[op], form, shape, axis, dtype, "sm_90")
+    assert any("shfl.sync.bfly" in program.ptx for program in made)
+    assert not any(map(lanes_disagree, made))

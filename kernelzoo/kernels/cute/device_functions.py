@@ -277,6 +277,11 @@ def thread_reduce(mine, join, TILE):
     return [tree_reduce(row, join) for row in split_rows(mine, TILE)]
 
 
+def shared(kind, layout):
+    """Shared memory of a block, at whole vectors: no vector that is read has another's elements in it."""
+    return cute.make_tensor(cute.arch.alloc_smem(kind, cute.size(layout), VECTOR_BYTES), layout)
+
+
 def block_reduce(mine, join, TILE):
     """Values of each row of a thread, joined over all threads that share the rows. In a warp by shuffles, then through
     shared memory. In one order for all, so that all agree to the bit."""
@@ -285,10 +290,7 @@ def block_reduce(mine, join, TILE):
     if TILE.meeting == 1:
         return mine
     place, along = thread_coords(TILE)
-    room = cute.make_tensor(
-        cute.arch.alloc_smem(type(mine[0]), TILE.meeting * TILE.rows),
-        cute.make_layout((TILE.rows_each, TILE.places, TILE.meeting)),
-    )
+    room = shared(type(mine[0]), cute.make_layout((TILE.rows_each, TILE.places, TILE.meeting)))
     left = cute.make_rmem_tensor((TILE.rows_each,), type(mine[0]))
     for r, value in enumerate(mine):
         left[r] = value

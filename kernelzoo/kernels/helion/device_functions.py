@@ -32,6 +32,11 @@ def taken(x, place, here, nothing, wide: torch.dtype):
     return torch.where(here, hl.load(x, [place], extra_mask=here).to(wide), nothing)
 
 
+def rounded(x):
+    """A product that is rounded before lanes add it up, see product in kernelzoo.kernels.triton.device_functions."""
+    return x + 0.0
+
+
 def add_exactly(total, lost, x):
     """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2)."""
     new = total + x

@@ -64,6 +64,13 @@ def edge_columns(lane, before, inside, n, VECTOR: tl.constexpr):
 
 
 @triton.jit
+def product(a, b):
+    """A product that is rounded before lanes add it up. Fused with that sum, each lane would get other bits, and which
+    of them is written isn't defined."""
+    return tl.fma(a, b, 0.0)
+
+
+@triton.jit
 def add_exactly(total, lost, x):
     """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2). Integers lose nothing."""
     new = total + x

@@ -7,8 +7,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 
 def make_room(kind, TILE):
     """Shared memory for the sums of warps, of each of a thread's vectors."""
-    layout = cute.make_layout((TILE.rows_each * TILE.each, TILE.places, TILE.meeting))
-    return cute.make_tensor(cute.arch.alloc_smem(kind, cute.size(layout)), layout)
+    return dev.shared(kind, cute.make_layout((TILE.rows_each * TILE.each, TILE.places, TILE.meeting)))
 
 
 def prefixes(values, TILE):

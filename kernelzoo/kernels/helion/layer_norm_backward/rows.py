@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, rounded, whole
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import columns_of, tile_of
 from kernelzoo.launch import Launch, sequence
@@ -52,7 +52,7 @@ def over_rows_kernel(x, grad, means, scales, dweight, dbias, wide: torch.dtype):
             for i in hl.tile(inner):
                 grads = grad[o, c, i].to(wide)
                 normal = (x[o, c, i].to(wide) - means[o, i][:, None, :]) * scales[o, i][:, None, :]
-                total, lost = add_exactly(total, lost, (grads * normal).sum(2).sum(0))
+                total, lost = add_exactly(total, lost, rounded(grads * normal).sum(2).sum(0))
                 bias, bias_lost = add_exactly(bias, bias_lost, grads.sum(2).sum(0))
         dweight[c] = whole(total, lost).to(dweight.dtype)
         dbias[c] = whole(bias, bias_lost).to(dbias.dtype)

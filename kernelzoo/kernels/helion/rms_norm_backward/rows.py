@@ -5,7 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, rounded, whole
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import columns_of, tile_of
 from kernelzoo.launch import Launch, sequence
@@ -40,7 +40,7 @@ def dweight_kernel(x, grad, scales, dweight, wide: torch.dtype):
         for o in hl.tile(outer):
             for i in hl.tile(inner):
                 terms = grad[o, c, i].to(wide) * (x[o, c, i].to(wide) * scales[o, i][:, None, :])
-                total, lost = add_exactly(total, lost, terms.sum(2).sum(0))
+                total, lost = add_exactly(total, lost, rounded(terms).sum(2).sum(0))
         dweight[c] = whole(total, lost).to(dweight.dtype)
 
 

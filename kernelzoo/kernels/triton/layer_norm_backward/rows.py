@@ -6,7 +6,7 @@ from torch import Tensor
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import turns_of
-from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
+from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, product, row_start, whole
 from kernelzoo.kernels.triton.layer_norm.rows import row_mean
 from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
 from kernelzoo.launch import Launch, sequence
@@ -57,7 +57,7 @@ def rows_kernel(
             weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
             result = scale * (grads * weights - level - normal * slope)
             tl.store(dx + (dx_start + here * dx_n), result.to(dx.dtype.element_ty), mask)
-            terms = tl.sum(grads * normal, 0, keep_dims=True)
+            terms = tl.sum(product(grads, normal), 0, keep_dims=True)
             weight_sums, weight_lost = add_sums(of_weight, here, n, weight_sums, weight_lost, terms, WHOLE)
             terms = tl.sum(grads, 0, keep_dims=True)
             bias_sums, bias_lost = add_sums(of_bias, here, n, bias_sums, bias_lost, terms, WHOLE)

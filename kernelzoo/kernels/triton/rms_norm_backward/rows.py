@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import turns_of
-from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
+from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, product, row_start, whole
 from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -50,7 +50,7 @@ def rows_kernel(
             weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
             result = scale * (grads * weights - tile * slope)
             tl.store(dx + (dx_start + here * dx_n), result.to(dx.dtype.element_ty), mask)
-            terms = tl.sum(grads * (tile * scale), 0, keep_dims=True)
+            terms = tl.sum(product(grads, tile * scale), 0, keep_dims=True)
             sums, lost = add_sums(partials, here, n, sums, lost, terms, WHOLE)
     store_sums(partials, n, sums, lost, BLOCK, WHOLE)
 

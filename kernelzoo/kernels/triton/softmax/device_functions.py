@@ -10,7 +10,7 @@ either end an edge of fewer elements than that. Else EDGES is 0.
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import aligned, edge_columns, whole_vectors
+from kernelzoo.kernels.triton.device_functions import aligned, edge_columns, product, whole_vectors
 
 READ: tl.constexpr = tl.constexpr("evict_last")
 """How long the L2 cache keeps the elements of rows that a program holds: longer than the results. Read lines that stay
@@ -80,7 +80,7 @@ def online_state(
         before = row_top
         row_top = tl.maximum(row_top, tl.max(top, 1, keep_dims=True))
         row_total *= exponential(before - row_top)
-        row_total += tl.sum(total * exponential(top - row_top), 1, keep_dims=True)
+        row_total += tl.sum(product(total, exponential(top - row_top)), 1, keep_dims=True)
     if EDGES:
         edges = exponential(edges - row_top)
         row_total += tl.sum(edges, 1, keep_dims=True)

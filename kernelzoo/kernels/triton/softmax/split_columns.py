@@ -6,7 +6,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, row_start, whole
+from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, product, row_start, whole
 from kernelzoo.kernels.triton.softmax.columns import launch_of_strips
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.kernels.triton.softmax.exchange import LEAVE, WRITE, phases_on
@@ -64,7 +64,7 @@ def split_across_kernel(
             row_tops = tl.load(tops + lanes, there, other=LOWEST, volatile=True)
             row_totals = tl.load(totals + lanes, there, other=0.0, volatile=True)
             row_top = tl.max(row_tops, 1, keep_dims=True)
-            inverse = 1.0 / tl.sum(row_totals * exponential(row_tops - row_top), 1, keep_dims=True)
+            inverse = 1.0 / tl.sum(product(row_totals, exponential(row_tops - row_top)), 1, keep_dims=True)
             for k in range(blocks):
                 here = begin + (blocks - 1 - k) * COLS + cols  # backwards: what was read last is likeliest in L2 still
                 mask = in_rows & (here < end)

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
+from kernelzoo.kernels.triton.device_functions import await_last_launch, product, row_start
 from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, power_of_two, rows_with
@@ -40,9 +40,8 @@ def merge_kernel(
         sums = tl.load(total + part * t_n, there, other=0.0)
         # By the exponential of half the distance, twice: of the whole it may be no normal number where the term is one.
         half = exponential((one - top) * 0.5)
-        # A part of -inf alone counts as nothing, and as no NaN where all are. The product is rounded by itself: fused
-        # with the sum over lanes, each lane would get other bits, and which of them is written isn't defined.
-        terms = tl.where(one == float("-inf"), sums * 0.0, tl.fma(sums * half, half, 0.0))
+        # A part of -inf alone counts as nothing, and as no NaN where all are.
+        terms = tl.where(one == float("-inf"), sums * 0.0, product(sums * half, half))
         term = tl.sum(terms, 1, keep_dims=True)
         # What each addition of a block rounds off is added up beside it (D. E. Knuth's two-sum).
         new = whole + term
