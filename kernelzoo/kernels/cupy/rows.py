@@ -22,10 +22,14 @@ def c_type(layout: Layout) -> str:
     return C_TYPES[layout.dtype]
 
 
+def side_by_side(rows: Rows, *along: Strides) -> bool:
+    """Whether the elements of a row lie side by side in all tensors."""
+    return rows.contiguous and rows.n > 1 and all(tensor.n == 1 for tensor in along)
+
+
 def width(rows: Rows, *along: Strides) -> int:
-    """Elements that a thread reads at once: a pack of 16 bytes where they lie side by side in all tensors, else one."""
-    side_by_side = rows.contiguous and rows.n > 1 and all(tensor.n == 1 for tensor in along)
-    return VECTOR_BYTES // rows.itemsize if side_by_side and not rows.single else 1
+    """Elements that a thread reads at once: a pack of 16 bytes where they lie side by side, else one."""
+    return VECTOR_BYTES // rows.itemsize if side_by_side(rows, *along) and not rows.single else 1
 
 
 def packs(rows: Rows, *along: Strides) -> int:
@@ -45,9 +49,14 @@ def require_held(id: str, rows: Rows, wide: int, most: int, where: str) -> None:
         raise UnsupportedProblemError(id, reason)
 
 
-def require_clusters(id: str, rows: Rows, device: Device, *along: Strides) -> None:
-    """Raise UnsupportedProblemError of a form that takes packs, by thread-block clusters, where either is missing."""
-    if device.cluster_blocks == 1 or width(rows, *along) == 1:
+def clustered(rows: Rows, device: Device) -> bool:
+    """Whether thread-block clusters can take the rows: where elements lie side by side, and the device has any."""
+    return device.cluster_blocks > 1 and side_by_side(rows)
+
+
+def require_clusters(id: str, there: bool) -> None:
+    """Raise UnsupportedProblemError of a form for thread-block clusters where these can't take the rows."""
+    if not there:
         raise UnsupportedProblemError(id, "it takes rows whose elements lie side by side, on a device with clusters")
 
 

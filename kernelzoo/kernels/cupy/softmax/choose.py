@@ -6,7 +6,7 @@ from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import device_of
-from kernelzoo.kernels.cupy.rows import CLUSTER_THREADS, PACKS_HELD, WARP, packed, packs, thread_has_row, width
+from kernelzoo.kernels.cupy.rows import CLUSTER_THREADS, PACKS_HELD, WARP, clustered, packed, packs, thread_has_row
 from kernelzoo.kernels.cupy.softmax import columns, fused, multi_row_lanes, split_cluster, split_ring
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
@@ -39,7 +39,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     count = packs(rows)
     if count <= knobs.warp_packs:
         return _multi_row(rows, device)
-    if width(rows) == 1 or device.cluster_blocks == 1:
+    if not clustered(rows, device):
         return "fused" if count <= fused.MOST_PACKS else "online"
     # A block of its own per row, up to the threads of which an SM runs several, unless so few rows leave SMs idle.
     many = 100 * rows.planned >= knobs.fused_percent * device.multiprocessors
@@ -93,12 +93,12 @@ def _leaves_idle(rows: Rows) -> bool:
 
 
 def _split(rows: Rows, device: Device, knobs: Knobs) -> str:
-    if width(rows) == 1 or device.cluster_blocks == 1:
+    if not clustered(rows, device):
         return "online"
     _, _, threads = split_cluster.block_of(rows, device, knobs)
     fits = threads <= CLUSTER_THREADS
     # A cluster of blocks so large that an SM has but one or two hardly finds room; half precisions do for arithmetic.
     few = 2 * rows.planned <= device.multiprocessors and rows.itemsize >= 4 and threads > knobs.cluster_threads
-    if (few or not fits) and split_ring.runs_on(device, rows.dtype):
+    if (few or not fits) and split_ring.takes(rows, device):
         return "split_ring"
     return "split_cluster" if fits else "online"

@@ -7,6 +7,7 @@ from kernelzoo.kernels.cupy.rows import (
     CLUSTERS,
     PACKS_HELD,
     c_type,
+    clustered,
     packs,
     require_clusters,
     require_held,
@@ -28,7 +29,7 @@ class Numbers:
 @planned(Numbers)
 def split_cluster(rows: Rows, device: Device, table: Numbers) -> Plan:
     """A row in the registers of a cluster of blocks, which exchange pairs through distributed shared memory."""
-    require_clusters("cupy/softmax/split_cluster", rows, device)
+    require_clusters("cupy/softmax/split_cluster", clustered(rows, device))
     cluster, items, lanes = block_of(rows, device, table)
     held = cluster * CLUSTER_THREADS * items
     require_held("cupy/softmax/split_cluster", rows, width(rows), held, f"the registers of {cluster} blocks")

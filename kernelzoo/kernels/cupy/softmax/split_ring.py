@@ -22,16 +22,17 @@ class Numbers:
     ring_megabytes: int = knob(42, among=(21, 42, 63, 84), unit="MB", why="of rows that are in hand at a time")
 
 
-def runs_on(device: Device, dtype: str) -> bool:
-    """Whether the device has bulk copies, and registers for the exponential: on 12.0 not for that of double."""
-    return device.capability >= 90 and not (dtype == "float64" and device.capability >= 120)
+def takes(rows: Rows, device: Device) -> bool:
+    """Whether there are packs, bulk copies, and registers for the exponential: on 12.0 not for that of double."""
+    registers = rows.dtype != "float64" or device.capability < 120
+    return width(rows) > 1 and device.capability >= 90 and registers
 
 
 @register("cupy", "softmax", "split_ring")
 @planned(Numbers)
 def split_ring(rows: Rows, device: Device, table: Numbers) -> Plan:
     """Many blocks to a row, which copy it ahead into a ring of tiles and exchange pairs through tagged words."""
-    if not runs_on(device, rows.dtype) or width(rows) == 1:
+    if not takes(rows, device):
         reason = "it takes rows whose elements lie side by side, from sm_90 on, and float64 up to sm_100"
         raise UnsupportedProblemError("cupy/softmax/split_ring", reason)
     count, sms = packs(rows), device.multiprocessors

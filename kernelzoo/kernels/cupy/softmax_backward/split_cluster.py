@@ -30,7 +30,8 @@ class Numbers:
 def split_cluster(rows: Rows, y: Strides, device: Device, table: Numbers) -> Plan:
     """A row in the registers and shared memory of a cluster of blocks, which exchange sums through distributed shared
     memory."""
-    require_clusters("cupy/softmax_backward/split_cluster", rows, device, y)
+    packed = device.cluster_blocks > 1 and width(rows, y) > 1
+    require_clusters("cupy/softmax_backward/split_cluster", packed)
     cluster, lanes = block_of(rows, device, table)
     held = cluster * most_threads(device) * PACKS_HELD
     require_held("cupy/softmax_backward/split_cluster", rows, width(rows), held, f"{cluster} blocks")

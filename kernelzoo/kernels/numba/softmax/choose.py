@@ -72,7 +72,8 @@ def fastest(v: View, device: Device, knobs: Knobs) -> str:
     second = v.itemsize == 4 and v.planned < 2 * device.multiprocessors
     if (v.itemsize == 2 or second) and not few and has_clusters(device):
         most = knobs.held_vectors
-    if fused.fused_tiling(v, knobs) is not None and (v.n // v.vec <= most or not v.whole):
+    several = v.whole or split_cluster.cluster_shape(v, device, knobs) is not None
+    if fused.fused_tiling(v, knobs) is not None and (v.n // v.vec <= most or not several):
         return "fused"
     return by_several_blocks(v, device, knobs)
 

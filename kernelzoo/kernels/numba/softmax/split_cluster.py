@@ -140,11 +140,13 @@ def leaves_idle(v: View, device: Device, numbers: Numbers) -> bool:
 
 def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)`` of a cluster for a row. None where the device has none that holds it, or the row is
-    not of whole vectors."""
-    if not has_clusters(device) or v.across or not v.whole:
+    not of whole vectors. Single elements are held in registers alone."""
+    if not has_clusters(device) or v.across or not (v.whole or v.single):
         return None
     found = small_shape(v, device, numbers)
     if found is None:
+        if v.single:
+            return None
         least = 4 if leaves_idle(v, device, numbers) else 1
         if v.vectors > 2048 and v.planned <= 2 * device.multiprocessors:
             least = max(2, least)
