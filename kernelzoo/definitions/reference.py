@@ -41,6 +41,7 @@ class Reference:
         self.space = _run(data["reference"], where, given)
         self._function: Callable[..., Any] = self.space["run"]
         self._outputs = tuple(data["outputs"])
+        self._inputs = tuple(data["inputs"])
         self._dtypes = [one["dtype"] for one in data["inputs"].values()]
         self._keywords = _keywords(data, where)
 
@@ -70,8 +71,13 @@ class Reference:
         return in_order(found, self._outputs)
 
     def copied(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """The results for copies of the inputs, which it may change."""
-        return self([_copied(x) for x in arguments])
+        """The results for copies of the inputs. Raises UndecidableError if it changes a copy and returns it."""
+        copies = [_copied(x) for x in arguments]
+        found = self(copies)
+        for name, x in zip(self._inputs, copies, strict=True):
+            if any(_changed(x, result) for result in found):
+                raise UndecidableError(f"its reference changes its input {name} and returns it")
+        return found
 
     def wide(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """The results in float64. Conversions to narrower floats convert to float64."""
@@ -228,6 +234,14 @@ def _copied(x: Any) -> Any:
     import torch
 
     return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def _changed(x: Any, result: Any) -> bool:
+    """Whether a result lies in the memory of an input that was written to."""
+    import torch
+
+    both = isinstance(x, torch.Tensor) and isinstance(result, torch.Tensor) and bool(x._version)
+    return both and x.untyped_storage().data_ptr() == result.untyped_storage().data_ptr()
 
 
 def _finite(x: torch.Tensor) -> torch.Tensor:

@@ -126,6 +126,19 @@ def test_a_reference_that_raises_leaves_the_case_undecided(load: Load) -> None:
         op.expect(args)
 
 
+@pytest.mark.parametrize("returned", ["cache", "cache[:2]", "cache.clone()"])
+def test_a_reference_that_returns_a_changed_input_decides_nothing(load: Load, returned: str) -> None:
+    code = f"def run(x, cache):\n    cache[0] = x[0]\n    return {returned}"
+    rows = (["2"] if "[" in returned else ["rows"], "float32")
+    op = load(code, {"x": (["rows"], "float32"), "cache": (["rows"], "float32")}, {"out": rows})
+    args = op.arguments((torch.ones(4), torch.zeros(4)))
+    if "clone" in returned:
+        assert op.undecidable(args, op.expect(args)) == "" and args.inputs[1][0] == 0
+    else:
+        with pytest.raises(UndecidableError, match="its reference changes its input cache and returns it"):
+            op.undecidable(args, op.expect(args))
+
+
 DOUBLE = "def run(x):\n    return 2 * x"
 
 
