@@ -142,6 +142,7 @@ def cute_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
 def helion_own(x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any]:
     """Bound and compiled for a configuration, and what that returns called: "Advanced Manual Deployment", Helion,
     https://helionlang.com/deployment_autotuning.html."""
+    global hl  # Helion takes no closures
     import helion
     import helion.language as hl
 

@@ -36,3 +36,15 @@ def test_every_job_of_the_list_is_one() -> None:
     found = jobs.read((ROOT / "bench" / "jobs.txt").read_text(encoding="utf-8"))
     assert len({job.name for job in found}) == len(found) > 10
     assert all(Path(ROOT, word).exists() for job in found for word in job.command.split() if word.endswith(".py"))
+
+
+def test_a_job_waives_what_it_measures() -> None:
+    found = jobs.read((ROOT / "bench" / "jobs.txt").read_text(encoding="utf-8"))
+    words = [part.split() for job in found for part in job.command.split(";") if "--waive" in part]
+    assert len(words) == 6
+    for given in words:
+        names = "--op", "--backend", "--variant", "--waive"
+        named = {name: given[given.index(name) + 1].split(",") for name in names}
+        for id in named["--waive"]:
+            backend, op, variant = id.split("/")
+            assert backend in named["--backend"] and op in named["--op"] and variant in named["--variant"], id
