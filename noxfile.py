@@ -31,10 +31,9 @@ OTHERS = tuple(word for language in LANGUAGES for word in ("--ignore", f"tests/{
 PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 # What mostly waits for processes that it started; in one of ours what shares something that takes long to make.
 WAITING = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup")
-# Without a GPU, kernels run in Triton's interpreter or Numba's simulator, cuTile's tiles as torch's tensors, in a
+# Without a GPU, kernels run in Triton's interpreter, cuTile's tiles as torch's tensors, in a
 # process of their own, as the switch is read at import; the same kernels are compiled ahead of time in another.
 INTERPRETER = {"TRITON_INTERPRET": "1"}
-SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1"}
 EVALUATED = {"KERNELZOO_EVALUATE_CUTILE": "1"}
 # The PTX that a language's compiler makes runs in an emulator of ours: the host's C++ compiler, or one from PyPI if it
 # has none, compiles it.
@@ -308,11 +307,11 @@ def tests_cupy(session: nox.Session) -> None:
 
 @nox.session(name="tests-numba")
 def tests_numba(session: nox.Session) -> None:
-    """The contract, for the Numba backend: simulated, compiled ahead of time, and on a GPU if there is one."""
+    """The contract, for the Numba backend: emulated, compiled ahead of time, and on a GPU if there is one."""
     install(session, "test", *COMPILER, extras=(f"numba-cuda{CUDA}",))
-    check(session, "tests/numba/test_simulator.py", STORAGES, *PARALLEL, *session.posargs, **SIMULATOR)
     check(session, "tests/numba", *PARALLEL, *session.posargs)
-    check(session, "tests/numba/test_run_ptx.py", *PARALLEL, *session.posargs, **{PTX_EMULATOR: "numba"})
+    emulated = "tests/numba/test_run_ptx.py", STORAGES, CONFORMANCE, *only("numba"), "--core", "numba"
+    check(session, *emulated, *PARALLEL, *session.posargs, **{PTX_EMULATOR: "numba"})
     if GPU:
         check(session, CONFORMANCE, *only("numba"), *session.posargs)
 
@@ -406,7 +405,7 @@ def bench_cupy(session: nox.Session) -> None:
 def bench_numba(session: nox.Session) -> None:
     """The Numba backend beside torch; without a GPU there is nothing to time."""
     if not GPU:
-        session.skip("no GPU here, and the simulator is never timed")
+        session.skip("no GPU here")
     install(session, "bench", extras=(f"numba-cuda{CUDA}", "report"))
     compare(session, "--backend=torch,numba")
 

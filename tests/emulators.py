@@ -3,7 +3,7 @@
     TRITON_INTERPRET=1 PYTHONPATH=tests/everywhere kernelzoo fuzz 'triton/*' --cases 200
 
 A ``--module`` would not do: kernelzoo's own kernels run in a process without a user's files. So for gluon, helion;
-KERNELZOO_EVALUATE_CUTILE=1, NUMBA_ENABLE_CUDASIM=1 (slow), KERNELZOO_EMULATE_PTX=LANGUAGE.
+KERNELZOO_EVALUATE_CUTILE=1, KERNELZOO_EMULATE_PTX=LANGUAGE.
 """
 
 import importlib.util
@@ -19,7 +19,6 @@ for variable, value, name in (
     ("TRITON_INTERPRET", "1", "gluon/stripped.py"),
     ("TRITON_INTERPRET", "1", "helion/bound_once.py"),
     ("KERNELZOO_EVALUATE_CUTILE", "1", "cutile/evaluated.py"),
-    ("NUMBA_ENABLE_CUDASIM", "1", "numba/simulator.py"),
     ("KERNELZOO_EMULATE_PTX", "cupy", "cupy/compiled_cupy.py"),
     ("KERNELZOO_EMULATE_PTX", "triton", "triton/compiled_triton.py"),
     ("KERNELZOO_EMULATE_PTX", "triton", "helion/bound_once.py"),

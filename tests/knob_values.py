@@ -121,11 +121,10 @@ def main() -> int:
     parser.add_argument("backend", choices=("triton", "cupy", "numba"))
     parser.add_argument("--few", action="store_true", help="some seconds' worth")
     options = parser.parse_args()
-    emulated = {"triton": "TRITON_INTERPRET", "numba": "NUMBA_ENABLE_CUDASIM"}.get(options.backend, "")
     started = time.monotonic()
-    if emulated and os.environ.get(emulated) == "1":
+    if options.backend == "triton" and os.environ.get("TRITON_INTERPRET") == "1":
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy remarks on inf - inf, which is meant
-        importlib.import_module("interpreter" if options.backend == "triton" else "simulator").install()
+        importlib.import_module("interpreter").install()
         registry.language(options.backend)
         done, wrong = run(options.backend, options.few)
     else:

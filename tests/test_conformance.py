@@ -185,8 +185,6 @@ class TestConformance(Conformance):
     def test_long_columns(self, implementation: kernelzoo.Implementation) -> None:
         """Equal elements: what one sum in order rounds off is the same each time."""
         op, backend = implementation.operation, kernelzoo.get(implementation.backend)
-        if "simulator" in (backend.emulator or ""):
-            pytest.skip("it would take hours")
         device = self.device(implementation.backend)
         n, seed, names = LONG[op.name]
         equal = tuple(fuzz.Companion(name, values="constant") for name in names)

@@ -15,10 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 import kernelzoo
 from kernelzoo.launch import RebindableLaunch
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # NumPy's, in Numba's simulator, of what is legal
-]
+pytestmark = pytest.mark.slow
 
 LANGUAGES = ("torch", "cpu", "triton", "gluon", "cupy", "numba", "cutile", "cute", "helion")
 

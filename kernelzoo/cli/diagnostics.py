@@ -139,7 +139,7 @@ def _busy(machine: Machine) -> Iterator[Suspicion]:
 
 _SWITCHES = {
     "TRITON_INTERPRET": "Triton's kernels run in its interpreter, which is never timed",
-    "NUMBA_ENABLE_CUDASIM": "Numba's kernels run in its simulator, which is never timed",
+    "NUMBA_ENABLE_CUDASIM": "Numba's simulator takes its compiler's place, so its kernels don't run",
     "CUDA_LAUNCH_BLOCKING": "every launch waits for the device, so submit times mean nothing",
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "every allocation waits for the device, so times of whole calls mean nothing",
 }

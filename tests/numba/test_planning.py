@@ -1,14 +1,10 @@
 """Launches of Numba's kernels held to what a device has, for every knob and for devices made up."""
 
-# ruff: noqa: E402 - what Numba is at import depends on the simulator, so that is asked first
+# ruff: noqa: E402 - what is missing is asked first
 
-import os
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-
-if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
-    pytest.skip("the simulator is on, and has no launches to look at", allow_module_level=True)
 
 for package in ("numba.cuda", "cuda.core", "cuda.bindings"):
     pytest.importorskip(package, reason=f"{package} is not installed")
@@ -29,7 +25,6 @@ class TestNumba(Planning):
     backend = "numba"
     compiled = (("sm_120", "float32"),)
     more = (matrix.Laid("numba", "softmax", "split", (64, 131072), "float32", -1, "sm_120"),)
-    environment: ClassVar = {"NUMBA_ENABLE_CUDASIM": "1"}
 
     @staticmethod
     def static_shared(step: Step) -> int:

@@ -18,7 +18,6 @@ def one_device(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> 
     monkeypatch.setattr(torch.version, "cuda", "13.0")
 
 
-@pytest.mark.skipif(bool(cuda.config.ENABLE_CUDASIM), reason="a simulator compiles nothing")
 @pytest.mark.parametrize(
     ("module", "name", "says"),
     [(nvvm, "NVVM", "libNVVM"), (nvvm, "LibDevice", "libdevice"), (nvrtc, "get_lowest_supported_cc", "NVRTC")],
@@ -34,8 +33,13 @@ def test_a_part_of_the_compiler_that_is_missing_is_named(monkeypatch, module, na
         probe()
 
 
-@pytest.mark.skipif(bool(cuda.config.ENABLE_CUDASIM), reason="a simulator is no device")
 def test_a_device_below_8_0_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     one_device(monkeypatch, (7, 5))
     with pytest.raises(BackendUnavailableError, match=r"need compute capability 8\.0, and a device here has 7\.5"):
+        probe()
+
+
+def test_the_simulator_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda.config, "ENABLE_CUDASIM", True)
+    with pytest.raises(BackendUnavailableError, match=r"NUMBA_ENABLE_CUDASIM is set, .* no warp shuffles; unset it"):
         probe()

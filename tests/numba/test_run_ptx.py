@@ -40,7 +40,7 @@ def test_compiled_kernels_keep_the_contract(id: str, case: Case) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_row_that_a_cluster_has_is_right(dtype: torch.dtype) -> None:
-    """Its blocks reach each other's shared memory, which the simulator has nothing for."""
+    """Its blocks reach each other's shared memory."""
     x = torch.randn(2, 20000, generator=torch.Generator().manual_seed(0)).to(dtype)
     backend = kernelzoo.get("numba")
     made = backend.softmax(x, variant="split_cluster")

@@ -1,4 +1,4 @@
-"""Numba CUDA (the numba-cuda package): kernels in Python syntax, on NVIDIA GPUs or in Numba's simulator."""
+"""Numba CUDA (the numba-cuda package): kernels in Python syntax, on NVIDIA GPUs."""
 
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.packages import requirement, unfit
@@ -11,7 +11,7 @@ _INSTALL = "install it with: pip install 'kernelzoo[numba-cuda13]' (or numba-cud
 
 
 def probe() -> tuple[str, ...]:
-    """Device types this backend takes here: a GPU, or the CPU in the simulator. Raises BackendUnavailableError."""
+    """Device types this backend takes here: a GPU. Raises BackendUnavailableError."""
 
     def refuse(why: str, remedy: str) -> BackendUnavailableError:
         return BackendUnavailableError("numba", why, remedy)
@@ -24,16 +24,9 @@ def probe() -> tuple[str, ...]:
     if getattr(cuda, "implementation", None) != "NVIDIA":
         raise refuse("the package 'numba-cuda' is not installed", _INSTALL)
     if cuda.config.ENABLE_CUDASIM:
-        from numba.cuda.simulator.kernelapi import FakeCUDAModule
-
-        if not hasattr(FakeCUDAModule, "shfl_xor_sync"):
-            why = "NUMBA_ENABLE_CUDASIM is set, and Numba's simulator has no warp shuffles"
-            raise refuse(why, "unset it, or supply them as tests/numba/simulator.py does")
-        return ("cpu",)
+        raise refuse("NUMBA_ENABLE_CUDASIM is set, and Numba's simulator has no warp shuffles", "unset it")
     if not torch.cuda.is_available():
-        remedy = (
-            "it needs an NVIDIA GPU, its driver and a CUDA build of torch; NUMBA_ENABLE_CUDASIM=1 simulates, slowly"
-        )
+        remedy = "it needs an NVIDIA GPU, its driver and a CUDA build of torch"
         raise refuse("torch sees no CUDA device", remedy)
     if torch.version.cuda is None:
         raise refuse("torch was built for ROCm", "Numba CUDA needs an NVIDIA GPU")
@@ -66,5 +59,4 @@ def probe() -> tuple[str, ...]:
 
 def emulator() -> str:
     """What runs the kernels in place of a device, or ""."""
-    cuda = require("numba", "numba.cuda", _INSTALL)
-    return "Numba's CUDA simulator" if cuda.config.ENABLE_CUDASIM else ""
+    return ""

@@ -1,5 +1,5 @@
 """Thread-block clusters (sm_90 and later), which Numba has no words for: blocks that run at once and reach each
-other's shared memory. As inline PTX; Numba's simulator runs one block at a time and has no such thing.
+other's shared memory. As inline PTX.
 
 What blocks send is counted in bytes by a barrier (PTX's mbarrier) in the receiver's shared memory, one word of 64 bits.
 A launch uses each place and each barrier once, so that nobody has to wait for room; and no block may end before all

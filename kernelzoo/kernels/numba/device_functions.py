@@ -1,27 +1,17 @@
-"""Functions that every kernel may use: the GPU's own (``machine``), or their twins in Numba's simulator."""
-
-from importlib import import_module
-from typing import Any
+"""Functions that every kernel may use."""
 
 from numba import cuda
-from numba.cuda import config, types
+from numba.cuda import types
 
-machine: Any = import_module(f"kernelzoo.kernels.numba.{'simulated' if config.ENABLE_CUDASIM else 'machine'}")
+from kernelzoo.kernels.numba import machine
 
 WARP = 32
 EVERY_LANE = 0xFFFFFFFF
-ALIGNED = None if config.ENABLE_CUDASIM else 16
-"""Alignment of shared memory that is copied in vectors; the simulator's arrays have none to ask for."""
+ALIGNED = 16
+"""Alignment of shared memory that is copied in vectors."""
 
 exponential, logarithm, maximum = machine.exponential, machine.logarithm, machine.maximum
 minimum, opaque = machine.minimum, machine.opaque
-
-
-def cluster_functions() -> tuple[Any, Any, Any, Any]:
-    """``cluster_arrive``, ``cluster_wait``, ``send``, ``wait_for``, which the simulator does not have."""
-    from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
-
-    return cluster_arrive, cluster_wait, send, wait_for
 
 
 @cuda.jit(device=True, inline="always")

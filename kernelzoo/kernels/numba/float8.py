@@ -8,6 +8,7 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.machine import I16, I32, asm, made_of
 
 FLOAT, (ZERO, WHOLE, NORMAL) = WIDE["float32"], (number("float32", value) for value in (0, 2**23, 2**-6))
 
@@ -26,8 +27,7 @@ def nearest(v):
 
 
 def float8_pair() -> Any:
-    """``pair(low, high)``: two float32 in the lower 16 bits, of sm_89 and later. The simulator has none."""
-    from kernelzoo.kernels.numba.machine import I16, I32, asm, made_of
+    """``pair(low, high)``: two float32 in the lower 16 bits, of sm_89 and later."""
 
     def pair(builder: Any, low: Any, high: Any) -> Any:
         return builder.zext(asm(builder, I16, "cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", low, high), I32)

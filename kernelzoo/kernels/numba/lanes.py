@@ -7,7 +7,8 @@ from typing import Any
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, machine, opaque
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
 from kernelzoo.kernels.numba.row import access, block_reduce
 from kernelzoo.kernels.numba.tiling import Tiling, View

@@ -2,38 +2,26 @@
 
 Numba's own way, ``kernel[grid, block, stream](tensors)``, asks each tensor for its array interface at every call; here
 a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`. bench/test_submit.py measures both.
-
-In Numba's simulator (``NUMBA_ENABLE_CUDASIM=1``) the same kernels run as Python over flat NumPy views of CPU tensors;
-under a recording (:mod:`kernelzoo.launch`) nothing runs.
+Under a recording (:mod:`kernelzoo.launch`) nothing runs.
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial, wraps
-from itertools import islice
 from typing import Any, TypeVar
 
 import torch
-from numba import cuda
-from numba.cuda import config, types
 
 from kernelzoo import device as devices
 from kernelzoo import tables
 from kernelzoo.device import Device, attached, is_batch_invariant, occupancy
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
-from kernelzoo.kernels.numba.source import At, Source, capability_of, compiled, compiling, inspected
+from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, inspected
 from kernelzoo.kernels.numba.tiling import Tiling, View, view
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.kernels.shared.host_memory import flat
 from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import cdiv
-
-SIMULATED: bool = config.ENABLE_CUDASIM
-SIMULATOR = Device("", "Numba's simulator", 2, 4096, 0.0, 1024, 1, 2048, 2048)
-"""As a device: two multiprocessors, no clusters, no dynamic shared memory, and so little L2 that a split goes row by
-row."""
 
 GRID_LIMIT = 2**31 - 1
 """Blocks in a launch."""
@@ -78,10 +66,10 @@ def settled(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.T
     """What is decided by the look of canonical tensors, the device, the launch table and scalars, once for all that
     look the same."""
     x, *others, out = tensors
-    device = SIMULATOR if SIMULATED else devices.of(x)
+    device = devices.of(x)
     index = device.index
     numbers = tables.of(table, index) if table is not None else None
-    if recording.get() is not None or (index < 0 and not SIMULATED):
+    if recording.get() is not None or index < 0:
         return decide(view(x, out, *others), device, numbers, **scalars)
     layout = x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16
     key: tuple[object, ...] = (decide, numbers, index, x.dtype, out.dtype, is_batch_invariant(), *layout)
@@ -90,7 +78,7 @@ def settled(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.T
         key = *key, other.stride(), other.data_ptr() % 16
     found: T | None = _settled.get(key)
     if found is None:
-        with compiling, nullcontext() if SIMULATED else attached(index):
+        with compiling, attached(index):
             found = _settled.get(key)
             if found is None:
                 if len(_settled) >= SETTLED:
@@ -178,20 +166,6 @@ class Loaded(Kernel):
         return bind
 
 
-class Simulated(Kernel):
-    """A kernel in Numba's simulator, where clusters and co-operation are nothing."""
-
-    def resident(self, threads: int) -> int:
-        """Blocks that a grid has which is to fill the device."""
-        return SIMULATOR.multiprocessors
-
-    def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
-        run = cuda.jit(self.source.function)[shape.grid, shape.threads, 0, shape.shared_bytes]
-        left, kinds = iter(integers), self.source.arguments[len(self.source.pointees) :]
-        given = [next(left) if kind is types.int64 else At(*islice(left, 3)) for kind in kinds]
-        return lambda *tensors: lambda: run(*[_flat(tensor) for tensor in tensors], *given)
-
-
 @dataclass(frozen=True)
 class Recorded(Kernel):
     """A kernel that is not loaded: its launches are recorded."""
@@ -220,7 +194,7 @@ def prepare(source: Source, device: Device) -> Kernel:
     if recorder is not None:
         return Recorded(source, device, recorder)
     with compiling:
-        return Simulated(source) if SIMULATED else _loaded(source, device)
+        return _loaded(source, device)
 
 
 @cache
@@ -255,10 +229,3 @@ def over_rows(
     grid = within_grid(id, cdiv(v.total, tiling.rows * tiling.stack))
     threads = tiling.lanes_for(v.n) * tiling.rows
     return prepare(kernel(v.dtype, tiling), device).call(grid, *v.offsets, threads=threads)
-
-
-def _flat(x: torch.Tensor) -> Any:
-    """A NumPy array over x's memory from its first element on, half precision, float8 and bool as bits."""
-    bits = {torch.float16: torch.uint16, torch.bfloat16: torch.uint16, torch.bool: torch.uint8}
-    bits[torch.float8_e4m3fn] = torch.uint8
-    return flat(x, bits.get(x.dtype, x.dtype))

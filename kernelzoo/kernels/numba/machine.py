@@ -1,8 +1,6 @@
 """What Numba's language has no word for, as intrinsics: 16-byte vectors, half precision, NaN-keeping minima, atomics.
 
-Each is a few instructions of the GPU, and has a twin of the same name in :mod:`kernelzoo.kernels.numba.simulated` that
-says the same in NumPy; :mod:`kernelzoo.kernels.numba.device_functions` takes whichever runs. Pointers are raw addresses
-(``CPointer``), offsets count elements in 64 bits.
+Each is a few instructions of the GPU. Pointers are raw addresses (``CPointer``), offsets count elements in 64 bits.
 
 Half precision is moved as 16-bit integers and converted by single instructions. Numba has a bfloat16 of its own, but
 each of its operations is a call into a C++ shim, compiled with NVRTC and linked in at every compilation.

@@ -8,7 +8,8 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import WARP, machine
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, number
 from kernelzoo.kernels.numba.lanes import THREADS, lanes_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, KernelOf, prepare

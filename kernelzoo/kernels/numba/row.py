@@ -12,7 +12,8 @@ from typing import Any
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, add, machine, maximum, minimum
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, add, maximum, minimum
 from kernelzoo.kernels.numba.dtypes import identity_word
 from kernelzoo.kernels.numba.tiling import Tiling
 

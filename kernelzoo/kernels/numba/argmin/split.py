@@ -6,8 +6,9 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.argmin.rows import row_argmin, same
-from kernelzoo.kernels.numba.device_functions import machine, minimum
+from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part

@@ -7,7 +7,8 @@ import numpy as np
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import logarithm, machine
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import logarithm
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned

@@ -3,8 +3,8 @@
 from functools import cache
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.cross_entropy.rows import row_loss
-from kernelzoo.kernels.numba.device_functions import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.logsumexp.split import parts_kernel

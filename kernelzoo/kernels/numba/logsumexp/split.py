@@ -5,7 +5,8 @@ from functools import cache
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import logarithm, machine
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import logarithm
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.logsumexp.state import merged_state, row_state

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import WARP, exponential, machine, maximum, minimum
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import WARP, exponential, maximum, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.row import access, block_reduce, warp_max, warp_sum

@@ -9,7 +9,8 @@ from typing import Any
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import WARP, machine, minimum
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import WARP, minimum
 from kernelzoo.kernels.numba.dtypes import is_packed, itemsize
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, warp_lanes
 from kernelzoo.layout import cdiv, power_of_two

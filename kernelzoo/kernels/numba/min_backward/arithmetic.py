@@ -10,7 +10,8 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.kernels.numba.device_functions import machine, opaque
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
 
 

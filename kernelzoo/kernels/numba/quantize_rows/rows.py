@@ -6,7 +6,8 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import machine, minimum
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.float8 import to_float8
 from kernelzoo.kernels.numba.lanes import held_tiling, row_values, tiles_of

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import exponential, machine, maximum, opaque
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import exponential, maximum, opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
 from kernelzoo.kernels.numba.row import warp_max, warp_sum
 

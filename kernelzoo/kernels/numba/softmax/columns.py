@@ -1,24 +1,15 @@
 """Whole columns in the registers of a block, or of the blocks of a cluster: read once, written once."""
 
 from functools import cache
-from typing import Any
 
 from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.device_functions import (
-    ALIGNED,
-    WARP,
-    add,
-    cluster_functions,
-    exponential,
-    machine,
-    maximum,
-    opaque,
-    quotient,
-)
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
+from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, add, exponential, maximum, opaque, quotient
 from kernelzoo.kernels.numba.dtypes import identity_word, is_packed, itemsize, word_type
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import warp_reduce
@@ -55,8 +46,6 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     larger, (finite, grow, _) = packed_max if PACKED else maximum, state_functions(dtype)
     team_max, team_sum = warp_reduce(maximum, TEAM), warp_reduce(add, TEAM)
     depth_max, depth_sum = warp_reduce(maximum, WARP, lanes), warp_reduce(add, WARP, lanes)
-    clusters: tuple[Any, ...] = cluster_functions() if in_clusters else (None,) * 4
-    cluster_arrive, cluster_wait, send, wait_for = clusters
 
     @cuda.jit(device=True, inline="always")
     def merge(maxima, sums, count, row, part):

@@ -6,7 +6,8 @@ from typing import Any
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.kernels.numba.device_functions import WARP, exponential, machine, maximum
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import WARP, exponential, maximum
 from kernelzoo.kernels.numba.dtypes import word_type
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View

@@ -7,7 +7,8 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, cluster_functions, exponential, maximum, quotient
+from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
+from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum, quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE
 from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, shared_bytes, within_grid
 from kernelzoo.kernels.numba.row import access, row_offsets
@@ -47,7 +48,6 @@ class Numbers:
 def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     """A cluster of ``blocks`` blocks, ``share`` elements each. As in Quack's softmax (Dao-AILab/quack), each warp sends
     its (max, sum) state to every block; once all have come, each block merges the same states in the same order."""
-    cluster_arrive, cluster_wait, send, wait_for = cluster_functions()
     kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS, NUMBERS = tiling.word(dtype), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
     PAIR_BYTES, storage = 2 * kind.bitwidth // 8, STORAGE[dtype]

@@ -8,7 +8,8 @@ from typing import Any
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import machine, opaque
+from kernelzoo.kernels.numba import machine
+from kernelzoo.kernels.numba.device_functions import opaque
 from kernelzoo.kernels.numba.dtypes import is_packed, number
 
 

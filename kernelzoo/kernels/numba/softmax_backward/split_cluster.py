@@ -7,7 +7,8 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.device_functions import WARP, cluster_functions, quotient
+from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
+from kernelzoo.kernels.numba.device_functions import WARP, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, within_grid
@@ -35,7 +36,6 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
     Each warp sends its sum to the shared memory of every block of its cluster; once all have come, each block adds up
     the same sums in the same order.
     """
-    cluster_arrive, cluster_wait, send, wait_for = cluster_functions()
     kind, ZERO = WIDE[dtype], number(dtype, 0)
     WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, held
     NUMBERS, BYTES = MOST_BLOCKS * BLOCK_LIMIT // WARP, kind.bitwidth // 8

@@ -6,7 +6,7 @@ from typing import Any
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import machine
+from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_sum, packs_tiling, row_values, tile_sums
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned

@@ -5,7 +5,7 @@ from functools import cache
 from numba import cuda
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.numba.device_functions import machine
+from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
