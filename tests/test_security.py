@@ -66,7 +66,6 @@ ALLOWED = {
     "check/running.py": {"importlib.import_module"},
     "measure/planning.py": {"importlib.import_module"},
     # One of two modules beside it, by a switch of Numba's.
-    "kernels/numba/device_functions.py": {"importlib.import_module"},
 }
 
 

@@ -32,7 +32,7 @@ Batch = list[tuple[Task, list[Solution]]]
 JUDGED, TIMED = 10, 3
 """Workloads of a definition that are judged, and those that are timed. Of more, a sample: by size, ends included."""
 
-LONGEST = 40.0
+LONGEST = 15.0
 """Seconds a solution, on average, after which only timed workloads are judged: it is compiled or tuned for each."""
 
 ROUNDS = 7
