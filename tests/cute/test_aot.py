@@ -274,3 +274,11 @@ def test_parts_of_long_rows_are_read_by_vectors(name: str, dtype: Any) -> None:
     for program in programs(operations.OPERATIONS[name], "auto", (32, 256000), 1, dtype, "sm_90"):
         assert occurrences(LOAD, program) and not program.spilled, str(program)
         assert program.step.grid[0] >= ARCHITECTURES["sm_90"].multiprocessors
+
+
+@pytest.mark.parametrize("op", ["sum", "logsumexp", "cross_entropy"])
+def test_no_vector_of_shared_memory_has_another_s_elements(op: str) -> None:
+    """The assembler reads arrays by 16 bytes where it knows their place."""
+    for program in programs(operations.OPERATIONS[op], "split", (3, 65536), 1, torch.float32, "sm_90"):
+        arrays = re.findall(r"\.shared \.align (\d+) \.\w+ [\w$]+\[", program.ptx)
+        assert arrays and all(int(align) >= 16 for align in arrays)

@@ -277,9 +277,11 @@ def thread_reduce(mine, join, TILE):
     return [tree_reduce(row, join) for row in split_rows(mine, TILE)]
 
 
-def shared(kind, layout):
-    """Shared memory of a block, at whole vectors: no vector that is read has another's elements in it."""
-    return cute.make_tensor(cute.arch.alloc_smem(kind, cute.size(layout), VECTOR_BYTES), layout)
+def shared(kind, layout, TILE):
+    """Shared memory of a block, at whole vectors: no vector that is read has another's elements in it. Of rows side by
+    side elements are read one by one: vectors take more registers than there are."""
+    align = kind.width // 8 if TILE.across else VECTOR_BYTES
+    return cute.make_tensor(cute.arch.alloc_smem(kind, cute.size(layout), align), layout)
 
 
 def block_reduce(mine, join, TILE):
@@ -290,7 +292,7 @@ def block_reduce(mine, join, TILE):
     if TILE.meeting == 1:
         return mine
     place, along = thread_coords(TILE)
-    room = shared(type(mine[0]), cute.make_layout((TILE.rows_each, TILE.places, TILE.meeting)))
+    room = shared(type(mine[0]), cute.make_layout((TILE.rows_each, TILE.places, TILE.meeting)), TILE)
     left = cute.make_rmem_tensor((TILE.rows_each,), type(mine[0]))
     for r, value in enumerate(mine):
         left[r] = value

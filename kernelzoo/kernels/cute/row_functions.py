@@ -151,7 +151,7 @@ def sum_over_rows(function: cutlass.Constexpr, tensors, rooms, outs, block, rows
 def store_sum(total, out: cute.Pointer, at: Int64, exists: Boolean, TILE: cutlass.Constexpr):
     """What threads side by side across rows have of one element each, added up in one order, and written by one."""
     place, along = dev.thread_coords(TILE)
-    room = dev.shared(type(total), cute.make_layout((TILE.places, TILE.lanes)))
+    room = dev.shared(type(total), cute.make_layout((TILE.places, TILE.lanes)), TILE)
     room[place, along] = total
     cute.arch.sync_threads()
     if exists and place == 0:

@@ -7,7 +7,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 
 def make_room(kind, TILE):
     """Shared memory for the sums of warps, of each of a thread's vectors."""
-    return dev.shared(kind, cute.make_layout((TILE.rows_each * TILE.each, TILE.places, TILE.meeting)))
+    return dev.shared(kind, cute.make_layout((TILE.rows_each * TILE.each, TILE.places, TILE.meeting)), TILE)
 
 
 def prefixes(values, TILE):
