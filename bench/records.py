@@ -17,9 +17,9 @@ from __future__ import annotations
 import argparse
 import functools
 import gzip
-import importlib.util
 import os
 import re
+import runpy
 import shlex
 import signal
 import subprocess
@@ -29,7 +29,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kernelzoo.operations import OPERATIONS
 
@@ -56,7 +55,9 @@ MIN = (
 )
 """Peers of an operation, variants, and what breaks its contract."""
 OTHERS = "liger,flaggems,quack,inductor,tilegym,cub,cudacompute"
-FUZZ = "--cases 8400 --alike 96 --seed 3 --jobs 12"
+FUZZ, FUZZ_ROWS = "--cases 8400 --alike 96 --seed 3 --jobs 12", "--cases 500 --alike 96 --seed 5 --jobs 1"
+ROWS = ",".join(op for op in OPERATIONS if op.partition("_")[0] not in ("softmax", "min") and op != "vecdot")
+"""Sums, norms, losses, quantisation, and their gradients."""
 
 COURT = "--definitions out/court --solutions out/court"  # where bench/court.py puts them
 
@@ -76,8 +77,6 @@ class Record:
     gpus: int = 1
     ranks: bool = False
     """It takes all GPUs, two at least, and its file says how many (``h200x2-``)."""
-    held: bool = True
-    """Whether its file is in bench/results/; False until it is measured for the first time."""
 
     @property
     def name(self) -> str:
@@ -114,7 +113,6 @@ RECORDS = (
             f"kernelzoo bench --shapes {shapes} --op {op} {PEERS} --backend {EVERY},{others} {how} --gpus all -o {{}}",
             seconds,
             alone=True,
-            held=shapes == "map",
         )
         for op, others, shapes, how, seconds in (  # shapes that models run, in the dtype that these use
             ("softmax", SOFTMAX, "map", "--rounds 5", 700),
@@ -143,6 +141,12 @@ RECORDS = (
                 ",flaggems/cross_entropy/library,tilegym/cross_entropy/library",
             ),
         )
+    ),
+    Record(
+        "invariance.json.gz",
+        f"kernelzoo bench --shapes people --op softmax --dtype bfloat16 --backend {','.join(BACKENDS)}"
+        " --variant auto,auto+batch_invariant --rounds 3 --gpus all -o {}",
+        *(600, True),
     ),
     Record(
         "gradients.json.gz",
@@ -230,6 +234,10 @@ RECORDS = (
         alone=True,
     ),
     *(Record(f"fuzz-{backend}.json", f"kernelzoo fuzz '{backend}/*' {FUZZ} -o {{}}", 170) for backend in BACKENDS),
+    *(
+        Record(f"fuzz-rows-{name}.json", f"kernelzoo fuzz '{name}/*' --op {ROWS} {FUZZ_ROWS} -o {{}}", 250)
+        for name in BACKENDS
+    ),
     Record("sanitizer.json", "python tests/sanitizer.py -o {}", 540),
     Record(
         "accuracy.json",
@@ -316,15 +324,6 @@ def _stopped(process: subprocess.Popen[bytes]) -> str:
         return "killed at the end of the time"
 
 
-def _program(name: str) -> Any:
-    """A module beside this one, wherever Python looks for modules."""
-    spec = importlib.util.spec_from_file_location(f"{name}_of_kernelzoo", Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look for theirs
-    spec.loader.exec_module(module)
-    return module
-
-
 def _gpus() -> list[str]:
     """The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -384,7 +383,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     made.add_argument("--check", action="store_true", help="write nothing, but fail if a page would change")
     options = parser.parse_args(argv)
     if options.command == "pages":
-        status: int = _program("pages").pages(options.check)
+        status: int = runpy.run_path(str(Path(__file__).with_name("pages.py")))["pages"](options.check)
         return status
     if options.command == "run":
         unknown = set(options.names) - {record.name for record in RECORDS}

@@ -19,6 +19,8 @@ from kernelzoo.cli import measuring, options, output, verdicts
 from kernelzoo.cli.guards import check_gpus, in_threads
 from kernelzoo.cli.progress import Bar
 from kernelzoo.definitions.folders import Found, Solution, Task, paired
+from kernelzoo.definitions.reference import CHANGES
+from kernelzoo.measure.measurement import UNJUDGED
 
 if TYPE_CHECKING:
     from kernelzoo.measure import Problem
@@ -32,8 +34,8 @@ Batch = list[tuple[Task, list[Solution]]]
 JUDGED, TIMED = 10, 3
 """Workloads of a definition that are judged, and those that are timed. Of more, a sample: by size, ends included."""
 
-LONGEST = 15.0
-"""Seconds a solution, on average, after which only timed workloads are judged: it is compiled or tuned for each."""
+LONGEST, TIMED_LONGEST = 15.0, 60.0
+"""Seconds a solution, on average, after which only timed workloads are judged, and none. Each may compile it anew."""
 
 ROUNDS = 7
 """Most rounds of a race, which goes on while its verdict is unclear."""
@@ -185,19 +187,24 @@ class Crew:
         ops = list(dict.fromkeys(options.op_of(id) for case in cases for id in case.ids))
         problems, unmade = verdicts.problems(task, ops)
         judged = sampled(problems, JUDGED)
-        timed, end = sampled(judged, TIMED), monotonic() + LONGEST * len(cases)
+        timed, start = sampled(judged, TIMED), monotonic()
         for problem in sorted(judged, key=lambda problem: problem not in timed):
-            if problem in timed or monotonic() < end:
-                self.race(guard, problem, cases, result, min(self.how.rounds, ROUNDS) if problem in timed else 0)
+            rounds, longest = (min(self.how.rounds, ROUNDS), TIMED_LONGEST) if problem in timed else (0, LONGEST)
+            if monotonic() - start < longest * len(cases) and not self.race(guard, problem, cases, result, rounds):
+                break
         for case in cases:
             result.verdicts.append(case.verdict(len(problems), unmade))
         return result
 
-    def race(self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Case], result: Judged, rounds: int) -> None:
-        """Judge all solutions that may still be right on one workload, and time them with the reference."""
+    def race(self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Case], result: Judged, rounds: int) -> bool:
+        """Judge all solutions that may still be right on one workload, and time them with the reference.
+
+        Returns whether the definition can be judged on others: not where its reference changes an input that it
+        returns, nor where it, or the judge itself, dies or hangs.
+        """
         mine = {id: case for case in cases for id in case.ids if options.op_of(id) == problem.op and not case.lost}
         if not mine:
-            return
+            return True
         reference = f"reference/{problem.op}/reference"
         beside = [reference] if rounds and reference not in mine else []
         entries, failed = self.raced(guard, problem, [*beside, *mine], rounds)
@@ -208,9 +215,12 @@ class Crew:
         result.entries.extend(entries)
         result.failed.extend(failed)
         lost = {row["id"]: row for row in failed}
+        if lost.get(reference, {}).get("outcome") == "failed":
+            lost |= {id: row | {"kind": UNJUDGED} for id, row in lost.items() if row["outcome"] == "failed"}
         times = {entry["extra_info"]["id"]: entry["stats"]["median"] for entry in entries}
         for id, case in mine.items():
             case.add(problem, lost.get(id), times.get(id), times.get(reference))
+        return not any(row.get("kind") == UNJUDGED or row["reason"].startswith(CHANGES) for row in lost.values())
 
     def raced(self, guard: Guard, problem: Problem, ids: Sequence[str], rounds: int) -> tuple[list[Row], list[Row]]:
         return guard.race(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo.cli import output, sizes
 from kernelzoo.definitions.folders import Solution, Task
 from kernelzoo.errors import KernelZooError
-from kernelzoo.measure.measurement import BUSY, UNDECIDABLE
+from kernelzoo.measure.measurement import BUSY, UNDECIDABLE, UNJUDGED
 from kernelzoo.measure.worker_process import SHORT
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Case:
                 self.times.append((seconds, reference))
         elif failed.get("kind") == UNDECIDABLE:
             self.undecided.append(failed["reason"])
-        elif failed["outcome"] == "refused" or failed["reason"].endswith(SHORT):
+        elif failed["outcome"] == "refused" or failed.get("kind") == UNJUDGED or failed["reason"].endswith(SHORT):
             self.refusals.append(failed["reason"])
         elif failed["outcome"] == "failed" and failed["reason"].startswith("raised"):
             self.failures.append(failed)

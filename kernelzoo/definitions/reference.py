@@ -23,6 +23,9 @@ _TRIES, _STEP = 6, 2.0**-12
 _LEARNT = (1, 3, _TRIES)
 """Tries after which a check asks whether the error that was learnt is enough for a result. First it asks before any."""
 
+CHANGES = "its reference changes its input"
+"""How the reason begins where one changes an input and returns it: of an input changed already, nothing is right."""
+
 PREPARE = "_kernelzoo_prepare"
 """A function of a reference's code that is called with a device before the reference runs in float64."""
 
@@ -76,7 +79,7 @@ class Reference:
         found = self(copies)
         for name, x in zip(self._inputs, copies, strict=True):
             if any(_changed(x, result) for result in found):
-                raise UndecidableError(f"its reference changes its input {name} and returns it")
+                raise UndecidableError(f"{CHANGES} {name} and returns it")
         return found
 
     def wide(self, arguments: Sequence[Any]) -> tuple[Any, ...]:

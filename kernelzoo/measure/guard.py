@@ -12,6 +12,7 @@ from functools import partial
 from kernelzoo.check.verifying import Finding, Found
 from kernelzoo.measure import record
 from kernelzoo.measure.gpus import Gpu
+from kernelzoo.measure.measurement import UNJUDGED
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import (
     IMPORTING,
@@ -126,8 +127,9 @@ class Guard(WorkerProcess):
             except DiedError as error:
                 self.restart()
                 # Nobody was running: it died between them. None can be blamed, and none has a result.
-                blamed = [error.id] if error.id in left else left
-                lost += [failure(id=id, reason=error.reason) for id in blamed]
+                known = error.id in left
+                blamed = [error.id] if known else left
+                lost += [failure(id=id, reason=error.reason) | ({} if known else {"kind": UNJUDGED}) for id in blamed]
                 left = [id for id in left if id not in blamed]
         return {}, lost
 

@@ -19,7 +19,7 @@ OF_CALLS = ("call", "submit")
 BREAKS = "breaks the contract"
 """The flag of an implementation that is right only on ordinary values, and was timed on request."""
 
-UNDECIDABLE, BUSY, FULL = "undecidable", "busy", "out of memory"
+UNDECIDABLE, BUSY, FULL, UNJUDGED = "undecidable", "busy", "out of memory", "unjudged"
 """Kinds of refusals: the operation's own reference is wrong; other work may have spoilt the time of a right kernel; and
 how the words of one begin for which there was no memory."""
 
