@@ -1,5 +1,3 @@
-"""Lanes of a block go along a row: they write sums and add up their squares, and take them again to write the norm."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_held
 from kernelzoo.kernels.cupy.launch import F64, Plan, planned

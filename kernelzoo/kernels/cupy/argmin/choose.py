@@ -1,5 +1,3 @@
-"""Which form takes a problem."""
-
 import torch
 
 from kernelzoo.kernels.cupy.parts import rows_or_split

@@ -1,5 +1,3 @@
-"""Lanes of a block go along a row, and each keeps the least element so far and its place."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_rows
 from kernelzoo.kernels.cupy.launch import Plan, planned

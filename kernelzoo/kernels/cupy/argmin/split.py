@@ -1,5 +1,3 @@
-"""Few, long rows: several blocks to each leave the least element of their parts, and the last to arrive merges them."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.parts import plan_parts

@@ -1,5 +1,3 @@
-"""Lanes of a block go along a row, and each keeps a running (max, sum) state; then one reads the label's logit."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_rows
 from kernelzoo.kernels.cupy.launch import I64, Plan, planned

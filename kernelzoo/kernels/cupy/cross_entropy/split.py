@@ -1,5 +1,3 @@
-"""Few, long rows: several blocks to each leave (max, sum) states of their parts, and the last merges them."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I64, Plan, planned
 from kernelzoo.kernels.cupy.parts import plan_parts

@@ -1,5 +1,3 @@
-"""Lanes of a block go along a row: they find its (max, sum) state, and take it again to write."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_held
 from kernelzoo.kernels.cupy.launch import I64, Plan, planned

@@ -1,5 +1,3 @@
-"""Lanes of a block take neighbouring vectors of a row, and add them up in a tree."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import FEW, aligned_width, plan_rows, whole_warps
 from kernelzoo.kernels.cupy.launch import Plan, planned

@@ -1,5 +1,3 @@
-"""Few, long rows: several blocks to each add up their parts, then scan them."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import FEW, aligned_width, instance, lanes_of, whole_warps
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned

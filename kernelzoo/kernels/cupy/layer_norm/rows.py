@@ -1,5 +1,3 @@
-"""Lanes of a block go along a row: its mean, its variance, and what is written, a pass each."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_held
 from kernelzoo.kernels.cupy.launch import F64, Plan, planned

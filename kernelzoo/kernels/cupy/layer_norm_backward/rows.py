@@ -1,5 +1,3 @@
-"""Blocks take rows in turn, and leave sums over their rows for weight and bias; two more launches add these up."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_turns
 from kernelzoo.kernels.cupy.launch import F64, Plan, planned

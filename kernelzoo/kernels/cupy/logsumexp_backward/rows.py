@@ -1,5 +1,3 @@
-"""Lanes of a block go along a row: an exponential of each element, times the row's gradient."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_rows
 from kernelzoo.kernels.cupy.launch import Plan, planned

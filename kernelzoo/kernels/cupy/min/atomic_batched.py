@@ -1,5 +1,3 @@
-"""The reduced axis spread over the chip: a block keeps its rows' minima, and sends them out in one batch of atomics."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.min.atomics import TILE_ROWS, chunks_of, plan_of

@@ -1,5 +1,3 @@
-"""The reduced axis spread over the chip: each row's minimum of a block's columns goes out by an atomic at once."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.min.atomics import TILE_ROWS, chunks_of, plan_of

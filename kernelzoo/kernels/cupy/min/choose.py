@@ -1,5 +1,3 @@
-"""Which form of the minimum takes a problem: what the names auto, rows_deferred and split stand for."""
-
 import torch
 
 from kernelzoo import tables

@@ -1,5 +1,3 @@
-"""Rows that lie side by side, as columns: a tile of them to a block, whose lanes run along them."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, whole_tile

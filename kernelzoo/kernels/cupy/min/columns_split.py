@@ -1,5 +1,3 @@
-"""Few, long columns: several blocks to a tile of them, as in split_arrival."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, Numbers, shared_tile

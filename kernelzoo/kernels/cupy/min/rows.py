@@ -1,5 +1,3 @@
-"""The simple form: a block to a row, and each tile of the row reduced to a scalar before the next is read."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS

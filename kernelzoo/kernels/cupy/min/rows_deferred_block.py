@@ -1,5 +1,3 @@
-"""A block to a long row; its threads' running minima are merged once, at the row's end."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS

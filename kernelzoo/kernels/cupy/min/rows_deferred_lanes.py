@@ -1,5 +1,3 @@
-"""A warp, a part of a warp or a single thread to a short row, all of which is loaded before the first is compared."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS

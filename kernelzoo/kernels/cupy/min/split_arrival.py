@@ -1,5 +1,3 @@
-"""Few, long rows: several blocks to each leave partial minima behind, and the last to arrive reduces them."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, Argument, Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Numbers

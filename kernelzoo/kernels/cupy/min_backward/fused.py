@@ -1,5 +1,3 @@
-"""The gradient of a minimum, of whose elements a bit each stays on chip: rows in a block, columns in some."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.gradients.columns import Holding, by_columns, plan_columns, vector
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned

@@ -1,5 +1,3 @@
-"""The gradient of a minimum of a row by several blocks of one co-operative launch, which await each other's counts."""
-
 from kernelzoo.device import KIB, Device
 from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
 from kernelzoo.kernels.cupy.min_backward.fused import SUM_BYTES, batch, batch_bytes

@@ -1,5 +1,3 @@
-"""Which form takes a problem: by row length first, then by the number of rows."""
-
 import torch
 
 from kernelzoo import tables

@@ -1,5 +1,3 @@
-"""Softmax of columns, rows that lie side by side, in the registers of one block, or of several of one launch."""
-
 from typing import NamedTuple
 
 from kernelzoo.device import Device

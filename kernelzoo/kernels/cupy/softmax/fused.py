@@ -1,5 +1,3 @@
-"""Softmax with one block per row, which stays in registers: one read and one write of the matrix."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held, threads, width

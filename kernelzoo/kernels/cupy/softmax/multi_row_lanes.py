@@ -1,5 +1,3 @@
-"""Softmax of short rows, copied as one piece through shared memory: a few lanes to a row, or to two of odd length."""
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned

@@ -1,5 +1,3 @@
-"""Softmax of many short rows per block, side by side in registers: a warp or a part of one takes a row."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.rows import PACKS_HELD, width

@@ -1,5 +1,3 @@
-"""Softmax in two passes. After M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width

@@ -1,5 +1,3 @@
-"""Softmax by a grid as large as the device runs at once; each block loops over rows and loads the next one ahead."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held, threads, width

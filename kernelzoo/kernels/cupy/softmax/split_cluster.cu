@@ -1,6 +1,6 @@
 // A row in the registers of CLUSTER blocks, a thread-block cluster, read once. Of compute capability 9.0.
 //
-// Every warp sends its pair to every block, where a barrier counts the bytes.
+// Every warp sends its pair to every block, where a barrier counts the bytes. After Quack (github.com/Dao-AILab/quack).
 #include "../hopper.cuh"
 #include "register_row.cuh"
 

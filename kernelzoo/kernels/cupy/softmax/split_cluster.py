@@ -1,5 +1,3 @@
-"""Softmax of a row in the registers of a thread-block cluster. After Quack (github.com/Dao-AILab/quack)."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import (

@@ -1,5 +1,3 @@
-"""Softmax of few rows, each spread over many blocks of a co-operative launch, through a ring of shared memory."""
-
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned

@@ -1,5 +1,3 @@
-"""The gradient of a softmax whose inputs stay on chip: a row in a block or less, columns in one block or several."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.gradients.columns import Holding, by_columns, plan_columns, vector
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned

@@ -1,5 +1,3 @@
-"""The gradient of a softmax by a running sum over a row of any length and strides, then a second pass that writes."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width

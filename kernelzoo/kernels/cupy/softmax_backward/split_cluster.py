@@ -1,5 +1,3 @@
-"""The gradient of a softmax of a row in the registers and the shared memory of a thread-block cluster."""
-
 from kernelzoo.device import KIB, Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import (

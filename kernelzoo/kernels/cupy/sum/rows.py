@@ -1,5 +1,3 @@
-"""Lanes of a block go along a row, and each keeps a sum and what it rounded off."""
-
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_rows
 from kernelzoo.kernels.cupy.launch import Plan, planned

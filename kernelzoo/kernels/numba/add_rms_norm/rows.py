@@ -1,5 +1,3 @@
-"""Lanes go along a row: they write sums, add up their squares, and write the norm."""
-
 from functools import cache, partial
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""Which form of the place of the minimum takes a problem."""
-
 import torch
 
 from kernelzoo.kernels.numba.launch import settled

@@ -1,5 +1,3 @@
-"""Lanes go along a row, and each keeps the least element so far, and in which tile it was."""
-
 from functools import cache
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Several blocks to a row: each leaves where the least element of its part is, and a second launch compares those."""
-
 from functools import cache
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""Which form of the cross entropy takes a problem."""
-
 import torch
 
 from kernelzoo.kernels.numba.launch import settled

@@ -1,5 +1,3 @@
-"""Lanes go along a row, and each keeps a running (max, sum) state; then one reads the label's logit."""
-
 from functools import cache, partial
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Several blocks to a row: each leaves the (max, sum) state of its part; a second launch reads the label's logit."""
-
 from functools import cache
 
 from kernelzoo.device import Device

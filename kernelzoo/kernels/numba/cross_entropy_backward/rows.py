@@ -1,5 +1,3 @@
-"""Lanes go along a row: they find its (max, sum) state, and read it again to write."""
-
 from functools import cache, partial
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Which form of running sums takes a problem."""
-
 import torch
 
 from kernelzoo.kernels.numba.launch import settled

@@ -1,5 +1,3 @@
-"""Lanes take neighbouring elements of a row: each adds up its own, and those of lanes before it."""
-
 from functools import cache, partial
 from typing import Any
 

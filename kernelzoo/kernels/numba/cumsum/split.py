@@ -1,5 +1,3 @@
-"""Several blocks to a row: each leaves the sum of its part, and a second launch begins with those of parts before."""
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,5 +1,3 @@
-"""Lanes go along a row: its mean, its variance, and what is written, a pass each, over registers if they hold it."""
-
 from functools import cache, partial
 
 from numba import cuda

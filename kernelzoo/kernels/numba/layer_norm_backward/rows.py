@@ -1,5 +1,3 @@
-"""Blocks take rows in turn, and leave sums over their rows for weight and bias; two more launches add these up."""
-
 from functools import cache, partial
 
 from numba import cuda

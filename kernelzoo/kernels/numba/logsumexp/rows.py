@@ -1,5 +1,3 @@
-"""Lanes go along a row, and each keeps a running (max, sum) state, in one pass."""
-
 from functools import cache, partial
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""Several blocks to a row: each leaves the (max, sum) state of its part, and a second launch merges those."""
-
 from functools import cache
 
 from numba import cuda

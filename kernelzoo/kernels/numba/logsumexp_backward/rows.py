@@ -1,5 +1,3 @@
-"""Lanes go along a row: an exponential of each element, times the row's gradient."""
-
 from functools import cache
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""Programs share out the reduced axis; the minima of all their rows go out in one burst of atomics at the end."""
-
 from functools import cache
 
 from numba import cuda

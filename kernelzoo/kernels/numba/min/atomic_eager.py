@@ -1,5 +1,3 @@
-"""Programs share out the reduced axis; each tile of rows goes out by an atomic minimum at once."""
-
 from functools import cache
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""Which form of the minimum takes a problem."""
-
 import torch
 
 from kernelzoo.device import Device

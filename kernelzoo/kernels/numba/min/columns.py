@@ -1,5 +1,3 @@
-"""Rows side by side in memory, read in vectors of 16 bytes across them, wherever they begin: one block to a strip."""
-
 from dataclasses import dataclass
 from functools import cache
 from math import gcd

@@ -1,6 +1,3 @@
-"""A group of threads to a row, every tile of which is reduced to one value before it is combined with what came
-before: the first form to read."""
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,5 +1,3 @@
-"""As :mod:`.rows`, but each thread keeps the minimum of its share, of ``stack`` rows at once, until the row ends."""
-
 from functools import cache
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""Several blocks to a row, partial minima in a workspace, reduced by the last block to arrive."""
-
 from functools import cache
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""A row in the registers of a block, or of a warp or a part of one: read once, written once."""
-
 from functools import cache
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""One block per row of any length, which is read twice: a running count of its minima, then the results."""
-
 from functools import cache
 
 import numpy as np

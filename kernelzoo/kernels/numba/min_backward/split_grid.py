@@ -1,5 +1,3 @@
-"""A row shared by blocks anywhere on the device, all of which run at once: one co-operative launch."""
-
 from functools import cache
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Lanes go along a row: they find its absolute maximum, and write it from registers, or read it again."""
-
 from functools import cache, partial
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""Whole columns in the registers of a block, or of the blocks of a cluster: read once, written once."""
-
 from functools import cache
 
 from numba import cuda

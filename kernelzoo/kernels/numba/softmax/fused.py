@@ -1,5 +1,3 @@
-"""One block per row, the row in registers: read once, written once."""
-
 from functools import cache
 
 from numba import cuda

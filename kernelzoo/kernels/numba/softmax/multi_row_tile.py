@@ -1,5 +1,3 @@
-"""A warp, or the part of one that the row fills, per row; several rows a thread, in registers."""
-
 from functools import cache
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""One block per row of any length, which is read twice: each thread keeps a running (max, sum), then all write."""
-
 from functools import cache
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""As many blocks as the device holds at once: each strides over rows, the next one on its way."""
-
 from functools import cache
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""A row on chip in a thread-block cluster (sm_90 and later): read once, written once."""
-
 from functools import cache
 
 from numba import cuda

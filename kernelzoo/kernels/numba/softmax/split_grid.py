@@ -1,5 +1,3 @@
-"""A row on chip in blocks anywhere on the device, all of which run at once: one co-operative launch."""
-
 from functools import cache
 
 from numba import cuda

@@ -1,5 +1,3 @@
-"""Which form takes a problem: by the row's length, the number of rows, and how they lie in memory."""
-
 import torch
 
 from kernelzoo.device import Device

@@ -1,5 +1,3 @@
-"""One block per row of any length, which is read twice: a running sum of products, then the results."""
-
 from functools import cache
 
 from numba import cuda

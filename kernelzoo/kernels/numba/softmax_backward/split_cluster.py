@@ -1,5 +1,3 @@
-"""A row shared by the blocks of a thread-block cluster (sm_90 and later): on chip, or read twice where it is longer."""
-
 from functools import cache
 
 from numba import cuda

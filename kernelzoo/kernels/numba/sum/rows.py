@@ -1,5 +1,3 @@
-"""Lanes go along a row, and each keeps a sum and what it rounded off."""
-
 from functools import cache, partial
 from typing import Any
 

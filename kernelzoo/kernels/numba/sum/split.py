@@ -1,5 +1,3 @@
-"""Several blocks to a row: each leaves the sum of its part, and a second launch adds those up."""
-
 from functools import cache
 
 from numba import cuda
