@@ -5,18 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels.shared import code_cache
+from kernelzoo.kernels.shared import code_cache, nvidia_only
 from kernelzoo.registry import require
 
 _INSTALL = "pip install 'kernelzoo[cupy-cuda13]' (for a CUDA 13 driver) or 'kernelzoo[cupy-cuda12]'"
 
-
-COMPILES_WITH: dict[
-    str, str
-] = {}  # environment of the process that compiles kernels to be shown: nothing is cached there
+COMPILES_WITH: dict[str, str] = {}
+"""The environment of a process that compiles kernels to be shown: nothing is cached there."""
 
 stand_in: Any = None
-"""The tests' emulator, where it runs the kernels: a ``Machine`` of launch.py, with ``probe()`` and ``name``."""
+"""The tests' emulator, where it runs the kernels: a ``_PhysicalDevice`` of launch.py, with ``probe()`` and ``name``."""
 
 
 def emulator() -> str:
@@ -34,14 +32,10 @@ def probe() -> tuple[str, ...]:
     code_cache.for_language("CUPY_CACHE_DIR", Path("~/.cupy/kernel_cache").expanduser())
     cupy = require("cupy", "cupy", f"install it with: {_INSTALL}")
 
+    nvidia_only.check("cupy", torch, (8, 0))
     unavailable, runtime = partial(BackendUnavailableError, "cupy"), cupy.cuda.runtime
-    if torch.version.hip is not None or runtime.is_hip:
-        raise unavailable("its kernels are CUDA C++, and this is ROCm", "use kernelzoo.get('triton') here")
-    if not torch.cuda.is_available():
-        raise unavailable(
-            "torch sees no CUDA device",
-            "it needs an NVIDIA GPU, its driver (check nvidia-smi) and a torch built for CUDA",
-        )
+    if runtime.is_hip:
+        raise unavailable("its kernels are CUDA C++, and this CuPy is for ROCm", f"install another with: {_INSTALL}")
     built_for, driver = runtime.runtimeGetVersion() // 1000, runtime.driverGetVersion() // 1000
     if driver < built_for:
         raise unavailable(
@@ -54,13 +48,6 @@ def probe() -> tuple[str, ...]:
         raise unavailable(f"CuPy finds no CUDA device: {error}", f"update the driver, or {_INSTALL}") from error
     if devices == 0:
         raise unavailable("CuPy finds no CUDA device", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
-    # Not min(): once this package's folder of that name is imported, that is what the name means here.
-    oldest = sorted(torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count()))[0]
-    if oldest < (8, 0):
-        raise unavailable(
-            f"its kernels need compute capability 8.0, and a device here has {oldest[0]}.{oldest[1]}",
-            "hide that device with CUDA_VISIBLE_DEVICES, or use kernelzoo.get('triton')",
-        )
     try:
         cupy.cuda.nvrtc.getVersion()
     except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version

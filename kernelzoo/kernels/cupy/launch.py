@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial, wraps
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import cupy
 import torch
@@ -22,11 +22,11 @@ from kernelzoo import device as devices
 from kernelzoo import tables
 from kernelzoo.device import Device, attached, occupancy
 from kernelzoo.kernels.cupy import compiler
-from kernelzoo.kernels.shared import driver
+from kernelzoo.kernels.shared import driver, programs
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, WorkspaceLaunch, locked_sequence, recording
 from kernelzoo.launch import Step as RecordedStep
-from kernelzoo.layout import Layout, Rows, Strides, rows_of, rows_with
+from kernelzoo.layout import Layout, Strides, rows_with
 
 I32, I64, F64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_double
 
@@ -69,7 +69,8 @@ Workspace: TypeAlias = dict[str, torch.Tensor]  # memory of a launch's own, by t
 
 def device_of(x: torch.Tensor) -> Device:
     """The device that a kernel on x runs on; a chooser asks this too."""
-    return _machine().device_of(x)
+    device: Device = _machine().device_of(x)
+    return device
 
 
 def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
@@ -82,13 +83,13 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
         def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
             x, *between, out = tensors
             machine, record = _machine(), recording.get()
-            rows, others = rows_with(x, out, *between) if between else (rows_of(x, out), ())
+            rows, others = rows_with(x, out, *between)
             device = machine.device_of(x)
             table = tables.of(numbers, device.index) if numbers is not None else None
             if record is not None:
                 steps = plan(rows, *others, device, table, **scalars).steps
                 return record.launch(*(_recorded(file, step, device, record) for step in steps))
-            ready = _ready(machine, file, plan, table, rows, others, device, tuple(scalars.items()))
+            ready = _ready(machine, file, plan, table, device, tuple(scalars.items()), rows, *others)
             return _with_workspace(ready, *tensors) if ready.at is None else RebindableLaunch(ready.at, *tensors)
 
         return bind
@@ -97,28 +98,6 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
 
 
 # --- A plan made ready ----------------------------------------------------------------------------------------------
-
-
-class Kernel(Protocol):
-    """A loaded kernel."""
-
-    def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
-        """Blocks that the device runs at once."""
-
-    def launcher(self, shape: Shape, tensors: int) -> Callable[[Parameters], At]:
-        """Make launches on so many tensors of one layout, each from parameters whose addresses are left open."""
-
-
-class Machine(Protocol):
-    """Runs kernels: CuPy's compiler with NVIDIA's driver, or ``stand_in`` of this package in their place."""
-
-    def __hash__(self) -> int: ...
-
-    def device_of(self, x: torch.Tensor) -> Device:
-        """The device that a kernel on x runs on."""
-
-    def loaded(self, file: Path, plan: Plan, step: Step, device: Device) -> Kernel:
-        """The kernel of a plan's step, from the CUDA C++ of a file."""
 
 
 @dataclass(frozen=True)
@@ -132,16 +111,9 @@ class _Ready:
 
 @lru_cache(maxsize=4096)
 def _ready(
-    machine: Machine,
-    file: Path,
-    planner: Planner,
-    table: Any,
-    rows: Rows,
-    others: tuple[Strides, ...],
-    device: Device,
-    scalars: tuple[tuple[str, Any], ...],
+    machine: Any, file: Path, planner: Planner, table: Any, device: Device, scalars: tuple[Any, ...], *problem: Any
 ) -> _Ready:
-    plan = planner(rows, *others, device, table, **dict(scalars))
+    plan = planner(*problem, device, table, **dict(scalars))
     steps = tuple(_ready_step(machine.loaded(file, plan, step, device), plan, step) for step in plan.steps)
     return _Ready(plan, steps, None if plan.partial_bytes or plan.counter_bytes else _all(steps, {}))
 
@@ -157,7 +129,7 @@ def _with_workspace(ready: _Ready, *tensors: torch.Tensor) -> Launch:
     return WorkspaceLaunch(_all(ready.steps, workspace), *tensors, workspace=tuple(workspace.values()))
 
 
-def _ready_step(kernel: Kernel, plan: Plan, step: Step) -> Callable[[Workspace], At]:
+def _ready_step(kernel: Any, plan: Plan, step: Step) -> Callable[[Workspace], At]:
     """Make a loaded step's launches, each from its workspace."""
     most = kernel.blocks_at_once(step.threads, step.shared_bytes) if step.resident else step.blocks
     blocks = min(step.blocks, most)
@@ -227,48 +199,40 @@ class _Loaded:
     device: Device
 
     def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
+        """Blocks that the device runs at once."""
         with attached(self.device.index):
             return driver.blocks_at_once(self.function, threads, shared_bytes, self.device)
 
     def launcher(self, shape: Shape, tensors: int) -> Callable[[Parameters], At]:
+        """Make launches on so many tensors of one layout, each from parameters whose addresses are left open."""
         with attached(self.device.index):
             driver.allow(self.function, shape)
-
-        def make(parameters: Parameters) -> At:
-            if tensors == 2:
-                return driver.movable(self.function, shape, parameters, self.device)
-            placed = driver.placed(self.function, shape, parameters, self.device)
-            return lambda *addresses: placed(addresses)
-
-        return make
+        return lambda parameters: programs.launcher(self.function, shape, parameters, tensors, self.device)
 
 
 class _PhysicalDevice:
     """CuPy compiles, and keeps what it compiled on disk; NVIDIA's driver launches."""
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._kept: list[object] = []
-        self._function = cache(self._compiled)
-
     def device_of(self, x: torch.Tensor) -> Device:
         return devices.of(x)
 
     def loaded(self, file: Path, plan: Plan, step: Step, device: Device) -> _Loaded:
-        with self._lock:  # once per kernel and device, also when several threads come first
-            return _Loaded(self._function(file, step.kernel, device.index), device)
-
-    def _compiled(self, file: Path, kernel: str, index: int) -> int:
-        with attached(index), cupy.cuda.Device(index):
-            name = compiler.known(kernel)
-            module = cupy.RawModule(code=compiler.source(file), options=compiler.OPTIONS, name_expressions=(name,))
-            function = module.get_function(kernel).kernel
-        self._kept.append(function)  # a module is unloaded with its last function
-        return int(function.ptr)
+        """The kernel of a plan's step, from the CUDA C++ of a file."""
+        with _compiling:  # once per kernel and device, also when several threads come first
+            return _Loaded(int(_function(file, step.kernel, device.index).ptr), device)
 
 
+_compiling = threading.RLock()
 _physical = _PhysicalDevice()
 
 
-def _machine() -> Machine:
+@cache  # which keeps it: a module is unloaded with its last function
+def _function(file: Path, kernel: str, index: int) -> Any:
+    with attached(index), cupy.cuda.Device(index):
+        name = compiler.known(kernel)
+        module = cupy.RawModule(code=compiler.source(file), options=compiler.OPTIONS, name_expressions=(name,))
+        return module.get_function(kernel).kernel
+
+
+def _machine() -> Any:
     return _physical if package.stand_in is None else package.stand_in

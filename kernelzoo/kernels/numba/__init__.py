@@ -1,6 +1,7 @@
 """Numba CUDA (the numba-cuda package): kernels in Python syntax, on NVIDIA GPUs."""
 
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.kernels.shared import nvidia_only
 from kernelzoo.packages import requirement, unfit
 from kernelzoo.registry import require
 
@@ -25,16 +26,7 @@ def probe() -> tuple[str, ...]:
         raise refuse("the package 'numba-cuda' is not installed", _INSTALL)
     if cuda.config.ENABLE_CUDASIM:
         raise refuse("NUMBA_ENABLE_CUDASIM is set, and Numba's simulator has no warp shuffles", "unset it")
-    if not torch.cuda.is_available():
-        remedy = "it needs an NVIDIA GPU, its driver and a CUDA build of torch"
-        raise refuse("torch sees no CUDA device", remedy)
-    if torch.version.cuda is None:
-        raise refuse("torch was built for ROCm", "Numba CUDA needs an NVIDIA GPU")
-    # Not min(): once this package's min.py is imported, that is what the name means here.
-    oldest = sorted(torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count()))[0]
-    if oldest < (8, 0):
-        why = f"its kernels need compute capability 8.0, and a device here has {oldest[0]}.{oldest[1]}"
-        raise refuse(why, "hide that device with CUDA_VISIBLE_DEVICES, or use kernelzoo.get('triton')")
+    nvidia_only.check("numba", torch, (8, 0))
     require("numba", "cuda.core", _INSTALL)
     driver = require("numba", "cuda.bindings.driver", _INSTALL)
     nvvm = require("numba", "numba.cuda.cudadrv.nvvm", _INSTALL)
