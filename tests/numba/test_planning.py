@@ -74,8 +74,7 @@ class TestNumba(Planning):
 )
 def test_minima_of_columns_fill_the_device(shape: Any, dtype: str, lanes: int, threads: int, form: str) -> None:
     x = torch.empty((1, *shape), dtype=getattr(torch, dtype), device="meta")
-    v = view(x, torch.empty_like(x[:, 0]))
-    device = ARCHITECTURES["sm_90"]
-    cut = columns.cut(v, device.multiprocessors)
+    v = view(ARCHITECTURES["sm_90"], x, out=torch.empty_like(x[:, 0]))
+    cut = columns.cut(v, v.device.multiprocessors)
     assert cut is not None and (cut[1].lanes, cut[1].threads) == (lanes, threads)
-    assert choose.best(v, device, choose.Knobs()) == form
+    assert choose.best(v, choose.Knobs()) == form

@@ -45,7 +45,7 @@ T = TypeVar("T")
 BindView = Callable[..., Launch]
 """Takes the canonical tensors, of the looks it was made for, and returns a launch."""
 Plan = Callable[..., BindView]
-"""All that a form decides by the look of a problem, the device, its part of the launch table, and scalars by name."""
+"""All that a form decides by the view of a problem, its part of the launch table if any, and scalars by name."""
 KernelOf = Callable[[str, Tiling], Source]
 
 
@@ -63,19 +63,16 @@ def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
 
 
 def settled(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.Tensor, **scalars: Any) -> T:
-    """What is decided by the look of canonical tensors, the device, the launch table and scalars, once for all that
-    look the same."""
-    x, *others, out = tensors
-    device = devices.of(x)
+    """What is decided by the view of canonical tensors, the launch table and scalars, once for all that look alike."""
+    *inputs, out = tensors
+    device = devices.of(out)
     index = device.index
-    numbers = tables.of(table, index) if table is not None else None
+    numbers = () if table is None else (tables.of(table, index),)
     if recording.get() is not None or index < 0:
-        return decide(view(x, out, *others), device, numbers, **scalars)
-    layout = x.shape, x.stride(), out.stride(), x.data_ptr() % 16, out.data_ptr() % 16
-    key: tuple[object, ...] = (decide, numbers, index, x.dtype, out.dtype, is_batch_invariant(), *layout)
-    key = *key, *scalars.items()
-    for other in others:
-        key = *key, other.stride(), other.data_ptr() % 16
+        return decide(view(device, *inputs, out=out), *numbers, **scalars)
+    layout = [(tensor.stride(), tensor.data_ptr() % 16) for tensor in tensors]
+    dtypes = inputs[0].dtype, out.dtype
+    key = decide, numbers, index, dtypes, is_batch_invariant(), inputs[0].shape, *layout, *scalars.items()
     found: T | None = _settled.get(key)
     if found is None:
         with compiling, attached(index):
@@ -83,7 +80,7 @@ def settled(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.T
             if found is None:
                 if len(_settled) >= SETTLED:
                     _settled.clear()
-                found = _settled[key] = decide(view(x, out, *others), device, numbers, **scalars)
+                found = _settled[key] = decide(view(device, *inputs, out=out), *numbers, **scalars)
     return found
 
 
@@ -214,9 +211,7 @@ SPREAD_BLOCKS = 4
 """On an SM: a thread takes several rows only where there are as many blocks all the same."""
 
 
-def over_rows(
-    id: str, kernel: KernelOf, tiling: Tiling | None, v: View, device: Device, spread: bool = False
-) -> BindView:
+def over_rows(id: str, kernel: KernelOf, tiling: Tiling | None, v: View, spread: bool = False) -> BindView:
     """A call of a kernel of that tiling, with as many blocks as it takes to cover the rows.
 
     With ``spread``, fewer rows to a thread where those make too few blocks. Raises UnsupportedProblemError if
@@ -225,7 +220,7 @@ def over_rows(
     if tiling is None:
         raise UnsupportedProblemError(id, f"a row of {v.n} elements is more than registers hold")
     if spread:
-        tiling = tiling.spread_over(v.planned, SPREAD_BLOCKS * device.multiprocessors)
+        tiling = tiling.spread_over(v.planned, SPREAD_BLOCKS * v.device.multiprocessors)
     grid = within_grid(id, cdiv(v.total, tiling.rows * tiling.stack))
     threads = tiling.lanes_for(v.n) * tiling.rows
-    return prepare(kernel(v.dtype, tiling), device).call(grid, *v.offsets, threads=threads)
+    return prepare(kernel(v.dtype, tiling), v.device).call(grid, *v.offsets, threads=threads)

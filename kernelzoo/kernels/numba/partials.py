@@ -7,7 +7,6 @@ import torch
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, number
@@ -120,18 +119,18 @@ def three_loads(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
     return read, nothing if tiling.held else read
 
 
-def by_turns(kernel: KernelOf, v: View, device: Device, sums: int = 1) -> BindView:
+def by_turns(kernel: KernelOf, v: View, sums: int = 1) -> BindView:
     """A call of a kernel whose blocks take rows in turn, and of those that add up what each block leaves.
 
     The last ``sums`` outputs, of one axis, are sums over all rows. In their place the kernel takes partials.
     """
     tiling = turns_tiling(v, sums)
-    blocks = min(cdiv(v.total, tiling.rows), device.multiprocessors * SM_THREADS // tiling.threads)
+    blocks = min(cdiv(v.total, tiling.rows), v.device.multiprocessors * SM_THREADS // tiling.threads)
     blocks = max(1, min(blocks, MOST_SUMS // max(1, tiling.rows * v.n)))  # which leave zeros of no rows
     count = blocks * tiling.rows
-    first = prepare(kernel(v.dtype, tiling), device).call(blocks, *v.offsets)
+    first = prepare(kernel(v.dtype, tiling), v.device).call(blocks, *v.offsets)
     steps = [*(other.n for other in v.companions), v.out_n][-sums:]
-    finish = prepare(sum_kernel(str(WIDE[v.dtype]), COLUMNS, v.dtype), device)
+    finish = prepare(sum_kernel(str(WIDE[v.dtype]), COLUMNS, v.dtype), v.device)
     # Of column k of the partials, whose rows are n apart, into element k of the output.
     adding = [finish.call(cdiv(v.n, WARP), v.n, 1, count, 1, v.n, 0, step, 0, 0, 0) for step in steps]
 

@@ -8,7 +8,6 @@ import torch
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.lanes import packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, prepare, within_grid
@@ -36,9 +35,9 @@ class Cut(NamedTuple):
     """Elements of a part; the last has what is left."""
 
 
-def cut(v: View, device: Device, **how: int) -> Cut:
+def cut(v: View, **how: int) -> Cut:
     """As many parts as fill the device. ``how`` is for ``packs_tiling``."""
-    span = cdiv(max(1, v.n), parts_of(v, device) * LINE) * LINE
+    span = cdiv(max(1, v.n), parts_of(v, v.device) * LINE) * LINE
     return Cut(packs_tiling(replace(v, n=span), **how), cdiv(max(1, v.n), span), span)
 
 
@@ -60,16 +59,16 @@ def own_part(tiling: Tiling) -> Any:
 
 
 def in_parts(
-    id: str, cut: Cut, first: Source, second: Source, v: View, device: Device, *, each: int = 1, again: bool = False
+    id: str, cut: Cut, first: Source, second: Source, v: View, *, each: int = 1, again: bool = False
 ) -> BindView:
     """A call of two kernels, one after the other. Both take the inputs, the first one x alone; numbers, ``each``
     to a part; and out. The first has a block to a part, the second ``TOGETHER``, or with ``again`` as many blocks."""
     blocks = within_grid(id, cdiv(v.total, cut.tiling.rows) * cut.parts)
     threads = cut.tiling.lanes_for(cut.span) * cut.tiling.rows
-    leave = prepare(first, device).call(blocks, *replace(v, companions=()).offsets, *cut[1:], threads=threads)
+    leave = prepare(first, v.device).call(blocks, *replace(v, companions=()).offsets, *cut[1:], threads=threads)
     if not again:
         blocks, threads = within_grid(id, cdiv(v.total, TOGETHER.rows)), TOGETHER.threads
-    meet = prepare(second, device).call(blocks, *v.offsets, *cut[1:], threads=threads)
+    meet = prepare(second, v.device).call(blocks, *v.offsets, *cut[1:], threads=threads)
     kind = getattr(torch, str(first.pointees[1]))
 
     def bind(*tensors: torch.Tensor) -> Launch:
@@ -80,6 +79,6 @@ def in_parts(
     return bind
 
 
-def rows_or_split(v: View, device: Device, _: None) -> str:
+def rows_or_split(v: View) -> str:
     """The form for any problem, where there are those two."""
-    return "split" if takes_split(v, device) else "rows"
+    return "split" if takes_split(v, v.device) else "rows"

@@ -9,8 +9,8 @@ import re
 import textwrap
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, wraps
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,12 +47,12 @@ class Source:
     """What the pointers point at: elements of a dtype, or numbers of one of Numba's types."""
     threads: int
     """Threads per block, at most."""
-    constants: tuple[object, ...]
-    """What the function around it was given: with its qualified name, this says which kernel it is."""
     blocks: int = 1
     """Blocks that an SM must be able to run at once, which bounds the registers of a thread."""
     inputs: int = 1
     """Pointers to the problem's inputs, which come first; the last is its output's, between them is a workspace."""
+    constants: tuple[object, ...] = ()
+    """What ``kernel`` was given: with its qualified name, this says which kernel it is."""
 
     @cached_property
     def arguments(self) -> tuple[Any, ...]:
@@ -72,6 +72,17 @@ class Source:
         """What makes it another kernel than the others of this package."""
         made_with = (self.constants, self.arguments, self.threads, self.blocks)
         return (self.function.__module__, self.function.__qualname__), made_with
+
+
+def kernel(make: Callable[..., Source]) -> Callable[..., Source]:
+    """Make a kernel of the decorated function's arguments once, and let it know these."""
+
+    @cache
+    @wraps(make)
+    def made(*arguments: Any, **named: Any) -> Source:
+        return replace(make(*arguments, **named), constants=(*arguments, *named.values()))
+
+    return made
 
 
 def capability_of(device: Device) -> tuple[int, int]:

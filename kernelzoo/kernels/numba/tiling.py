@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import is_packed, word_type
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, Strides, cdiv, power_of_two, rows_with
@@ -21,7 +22,9 @@ from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, Strides, cdiv, power_o
 
 @dataclass(frozen=True)
 class View(Rows):
-    """The rows of a problem, and how widely they can be read along memory."""
+    """The rows of a problem on a device, and how widely they can be read along memory."""
+
+    device: Device
 
     vec: int
     """Elements that can be moved at once along a row, a power of two."""
@@ -53,7 +56,7 @@ class View(Rows):
         return max(1, self.n // self.vec)
 
 
-def view(x: torch.Tensor, out: torch.Tensor, *companions: torch.Tensor) -> View:
+def view(device: Device, x: torch.Tensor, *companions: torch.Tensor, out: torch.Tensor) -> View:
     """The rows of canonical ``(x, out)``, with the tensors between them; all are read as widely as each can be."""
     rows, strides = rows_with(x, out, *companions)
     others = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim == 3]
@@ -65,7 +68,7 @@ def view(x: torch.Tensor, out: torch.Tensor, *companions: torch.Tensor) -> View:
     edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
     along = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim != 2]
     pack = _pack(rows, out.element_size(), along)
-    return View(**rows.fields, vec=vec, edges=edges, pack=pack, companions=strides)
+    return View(**rows.fields, device=device, vec=vec, edges=edges, pack=pack, companions=strides)
 
 
 def _pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:

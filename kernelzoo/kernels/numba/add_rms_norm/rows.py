@@ -1,18 +1,17 @@
-from functools import cache, partial
+from functools import partial
 
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, rounding, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (_, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (load, value, store), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
@@ -56,11 +55,11 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
                 values[j] = values[j] * scale * value(weights, j)
             store(out, target, out_at.step, lane, lanes, start, length, values)
 
-    return Source(add_rms_norm, (dtype,) * 5, tiling.threads, (dtype, tiling, eps), tiling.blocks, inputs=4)
+    return Source(add_rms_norm, (dtype,) * 5, tiling.threads, tiling.blocks, inputs=4)
 
 
 @register("numba", "add_rms_norm", "rows")
 @planned()
-def rows(v: View, device: Device, _: None, eps: float) -> BindView:
+def rows(v: View, eps: float) -> BindView:
     """Sums are written, and their squares added up in each lane; of a row in registers, or one that is added again."""
-    return over_rows("numba/add_rms_norm/rows", partial(add_rms_norm_kernel, eps=eps), held_tiling(v), v, device)
+    return over_rows("numba/add_rms_norm/rows", partial(add_rms_norm_kernel, eps=eps), held_tiling(v), v)

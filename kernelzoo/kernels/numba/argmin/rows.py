@@ -4,14 +4,13 @@ from typing import Any
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.lanes import packs_tiling, place_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
@@ -52,7 +51,7 @@ def row_argmin(dtype: str, tiling: Tiling) -> Any:
     return first_least
 
 
-@cache
+@kernel
 def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, (_, store) = WIDE[dtype], machine.element_functions("int64")
     first_least, find = row_argmin(dtype, tiling), own_row(tiling)
@@ -67,11 +66,11 @@ def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
         if lane == 0 and r < rows:
             store(out, target, place)
 
-    return Source(argmin, (dtype, "int64"), tiling.threads, (dtype, tiling))
+    return Source(argmin, (dtype, "int64"), tiling.threads)
 
 
 @register("numba", "argmin", "rows")
 @planned()
-def rows(v: View, device: Device, _: None) -> BindView:
+def rows(v: View) -> BindView:
     """In each lane the least of what it reads at once, and which tile that was; the place is looked up at the end."""
-    return over_rows("numba/argmin/rows", argmin_kernel, packs_tiling(v), v, device)
+    return over_rows("numba/argmin/rows", argmin_kernel, packs_tiling(v), v)

@@ -1,9 +1,6 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.argmin.rows import row_argmin, same
 from kernelzoo.kernels.numba.device_functions import minimum
@@ -11,12 +8,12 @@ from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def parts_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, first_least, find = WIDE[dtype], row_argmin(dtype, tiling), own_part(tiling)
     (_, store), SCRATCH = machine.element_functions("int64"), tiling.scratch
@@ -30,10 +27,10 @@ def parts_kernel(dtype: str, tiling: Tiling) -> Source:
         if lane == 0 and r < rows:
             store(places, r * parts + part, place)
 
-    return Source(argmin_parts, (dtype, "int64", "int64"), tiling.threads, (dtype, tiling))
+    return Source(argmin_parts, (dtype, "int64", "int64"), tiling.threads)
 
 
-@cache
+@kernel
 def together_kernel(dtype: str) -> Source:
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
     (load, _), (load_place, store) = machine.element_functions(dtype), machine.element_functions("int64")
@@ -55,13 +52,13 @@ def together_kernel(dtype: str) -> Source:
         if lane == 0 and r < rows:
             store(out, target, first)
 
-    return Source(argmin_together, (dtype, "int64", "int64"), TOGETHER.threads, (dtype,))
+    return Source(argmin_together, (dtype, "int64", "int64"), TOGETHER.threads)
 
 
 @register("numba", "argmin", "split")
 @planned()
-def split(v: View, device: Device, _: None) -> BindView:
+def split(v: View) -> BindView:
     """Several blocks to a row: the place in each part goes through memory; a second launch compares the elements."""
-    parts = cut(v, device)
+    parts = cut(v)
     first, second = parts_kernel(v.dtype, parts.tiling), together_kernel(v.dtype)
-    return in_parts("numba/argmin/split", parts, first, second, v, device)
+    return in_parts("numba/argmin/split", parts, first, second, v)

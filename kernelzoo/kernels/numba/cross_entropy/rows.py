@@ -4,7 +4,6 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import logarithm
 from kernelzoo.kernels.numba.dtypes import WIDE, number
@@ -12,7 +11,7 @@ from kernelzoo.kernels.numba.lanes import packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
@@ -34,7 +33,7 @@ def row_loss(dtype: str, ignore_index: int) -> Any:
     return loss_of
 
 
-@cache
+@kernel
 def cross_entropy_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
     kind, state, find = WIDE[dtype], row_state(dtype, tiling), own_row(tiling)
     loss_of, (_, store), SCRATCH = row_loss(dtype, ignore_index), machine.element_functions(dtype), tiling.scratch
@@ -50,12 +49,12 @@ def cross_entropy_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Sourc
             store(loss, row_start(out_at, place), loss_of(x, source, x_at.step, labels, label, n, top, total))
 
     pointees = (dtype, "int64", dtype)
-    return Source(cross_entropy, pointees, tiling.threads, (dtype, tiling, ignore_index), inputs=2)
+    return Source(cross_entropy, pointees, tiling.threads, inputs=2)
 
 
 @register("numba", "cross_entropy", "rows")
 @planned()
-def rows(v: View, device: Device, _: None, ignore_index: int) -> BindView:
+def rows(v: View, ignore_index: int) -> BindView:
     """One pass that keeps a running (max, sum) state in each lane, and one element more."""
     kernel = partial(cross_entropy_kernel, ignore_index=ignore_index)
-    return over_rows("numba/cross_entropy/rows", kernel, packs_tiling(v), v, device)
+    return over_rows("numba/cross_entropy/rows", kernel, packs_tiling(v), v)

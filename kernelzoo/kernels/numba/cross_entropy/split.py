@@ -1,6 +1,3 @@
-from functools import cache
-
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.cross_entropy.rows import row_loss
 from kernelzoo.kernels.numba.dtypes import WIDE
@@ -9,12 +6,12 @@ from kernelzoo.kernels.numba.logsumexp.split import parts_kernel
 from kernelzoo.kernels.numba.logsumexp.state import merged_state
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def together_kernel(dtype: str, ignore_index: int) -> Source:
     merge, find, (_, store) = merged_state(dtype), own_row(TOGETHER), machine.element_functions(dtype)
     loss_of, pointees = row_loss(dtype, ignore_index), (dtype, "int64", str(WIDE[dtype]), dtype)
@@ -27,13 +24,13 @@ def together_kernel(dtype: str, ignore_index: int) -> Source:
         if lane == 0 and r < rows:
             store(loss, row_start(out_at, place), loss_of(x, source, x_at.step, labels, label, n, top, total))
 
-    return Source(cross_entropy_together, pointees, TOGETHER.threads, (dtype, ignore_index), inputs=2)
+    return Source(cross_entropy_together, pointees, TOGETHER.threads, inputs=2)
 
 
 @register("numba", "cross_entropy", "split")
 @planned()
-def split(v: View, device: Device, _: None, ignore_index: int) -> BindView:
+def split(v: View, ignore_index: int) -> BindView:
     """Several blocks to a row, as for its logsumexp; the second launch reads the label's logit, too."""
-    parts = cut(v, device)
+    parts = cut(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, ignore_index)
-    return in_parts("numba/cross_entropy/split", parts, first, second, v, device, each=2)
+    return in_parts("numba/cross_entropy/split", parts, first, second, v, each=2)

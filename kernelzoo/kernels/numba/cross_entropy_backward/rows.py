@@ -1,10 +1,9 @@
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.dtypes import WIDE, number
@@ -12,12 +11,12 @@ from kernelzoo.kernels.numba.lanes import packs_tiling, place_of, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
     kind, ZERO, ONE, NAN = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, np.nan)
     state, find, place_in, IGNORED = row_state(dtype, tiling), own_row(tiling), place_of(tiling), ignore_index
@@ -49,12 +48,12 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
             store(out, target, out_at.step, lane, lanes, start, length, values)
 
     pointees = (dtype, "int64", dtype, dtype)
-    return Source(backward, pointees, tiling.threads, (dtype, tiling, ignore_index), inputs=3)
+    return Source(backward, pointees, tiling.threads, inputs=3)
 
 
 @register("numba", "cross_entropy_backward", "rows")
 @planned()
-def rows(v: View, device: Device, _: None, ignore_index: int) -> BindView:
+def rows(v: View, ignore_index: int) -> BindView:
     """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
     kernel = partial(backward_kernel, ignore_index=ignore_index)
-    return over_rows("numba/cross_entropy_backward/rows", kernel, packs_tiling(v), v, device)
+    return over_rows("numba/cross_entropy_backward/rows", kernel, packs_tiling(v), v)

@@ -3,12 +3,11 @@ from typing import Any
 
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_scan, packs_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
@@ -44,7 +43,7 @@ def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     return scan_row
 
 
-@cache
+@kernel
 def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, ZERO, SCRATCH = WIDE[out_dtype], number(out_dtype, 0), tiling.scratch
     scan_row, find = row_cumsum(dtype, tiling, out_dtype), own_row(tiling)
@@ -55,12 +54,12 @@ def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
         source, target = row_offsets(r, inner, x_at, out_at)
         scan_row(x, out, source, target, x_at.step, out_at.step, lane, lanes, r, 0, n, length, ZERO, sums)
 
-    return Source(cumsum, (dtype, out_dtype), tiling.threads, (dtype, tiling, out_dtype), BLOCKS)
+    return Source(cumsum, (dtype, out_dtype), tiling.threads, BLOCKS)
 
 
 @register("numba", "cumsum", "rows")
 @planned()
-def rows(v: View, device: Device, _: None) -> BindView:
+def rows(v: View) -> BindView:
     """Tiles of a row one after the other: each lane's elements in order, lanes in a tree, warps and tiles in order."""
     kernel, tiling = partial(cumsum_kernel, out_dtype=v.out_dtype), packs_tiling(v, size=v.pack, tiles=1)
-    return over_rows("numba/cumsum/rows", kernel, tiling, v, device)
+    return over_rows("numba/cumsum/rows", kernel, tiling, v)

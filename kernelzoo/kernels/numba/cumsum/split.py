@@ -1,22 +1,20 @@
 from dataclasses import replace
-from functools import cache
 
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.cumsum.rows import BLOCKS, row_cumsum
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.parts import cut, in_parts, own_part
 from kernelzoo.kernels.numba.row import row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.sum.rows import row_sum
 from kernelzoo.kernels.numba.sum.split import parts_kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def scan_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, scan_row, find = WIDE[out_dtype], row_cumsum(dtype, tiling, out_dtype), own_part(tiling)
     add_row, SCRATCH = row_sum(str(kind), replace(tiling, vec=1), out_dtype), tiling.scratch
@@ -29,13 +27,13 @@ def scan_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
         last = min(start + span, n)
         scan_row(x, out, source, target, x_at.step, out_at.step, lane, lanes, r, start, last, end, before, scratch)
 
-    return Source(scan_parts, (dtype, str(kind), out_dtype), tiling.threads, (dtype, tiling, out_dtype), BLOCKS)
+    return Source(scan_parts, (dtype, str(kind), out_dtype), tiling.threads, BLOCKS)
 
 
 @register("numba", "cumsum", "split")
 @planned()
-def split(v: View, device: Device, _: None) -> BindView:
+def split(v: View) -> BindView:
     """Several blocks to a row, each with a part; the sums of those before it come through memory, of a first launch."""
-    parts = cut(v, device, size=v.pack, tiles=1)
+    parts = cut(v, size=v.pack, tiles=1)
     first, second = (kernel(v.dtype, parts.tiling, v.out_dtype) for kernel in (parts_kernel, scan_kernel))
-    return in_parts("numba/cumsum/split", parts, first, second, v, device, again=True)
+    return in_parts("numba/cumsum/split", parts, first, second, v, again=True)

@@ -1,18 +1,17 @@
-from functools import cache, partial
+from functools import partial
 
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, place_of, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (load, value, store), (load_shared, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
@@ -53,11 +52,11 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
                 values[j] = (value(words, j) - mean) * scale * value(weights, j) + value(biases, j)
             store(out, target, out_at.step, lane, lanes, start, length, values)
 
-    return Source(layer_norm, (dtype,) * 4, tiling.threads, (dtype, tiling, eps), tiling.blocks, inputs=3)
+    return Source(layer_norm, (dtype,) * 4, tiling.threads, tiling.blocks, inputs=3)
 
 
 @register("numba", "layer_norm", "rows")
 @planned()
-def rows(v: View, device: Device, _: None, eps: float) -> BindView:
+def rows(v: View, eps: float) -> BindView:
     """The mean, then squared distances from it: of a row in registers, or of a longer one read again from cache."""
-    return over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), held_tiling(v), v, device)
+    return over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), held_tiling(v), v)

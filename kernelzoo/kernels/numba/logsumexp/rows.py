@@ -1,8 +1,7 @@
-from functools import cache, partial
+from functools import partial
 
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import logarithm
 from kernelzoo.kernels.numba.dtypes import WIDE
@@ -10,12 +9,12 @@ from kernelzoo.kernels.numba.lanes import packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
 from kernelzoo.kernels.numba.row import own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, state, find = WIDE[dtype], row_state(dtype, tiling), own_row(tiling)
     _, store = machine.element_functions(out_dtype)
@@ -30,12 +29,12 @@ def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
         if lane == 0 and r < rows:
             store(out, target, top + logarithm(total))
 
-    return Source(logsumexp, (dtype, out_dtype), tiling.threads, (dtype, tiling, out_dtype))
+    return Source(logsumexp, (dtype, out_dtype), tiling.threads)
 
 
 @register("numba", "logsumexp", "rows")
 @planned()
-def rows(v: View, device: Device, _: None) -> BindView:
+def rows(v: View) -> BindView:
     """One pass that keeps a running (max, sum) state in each lane; lanes meet after the loop."""
     kernel = partial(logsumexp_kernel, out_dtype=v.out_dtype)
-    return over_rows("numba/logsumexp/rows", kernel, packs_tiling(v), v, device)
+    return over_rows("numba/logsumexp/rows", kernel, packs_tiling(v), v)

@@ -1,8 +1,5 @@
-from functools import cache
-
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import logarithm
 from kernelzoo.kernels.numba.dtypes import WIDE
@@ -10,12 +7,12 @@ from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.logsumexp.state import merged_state, row_state
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
 from kernelzoo.kernels.numba.row import own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, state, find = WIDE[dtype], row_state(dtype, tiling), own_part(tiling)
     (_, store), SCRATCH = machine.element_functions(str(kind)), tiling.scratch
@@ -30,10 +27,10 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
             store(states, 2 * (r * parts + part), top)
             store(states, 2 * (r * parts + part) + 1, total)
 
-    return Source(logsumexp_parts, (dtype, str(kind), out_dtype), tiling.threads, (dtype, tiling, out_dtype))
+    return Source(logsumexp_parts, (dtype, str(kind), out_dtype), tiling.threads)
 
 
-@cache
+@kernel
 def together_kernel(dtype: str, out_dtype: str) -> Source:
     merge, find, (_, store) = merged_state(dtype), own_row(TOGETHER), machine.element_functions(out_dtype)
 
@@ -44,13 +41,13 @@ def together_kernel(dtype: str, out_dtype: str) -> Source:
         if lane == 0 and r < rows:
             store(out, target, top + logarithm(total))
 
-    return Source(logsumexp_together, (dtype, str(WIDE[dtype]), out_dtype), TOGETHER.threads, (dtype, out_dtype))
+    return Source(logsumexp_together, (dtype, str(WIDE[dtype]), out_dtype), TOGETHER.threads)
 
 
 @register("numba", "logsumexp", "split")
 @planned()
-def split(v: View, device: Device, _: None) -> BindView:
+def split(v: View) -> BindView:
     """Several blocks to a row: the state of each part goes through memory, and a second launch merges those."""
-    parts = cut(v, device)
+    parts = cut(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, v.out_dtype)
-    return in_parts("numba/logsumexp/split", parts, first, second, v, device, each=2)
+    return in_parts("numba/logsumexp/split", parts, first, second, v, each=2)

@@ -1,20 +1,17 @@
-from functools import cache
-
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.lanes import packs_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def backward_kernel(dtype: str, tiling: Tiling) -> Source:
     (load_one, _), (load, value, store) = machine.element_functions(dtype), row_values(dtype, tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
@@ -36,11 +33,11 @@ def backward_kernel(dtype: str, tiling: Tiling) -> Source:
                 values[j] = slope * exponential(value(words, j) - of_row)
             store(out, target, out_at.step, lane, lanes, start, length, values)
 
-    return Source(backward, (dtype,) * 4, tiling.threads, (dtype, tiling), inputs=3)
+    return Source(backward, (dtype,) * 4, tiling.threads, inputs=3)
 
 
 @register("numba", "logsumexp_backward", "rows")
 @planned()
-def rows(v: View, device: Device, _: None) -> BindView:
+def rows(v: View) -> BindView:
     """An exponential of each element, times its row's gradient: one read and one write."""
-    return over_rows("numba/logsumexp_backward/rows", backward_kernel, packs_tiling(v), v, device)
+    return over_rows("numba/logsumexp_backward/rows", backward_kernel, packs_tiling(v), v)

@@ -1,15 +1,12 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, slab_functions
 from kernelzoo.kernels.numba.row import row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
@@ -17,7 +14,7 @@ BATCH = 1024
 """Rows of a slab: their minima take 8 kB of shared memory at most, of which an SM has 100 or more."""
 
 
-@cache
+@kernel
 def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
     """As atomic_eager, but the minima of the whole slab wait in shared memory and go out in one burst at the end."""
     kind, atomic_min = WIDE[dtype], machine.atomic_min
@@ -46,11 +43,11 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
                 atomic_min(results, target, minima[i])
             i += cuda.blockDim.x
 
-    return Source(batched, (dtype, kind), tiling.threads, (dtype, tiling))
+    return Source(batched, (dtype, kind), tiling.threads)
 
 
 @register("numba", "min", "atomic_batched")
 @planned(Numbers)
-def atomic_batched(v: View, device: Device, numbers: Numbers) -> BindView:
+def atomic_batched(v: View, numbers: Numbers) -> BindView:
     """Programs share out the reduced axis; the minima of all their rows go out in one burst of atomics at the end."""
-    return by_atomics("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, device, numbers)
+    return by_atomics("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, numbers)

@@ -1,20 +1,17 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, slab_functions
 from kernelzoo.kernels.numba.row import row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
     """Program p owns ``span`` columns of ``slab`` rows, and sends each tile of rows out by atomics at once.
 
@@ -38,11 +35,11 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
                 atomic_min(results, target, smallest)
             done += ROWS
 
-    return Source(eager, (dtype, kind), tiling.threads, (dtype, tiling))
+    return Source(eager, (dtype, kind), tiling.threads)
 
 
 @register("numba", "min", "atomic_eager")
 @planned(Numbers)
-def atomic_eager(v: View, device: Device, numbers: Numbers) -> BindView:
+def atomic_eager(v: View, numbers: Numbers) -> BindView:
     """Programs share out the reduced axis; each tile of rows goes out by an atomic minimum at once."""
-    return by_atomics("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, device, numbers)
+    return by_atomics("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, numbers)

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import computed_in, highest
 from kernelzoo.kernels.numba.launch import BindView, prepare, within_grid
 from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
@@ -65,16 +64,16 @@ def slab_tiling(v: View) -> Tiling:
     return across_tiling(v, 256, 8) if v.across else Tiling(32, 8, deep(v.dtype, v.vec), v.vec, v.edges)
 
 
-def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: Device, numbers: Numbers) -> BindView:
+def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, numbers: Numbers) -> BindView:
     """Fill, reduce, and for the narrow dtypes convert from a 32-bit workspace; slabs of up to so many rows."""
     tiling = slab_tiling(v)
     tile = tiling.lanes * tiling.size
     tiles = cdiv(v.n, tile)
     # As many blocks of 256 threads for every SM: full, and no ragged last wave worth the name. First from the reduced
     # axis, as many tiles a program as that leaves; the rest from the rows.
-    wanted = numbers.atomic_blocks * device.multiprocessors
+    wanted = numbers.atomic_blocks * v.device.multiprocessors
     groups = cdiv(v.total, tiling.rows)
-    chunks = min(tiles, max(1, wanted // min(groups, wanted), device.multiprocessors))
+    chunks = min(tiles, max(1, wanted // min(groups, wanted), v.device.multiprocessors))
     span = cdiv(tiles, chunks) * tile
     chunks = cdiv(v.n, span)
     slab = min(cdiv(groups * chunks, wanted), slab_limit // tiling.rows) * tiling.rows
@@ -83,7 +82,7 @@ def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, device: Device, n
     wide, nothing = v.itemsize >= 4, highest(v.dtype).item()
     outer, inner = (v.out_outer, v.out_inner) if wide else (v.inner, 1)  # of the workspace, which has no gaps
     offsets = replace(v, out_outer=outer, out_inner=inner).offsets
-    reduce = prepare(kernel(v.dtype, tiling), device).call(grid, *offsets, chunks, span, slab)
+    reduce = prepare(kernel(v.dtype, tiling), v.device).call(grid, *offsets, chunks, span, slab)
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         results = out if wide else torch.empty(out.shape, dtype=computed_in(v.dtype), device=out.device)

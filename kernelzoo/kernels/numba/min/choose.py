@@ -1,6 +1,5 @@
 import torch
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.launch import settled
 from kernelzoo.kernels.numba.min import atomics, columns, row_tiles, split_arrival
 from kernelzoo.kernels.numba.tiling import View
@@ -39,21 +38,21 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
     return "split_arrival"
 
 
-def best(v: View, device: Device, knobs: Knobs) -> str:
+def best(v: View, knobs: Knobs) -> str:
     """The form for any problem."""
-    cut = columns.cut(v, device.multiprocessors) if v.n >= knobs.columns_long else None
-    if cut is not None and 100 * cut[0].outer * cut[1].across >= knobs.columns_percent * device.multiprocessors:
+    cut = columns.cut(v, v.device.multiprocessors) if v.n >= knobs.columns_long else None
+    if cut is not None and 100 * cut[0].outer * cut[1].across >= knobs.columns_percent * v.device.multiprocessors:
         return "columns"
     held = row_tiles.rows_tiling(v, knobs)
     if v.across:
         groups = cdiv(v.total, held.rows * held.stack)
-        few = groups < knobs.across_blocks * device.multiprocessors and v.n > 2 * held.lanes * held.size
+        few = groups < knobs.across_blocks * v.device.multiprocessors and v.n > 2 * held.lanes * held.size
     else:
         few = v.total <= knobs.split_rows and v.n > 256 * held.size
-    return "split_arrival" if few else one_block(v, device, knobs)
+    return "split_arrival" if few else one_block(v, knobs)
 
 
-def one_block(v: View, device: Device, knobs: Knobs) -> str:
+def one_block(v: View, knobs: Knobs) -> str:
     """The form that has one block, or a part of one, to a row."""
-    across = v.n >= knobs.columns_long and columns.cut(v, device.multiprocessors) is not None
+    across = v.n >= knobs.columns_long and columns.cut(v, v.device.multiprocessors) is not None
     return "columns" if across else "rows_deferred_block"

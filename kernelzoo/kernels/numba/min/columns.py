@@ -1,18 +1,16 @@
 from dataclasses import dataclass
-from functools import cache
 from math import gcd
 
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP, minimum, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, highest, identity_word, is_packed, itemsize, word_type
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
 from kernelzoo.kernels.numba.min.row_tiles import deep
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import View, column_offsets, columns_of
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
 from kernelzoo.registry import register
@@ -25,7 +23,7 @@ MOST_WIDE = 256
 """Rows of a strip."""
 
 
-@cache
+@kernel
 def columns_kernel(dtype: str, tiles: int) -> Source:
     """Each thread goes down ``tiles`` whole aligned vectors at a time, wherever the rows begin.
 
@@ -114,7 +112,7 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
                 value = minimum(value, minima[sharer * wide + t])
             store(out, group * out_group + (column + t) * out_step, value)
 
-    return Source(columns, (dtype, dtype), MOST_THREADS, (dtype, tiles), 2)
+    return Source(columns, (dtype, dtype), MOST_THREADS, 2)
 
 
 @dataclass(frozen=True)
@@ -166,12 +164,12 @@ def cut(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
 
 @register("numba", "min", "columns")
 @planned()
-def columns(v: View, device: Device, _: None) -> BindView:
+def columns(v: View) -> BindView:
     """Columns by strips, each of them whole by one block."""
-    id, found = "numba/min/columns", cut(v, device.multiprocessors)
+    id, found = "numba/min/columns", cut(v, v.device.multiprocessors)
     if found is None:
         raise UnsupportedProblemError(id, "these are no columns side by side that are as wide as a vector")
     c, s = found
-    kernel = prepare(columns_kernel(v.dtype, deep(v.dtype, v.whole_vector)), device)
+    kernel = prepare(columns_kernel(v.dtype, deep(v.dtype, v.whole_vector)), v.device)
     arguments = (*column_offsets(c), v.x_phase, s.across, s.lanes, s.wide, s.depths)
     return kernel.call(within_grid(id, c.outer * s.across), *arguments, threads=s.threads)

@@ -1,22 +1,20 @@
 from dataclasses import replace
-from functools import cache
 
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def rows_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST)
@@ -42,12 +40,12 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
         if lane == 0 and r < rows:
             store(out, target, smallest)
 
-    return Source(by_tiles, (dtype, dtype), tiling.threads, (dtype, tiling))
+    return Source(by_tiles, (dtype, dtype), tiling.threads)
 
 
 @register("numba", "min", "rows")
 @planned(Numbers)
-def rows(v: View, device: Device, numbers: Numbers) -> BindView:
+def rows(v: View, numbers: Numbers) -> BindView:
     """A group of threads per row, each tile of which is reduced to a scalar before it is combined: the simple form."""
     tiling = replace(rows_tiling(v, numbers), stack=1)
-    return over_rows("numba/min/rows", rows_kernel, tiling, v, device)
+    return over_rows("numba/min/rows", rows_kernel, tiling, v)

@@ -1,21 +1,18 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST, early=True)
@@ -57,11 +54,11 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
                 store(out, target, value)
 
     blocks = 8 if ONCE and tiling.threads <= 128 else 1  # 1024 threads an SM with 64 registers each
-    return Source(deferred, (dtype, dtype), tiling.threads, (dtype, tiling), blocks)
+    return Source(deferred, (dtype, dtype), tiling.threads, blocks)
 
 
 @register("numba", "min", "rows_deferred_block")
 @planned(Numbers)
-def rows_deferred_block(v: View, device: Device, numbers: Numbers) -> BindView:
+def rows_deferred_block(v: View, numbers: Numbers) -> BindView:
     """A group of threads per row, the minimum kept lane by lane and reduced across lanes once, after the loop."""
-    return over_rows("numba/min/rows_deferred_block", rows_deferred_kernel, rows_tiling(v, numbers), v, device)
+    return over_rows("numba/min/rows_deferred_block", rows_deferred_kernel, rows_tiling(v, numbers), v)

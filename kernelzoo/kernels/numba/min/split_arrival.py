@@ -1,16 +1,13 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
 from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling, flexible_tiling
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
@@ -27,7 +24,7 @@ class Numbers:
     split_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="of a split row, on each SM")
 
 
-@cache
+@kernel
 def split_kernel(dtype: str, tiling: Tiling) -> Source:
     """A counter per row (or group of rows) says who is the last to arrive, which sets it to 0 for the next launch."""
     kind, HIGHEST = WIDE[dtype], highest(dtype)
@@ -78,7 +75,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
             if lane == 0 and r < rows:
                 store(out, target, smallest)
 
-    return Source(split, (dtype, kind, types.int32, dtype), tiling.threads, (dtype, tiling))
+    return Source(split, (dtype, kind, types.int32, dtype), tiling.threads)
 
 
 def split_tiling(v: View) -> Tiling:
@@ -98,12 +95,12 @@ def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tupl
 
 @register("numba", "min", "split_arrival")
 @planned(Numbers)
-def split_arrival(v: View, device: Device, numbers: Numbers) -> BindView:
+def split_arrival(v: View, numbers: Numbers) -> BindView:
     """Several blocks per row, partial minima in a workspace, reduced by the last block to arrive; no atomic minimum."""
     tiling = split_tiling(v)
-    chunks, span = chunking(v, tiling, device.multiprocessors, numbers)
+    chunks, span = chunking(v, tiling, v.device.multiprocessors, numbers)
     groups = cdiv(v.total, tiling.rows)
     grid = within_grid("numba/min/split_arrival", groups * chunks)
     threads = tiling.lanes_for(span) * tiling.rows
-    kernel = prepare(split_kernel(v.dtype, tiling), device)
+    kernel = prepare(split_kernel(v.dtype, tiling), v.device)
     return kernel.call_with_workspace(v.total * chunks, groups, grid, *v.offsets, chunks, span, threads=threads)

@@ -1,6 +1,5 @@
 import torch
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.launch import settled
 from kernelzoo.kernels.numba.min_backward.fused import fused_tiling
 from kernelzoo.kernels.numba.min_backward.online import online_tiling
@@ -18,11 +17,11 @@ def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     return settled(fastest, None, x, y, grad, out)
 
 
-def fastest(v: View, device: Device, _: None) -> str:
+def fastest(v: View) -> str:
     """The form for any problem."""
-    few = 2 * v.planned <= device.multiprocessors and v.n // v.vec > SHARED_VECTORS
+    few = 2 * v.planned <= v.device.multiprocessors and v.n // v.vec > SHARED_VECTORS
     if (v.across or not few) and fused_tiling(v) is not None:
         return "fused"
     # Of columns the grid goes down single ones: it wastes most of each vector, but leaves no SM idle.
-    few = (4 if v.across else 1) * cdiv(v.planned, online_tiling(v).rows) < device.multiprocessors
+    few = (4 if v.across else 1) * cdiv(v.planned, online_tiling(v).rows) < v.device.multiprocessors
     return "split_grid" if few else "online"

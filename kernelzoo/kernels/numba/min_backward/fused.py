@@ -1,22 +1,19 @@
-from functools import cache
-
 import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
 from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, thread_mapping
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling, whole_row_tiling
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """As softmax's multi_row_tile, with up to a block to each row."""
     kind, NAN = WIDE[dtype], number(dtype, np.nan)
@@ -64,7 +61,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
             store_tile(out, target, out_at.step, lane, lanes, head, end, held, k)
             store_edge(out, target, lane, head, end, length, share if edge == least else rest)
 
-    return Source(fused, (dtype, dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=3)
+    return Source(fused, (dtype, dtype, dtype, dtype), tiling.threads, inputs=3)
 
 
 def fused_tiling(v: View) -> Tiling | None:
@@ -76,6 +73,6 @@ def fused_tiling(v: View) -> Tiling | None:
 
 @register("numba", "min_backward", "fused")
 @planned()
-def fused(v: View, device: Device, _: None) -> BindView:
+def fused(v: View) -> BindView:
     """One block per row, or of short rows a warp or a part of one, several rows a thread."""
-    return over_rows("numba/min_backward/fused", fused_kernel, fused_tiling(v), v, device, spread=True)
+    return over_rows("numba/min_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)

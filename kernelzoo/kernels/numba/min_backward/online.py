@@ -1,21 +1,18 @@
-from functools import cache
-
 import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import number
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     NAN, SIZE = number(dtype, np.nan), tiling.size
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
@@ -54,7 +51,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
             store_tile(out, target, out_at.step, lane, lanes, first, end, row, 0)
         store_edge(out, target, lane, head, end, n, share if edge == least else rest)
 
-    return Source(online, (dtype, dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=3)
+    return Source(online, (dtype, dtype, dtype, dtype), tiling.threads, inputs=3)
 
 
 def online_tiling(v: View) -> Tiling:
@@ -64,6 +61,6 @@ def online_tiling(v: View) -> Tiling:
 
 @register("numba", "min_backward", "online")
 @planned()
-def online(v: View, device: Device, _: None) -> BindView:
+def online(v: View) -> BindView:
     """One block per row of any length: a running count of its minima in one pass, a second pass that writes."""
-    return over_rows("numba/min_backward/online", online_kernel, online_tiling(v), v, device)
+    return over_rows("numba/min_backward/online", online_kernel, online_tiling(v), v)

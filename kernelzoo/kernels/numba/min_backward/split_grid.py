@@ -1,17 +1,14 @@
-from functools import cache
-
 import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import number
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
 from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, wait_for_blocks, warp_sum
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
@@ -22,7 +19,7 @@ LINE = 8
 """Vectors: a block's share begins on a line of the cache, where the row does."""
 
 
-@cache
+@kernel
 def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     """``chunks`` blocks to a row, of ``share`` elements each, leave their counts in memory and wait for each other at a
     counter, which only ever grows; every block then adds up the same counts. Each has the first batch of its share in
@@ -89,7 +86,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             r += groups
 
     pointees = (dtype, dtype, dtype, types.int64, types.int64, dtype)
-    return Source(grid, pointees, tiling.threads, (dtype, tiling), inputs=3)
+    return Source(grid, pointees, tiling.threads, inputs=3)
 
 
 def grid_tiling(v: View) -> Tiling:
@@ -108,12 +105,12 @@ def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
 
 @register("numba", "min_backward", "split_grid")
 @planned()
-def split_grid(v: View, device: Device, _: None) -> BindView:
+def split_grid(v: View) -> BindView:
     """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other."""
     tiling = grid_tiling(v)
-    chunks, share = grid_shape(v, tiling, device.multiprocessors)
-    groups = min(v.total, device.multiprocessors // chunks)
-    return prepare(grid_kernel(v.dtype, tiling), device).call_with_workspace(
+    chunks, share = grid_shape(v, tiling, v.device.multiprocessors)
+    groups = min(v.total, v.device.multiprocessors // chunks)
+    return prepare(grid_kernel(v.dtype, tiling), v.device).call_with_workspace(
         *(v.total * chunks, v.total, groups * chunks, *v.offsets, chunks, share),
         threads=tiling.lanes_for(min(v.n, share)),
         cooperative=True,

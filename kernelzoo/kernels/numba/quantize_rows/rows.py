@@ -1,9 +1,8 @@
-from functools import cache, partial
+from functools import partial
 
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, number
@@ -11,7 +10,7 @@ from kernelzoo.kernels.numba.float8 import to_float8
 from kernelzoo.kernels.numba.lanes import held_tiling, row_values, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.registry import register
@@ -19,13 +18,13 @@ from kernelzoo.registry import register
 FLOAT, (ZERO, ONE, LARGEST, SMALLEST) = WIDE["float32"], (number("float32", value) for value in (0, 1, TOP, LEAST))
 
 
-@cache
+@kernel
 def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
     (load, value, _), (_, _, store_bits) = row_values(dtype, tiling), row_values("uint8", tiling)
     (_, store), convert = machine.element_functions("float32"), to_float8(tiling.size, hardware)
     (_, block_min, _), find, tiles = block_reduce(tiling, ZERO), own_row(tiling), tiles_of(tiling)
     WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.held
-    SCRATCH, pointees, constants = tiling.scratch, (dtype, "uint8", "float32"), (dtype, tiling, hardware)
+    SCRATCH, pointees = tiling.scratch, (dtype, "uint8", "float32")
 
     def quantize(x, values, scale, rows, inner, n, x_at, scale_at, phase, values_at):
         words = cuda.local.array(WORDS, WORD)
@@ -53,12 +52,12 @@ def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
         if lane == 0 and r < rows:
             store(scale, row_start(scale_at, place), by)
 
-    return Source(quantize, pointees, tiling.threads, constants, tiling.blocks, inputs=2)
+    return Source(quantize, pointees, tiling.threads, tiling.blocks, inputs=2)
 
 
 @register("numba", "quantize_rows", "rows")
 @planned()
-def rows(v: View, device: Device, _: None) -> BindView:
+def rows(v: View) -> BindView:
     """The absolute maximum in each lane; then a row is written in 8 bits: from registers, or if long, read again."""
-    kernel = partial(quantize_kernel, hardware=device.capability >= 89)
-    return over_rows("numba/quantize_rows/rows", kernel, held_tiling(v), v, device)
+    kernel = partial(quantize_kernel, hardware=v.device.capability >= 89)
+    return over_rows("numba/quantize_rows/rows", kernel, held_tiling(v), v)

@@ -1,19 +1,18 @@
-from functools import cache, partial
+from functools import partial
 
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_means, place_of, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.partials import by_turns, rows_in_turn, sums_over_rows, three_loads
 from kernelzoo.kernels.numba.row import row_coords, row_start
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (_, value, store), (read, read_again) = row_values(dtype, tiling), three_loads(dtype, tiling)
@@ -52,11 +51,11 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
                 store(dx, row_start(dx_at, place), dx_at.step, lane, lanes, start, length, values)
         leave(partials, places, lane, lanes, n, sums)
 
-    return Source(backward, (*[dtype] * 4, str(kind)), tiling.threads, (dtype, tiling, eps), inputs=4)
+    return Source(backward, (*[dtype] * 4, str(kind)), tiling.threads, inputs=4)
 
 
 @register("numba", "rms_norm_backward", "rows")
 @planned()
-def rows(v: View, device: Device, _: None, eps: float) -> BindView:
+def rows(v: View, eps: float) -> BindView:
     """Blocks take rows in turn, in registers if those hold them, and keep sums for the weight, which others add up."""
-    return by_turns(partial(backward_kernel, eps=eps), v, device)
+    return by_turns(partial(backward_kernel, eps=eps), v)

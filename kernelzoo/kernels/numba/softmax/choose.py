@@ -1,6 +1,5 @@
 import torch
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.launch import has_clusters, settled
 from kernelzoo.kernels.numba.softmax import columns, fused, online, split_cluster
@@ -54,56 +53,56 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
     return settled(by_several_blocks, Knobs, x, out)
 
 
-def fastest(v: View, device: Device, knobs: Knobs) -> str:
+def fastest(v: View, knobs: Knobs) -> str:
     """The form for any problem."""
     if v.across:
-        return by_columns(v, device, knobs)
+        return by_columns(v, knobs)
     # Of float64 a block does better than a warp as soon as that has more than four vectors to a lane.
     longest = min(4 * WARP, knobs.warp_vectors) if v.dtype == "float64" else knobs.warp_vectors
     short = (v.edges and v.dtype != "float64") or v.n <= longest * v.vec
     if short and short_tiling(v) is not None:
         return "multi_row_tile"
     # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
-    few = v.planned < knobs.few_rows * device.multiprocessors
+    few = v.planned < knobs.few_rows * v.device.multiprocessors
     most = knobs.few_vectors if few else 512 * HELD if v.edges else 1024 * HELD
     # In a second wave of blocks that take an SM each, most have no work.
-    second = v.itemsize == 4 and v.planned < 2 * device.multiprocessors
-    if (v.itemsize == 2 or second) and not few and has_clusters(device):
+    second = v.itemsize == 4 and v.planned < 2 * v.device.multiprocessors
+    if (v.itemsize == 2 or second) and not few and has_clusters(v.device):
         most = knobs.held_vectors
-    several = v.whole or split_cluster.cluster_shape(v, device, knobs) is not None
+    several = v.whole or split_cluster.cluster_shape(v, knobs) is not None
     if fused.fused_tiling(v, knobs) is not None and (v.n // v.vec <= most or not several):
         return "fused"
-    return by_several_blocks(v, device, knobs)
+    return by_several_blocks(v, knobs)
 
 
-def by_several_blocks(v: View, device: Device, knobs: Knobs) -> str:
+def by_several_blocks(v: View, knobs: Knobs) -> str:
     """The form for rows that one block doesn't take: the whole grid where a cluster has no room for one, or large
     blocks would leave SMs idle. For short rows the way through memory that the grid goes costs more."""
-    if fits_columns(v, device):
+    if fits_columns(v):
         return "columns"
-    if split_cluster.cluster_shape(v, device, knobs) is None:
+    if split_cluster.cluster_shape(v, knobs) is None:
         return "split_grid"
-    for_large = split_cluster.small_shape(v, device, knobs) is None
-    idle = for_large and split_cluster.leaves_idle(v, device, knobs) and v.n // v.vec > knobs.grid_vectors
+    for_large = split_cluster.small_shape(v, knobs) is None
+    idle = for_large and split_cluster.leaves_idle(v, knobs) and v.n // v.vec > knobs.grid_vectors
     return "split_grid" if idle else "split_cluster"
 
 
-def by_columns(v: View, device: Device, knobs: Knobs) -> str:
+def by_columns(v: View, knobs: Knobs) -> str:
     """The form for rows that lie across memory."""
-    many = v.itemsize > 2 or v.total >= FEW_ACROSS_ROWS * device.multiprocessors
+    many = v.itemsize > 2 or v.total >= FEW_ACROSS_ROWS * v.device.multiprocessors
     most = FEW_ACROSS if v.neighbours >= WARP else 2 * FEW_ACROSS  # of so few side by side a block's lanes idle
     if many and v.n <= most and short_tiling(v) is not None:
         return "multi_row_tile"
-    if v.n > SHORT_ACROSS and fits_columns(v, device):
+    if v.n > SHORT_ACROSS and fits_columns(v):
         return "columns"
     if fused.fused_tiling(v, knobs) is not None:
         return "fused"
     # The grid goes down single columns: it wastes most of each vector, but leaves no SM idle.
-    idle = 4 * cdiv(v.total, online.online_tiling(v).rows) < device.multiprocessors
+    idle = 4 * cdiv(v.total, online.online_tiling(v).rows) < v.device.multiprocessors
     return "split_grid" if idle else "online"
 
 
-def fits_columns(v: View, device: Device) -> bool:
+def fits_columns(v: View) -> bool:
     """Whether these are columns that the blocks of a cluster hold."""
     c = vector_columns(v)
-    return c is not None and columns.shape(c, device) is not None
+    return c is not None and columns.shape(c, v.device) is not None

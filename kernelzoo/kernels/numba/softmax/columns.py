@@ -1,5 +1,3 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
@@ -12,7 +10,7 @@ from kernelzoo.kernels.numba.dtypes import identity_word, is_packed, itemsize, w
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import warp_reduce
 from kernelzoo.kernels.numba.softmax.arithmetic import constants, state_functions
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import View, column_offsets, vector_columns
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
 from kernelzoo.registry import register
@@ -24,7 +22,7 @@ TEAM = 8
 """Lanes that merge the pairs of a row; a warp has whole teams."""
 
 
-@cache
+@kernel
 def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
     """``lanes`` threads side by side have a vector of neighbouring rows each, the block's other threads go on below.
 
@@ -159,7 +157,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
             i = first + tile * depths
             store_vector(out, target + i * out_step, held, tile * WORDS, i < end)
 
-    return Source(columns, (dtype, dtype), COLUMN_WARPS * WARP, (dtype, lanes, tiles, in_clusters))
+    return Source(columns, (dtype, dtype), COLUMN_WARPS * WARP)
 
 
 def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
@@ -178,13 +176,13 @@ def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
 
 @register("numba", "softmax", "columns")
 @planned()
-def columns(v: View, device: Device, _: None) -> BindView:
+def columns(v: View) -> BindView:
     """Whole columns in the registers of a block, or of the blocks of a cluster."""
     c = vector_columns(v)
-    found = None if c is None else shape(c, device)
+    found = None if c is None else shape(c, v.device)
     if c is None or found is None:
         raise UnsupportedProblemError(ID, "these are no columns of whole aligned vectors that registers hold")
     lanes, tiles, blocks, threads = found
     grid, share = within_grid(ID, c.strips(lanes * c.vector) * blocks), cdiv(c.n, blocks)
-    kernel = prepare(columns_kernel(c.dtype, lanes, tiles, blocks > 1), device)
+    kernel = prepare(columns_kernel(c.dtype, lanes, tiles, blocks > 1), v.device)
     return kernel.call(grid, *column_offsets(c), blocks, share, threads=threads, cluster=blocks)

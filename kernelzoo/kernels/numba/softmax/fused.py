@@ -1,13 +1,10 @@
-from functools import cache
-
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_access, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, column_tiling, flexible_tiling
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -28,7 +25,7 @@ class Numbers:
     )
 
 
-@cache
+@kernel
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
@@ -52,7 +49,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
 
         store_row(out, target, out_at.step, phase + source, lane, lanes, n, row, 0, edge * scale)
 
-    return Source(fused, (dtype, dtype), tiling.threads, (dtype, tiling))
+    return Source(fused, (dtype, dtype), tiling.threads)
 
 
 def tiles_of(v: View, threads: int, numbers: Numbers) -> int | None:
@@ -86,6 +83,6 @@ def fused_tiling(v: View, numbers: Numbers) -> Tiling | None:
 
 @register("numba", "softmax", "fused")
 @planned(Numbers)
-def fused(v: View, device: Device, numbers: Numbers) -> BindView:
+def fused(v: View, numbers: Numbers) -> BindView:
     """One block per row, the row in registers: read once, written once."""
-    return over_rows("numba/softmax/fused", fused_kernel, fused_tiling(v, numbers), v, device)
+    return over_rows("numba/softmax/fused", fused_kernel, fused_tiling(v, numbers), v)

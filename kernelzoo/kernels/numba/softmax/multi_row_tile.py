@@ -1,19 +1,16 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
     """A block takes ``rows * stack`` consecutive rows: side by side one per group of lanes, and ``stack`` of those one
     above the other in each thread's registers, all of them read before the first is reduced. No shared memory."""
@@ -49,11 +46,11 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
             start, k = phase + source, level * WORDS
             store_row(out, target, out_at.step, start, lane, lanes, length, held, k, edge * scale)
 
-    return Source(multi_row_tile, (dtype, dtype), tiling.threads, (dtype, tiling))
+    return Source(multi_row_tile, (dtype, dtype), tiling.threads)
 
 
 @register("numba", "softmax", "multi_row_tile")
 @planned()
-def multi_row_tile(v: View, device: Device, _: None) -> BindView:
+def multi_row_tile(v: View) -> BindView:
     """A warp, or the part of one that the row fills, per row, several rows a thread; for short rows."""
-    return over_rows("numba/softmax/multi_row_tile", multi_row_tile_kernel, short_tiling(v), v, device, spread=True)
+    return over_rows("numba/softmax/multi_row_tile", multi_row_tile_kernel, short_tiling(v), v, spread=True)

@@ -1,19 +1,16 @@
-from functools import cache
-
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, ZERO, ONE, LOWEST = constants(dtype)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
@@ -53,7 +50,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
             store_tile(out, target, out_at.step, lane, lanes, first, end, row, 0)
         store_edge(out, target, lane, head, end, n, exponential(edge - shift) * scale)
 
-    return Source(online, (dtype, dtype), tiling.threads, (dtype, tiling))
+    return Source(online, (dtype, dtype), tiling.threads)
 
 
 def online_tiling(v: View) -> Tiling:
@@ -63,6 +60,6 @@ def online_tiling(v: View) -> Tiling:
 
 @register("numba", "softmax", "online")
 @planned()
-def online(v: View, device: Device, _: None) -> BindView:
+def online(v: View) -> BindView:
     """One block per row of any length: a running (max, sum) in one pass, a second pass that writes."""
-    return over_rows("numba/softmax/online", online_kernel, online_tiling(v), v, device)
+    return over_rows("numba/softmax/online", online_kernel, online_tiling(v), v)

@@ -1,22 +1,19 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
 from kernelzoo.kernels.numba.softmax.fused import Numbers, block_tiling
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
     """Program p takes rows p, p + programs, p + 2 programs, ..., and reads the next row before it reduces this one:
     a software pipeline of two stages, both in registers."""
@@ -57,7 +54,7 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
             edge, source, target, length = next_edge, next_source, next_target, next_length
             r0 += stride
 
-    return Source(persistent, (dtype, dtype), tiling.threads, (dtype, tiling))
+    return Source(persistent, (dtype, dtype), tiling.threads)
 
 
 def persistent_tiling(v: View, numbers: Numbers) -> Tiling | None:
@@ -67,11 +64,11 @@ def persistent_tiling(v: View, numbers: Numbers) -> Tiling | None:
 
 @register("numba", "softmax", "persistent")
 @planned(Numbers)
-def persistent(v: View, device: Device, numbers: Numbers) -> BindView:
+def persistent(v: View, numbers: Numbers) -> BindView:
     """A grid of SMs times the compiled kernel's occupancy; each block strides over rows, the next one on its way."""
     id, tiling = "numba/softmax/persistent", persistent_tiling(v, numbers)
     if tiling is None:
         raise UnsupportedProblemError(id, f"two rows of {v.n} elements are more than registers hold")
-    kernel = prepare(persistent_kernel(v.dtype, tiling), device)
+    kernel = prepare(persistent_kernel(v.dtype, tiling), v.device)
     threads = tiling.lanes_for(v.n) * tiling.rows
     return kernel.call(min(kernel.resident(threads), cdiv(v.total, tiling.rows)), *v.offsets, threads=threads)

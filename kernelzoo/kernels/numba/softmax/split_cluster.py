@@ -1,5 +1,3 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
@@ -12,7 +10,7 @@ from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prep
 from kernelzoo.kernels.numba.row import access, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
 from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip, share_of
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
@@ -42,7 +40,7 @@ class Numbers:
     )
 
 
-@cache
+@kernel
 def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     """A cluster of ``blocks`` blocks, ``share`` elements each. As in Quack's softmax (Dao-AILab/quack), each warp sends
     its (max, sum) state to every block; once all have come, each block merges the same states in the same order."""
@@ -101,7 +99,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         if rank == 0:
             store_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
 
-    return Source(cluster, (dtype, dtype), tiling.threads, (dtype, tiling))
+    return Source(cluster, (dtype, dtype), tiling.threads)
 
 
 def held_tiling(v: View, tiles: int) -> Tiling:
@@ -114,54 +112,54 @@ def fit(device: Device) -> int:
     return (shared_bytes(device) - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (LARGE * VECTOR_BYTES)
 
 
-def large_blocks(v: View, device: Device, numbers: Numbers) -> int:
+def large_blocks(v: View, numbers: Numbers) -> int:
     """Large blocks that hold a row with the help of shared memory."""
-    return cdiv(v.vectors, LARGE * (LARGE_TILES + min(fit(device), numbers.kept)))
+    return cdiv(v.vectors, LARGE * (LARGE_TILES + min(fit(v.device), numbers.kept)))
 
 
-def small_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
+def small_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)``: as few blocks of moderate size as hold the row in registers alone, 8 vectors a
     thread. None for longer rows, for many of float32 that two large blocks hold, and for float64."""
-    many = v.planned >= numbers.kept_rows * device.multiprocessors
-    if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks(v, device, numbers) <= 2):
+    many = v.planned >= numbers.kept_rows * v.device.multiprocessors
+    if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks(v, numbers) <= 2):
         return None
     blocks = next((c for c in (2, 4, 8) if v.vectors <= c * numbers.cluster_threads * HELD), MOST_BLOCKS)
     threads = cdiv(v.vectors, blocks * HELD * WARP) * WARP
     return (blocks, threads, HELD) if threads <= 512 else None
 
 
-def leaves_idle(v: View, device: Device, numbers: Numbers) -> bool:
+def leaves_idle(v: View, numbers: Numbers) -> bool:
     """Whether large blocks would be fewer than there are SMs, or in float64, of clusters of 16, twice as many."""
-    large = large_blocks(v, device, numbers)
-    return large * v.planned <= (2 if v.itemsize == 8 and large >= MOST_BLOCKS else 1) * device.multiprocessors
+    large = large_blocks(v, numbers)
+    return large * v.planned <= (2 if v.itemsize == 8 and large >= MOST_BLOCKS else 1) * v.device.multiprocessors
 
 
-def cluster_shape(v: View, device: Device, numbers: Numbers) -> tuple[int, int, int] | None:
+def cluster_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)`` of a cluster for a row. None where the device has none that holds it, or the row is
     not of whole vectors. Single elements are held in registers alone."""
-    if not has_clusters(device) or v.across or not (v.whole or v.single):
+    if not has_clusters(v.device) or v.across or not (v.whole or v.single):
         return None
-    found = small_shape(v, device, numbers)
+    found = small_shape(v, numbers)
     if found is None:
         if v.single:
             return None
-        least = 4 if leaves_idle(v, device, numbers) else 1
-        if v.vectors > 2048 and v.planned <= 2 * device.multiprocessors:
+        least = 4 if leaves_idle(v, numbers) else 1
+        if v.vectors > 2048 and v.planned <= 2 * v.device.multiprocessors:
             least = max(2, least)
-        blocks = max(least, large_blocks(v, device, numbers))
-        held = cdiv(v.vectors, LARGE * MOST_BLOCKS) <= LARGE_TILES + fit(device)
+        blocks = max(least, large_blocks(v, numbers))
+        held = cdiv(v.vectors, LARGE * MOST_BLOCKS) <= LARGE_TILES + fit(v.device)
         if blocks > MOST_BLOCKS + held:
             return None
         found = min(blocks, MOST_BLOCKS), LARGE, LARGE_TILES
-    return found if found[0] <= device.cluster_blocks else None
+    return found if found[0] <= v.device.cluster_blocks else None
 
 
 @register("numba", "softmax", "split_cluster")
 @planned(Numbers)
-def split_cluster(v: View, device: Device, numbers: Numbers) -> BindView:
+def split_cluster(v: View, numbers: Numbers) -> BindView:
     """A row in the registers and the shared memory of a thread-block cluster: read once, written once."""
     id = "numba/softmax/split_cluster"
-    shape = cluster_shape(v, device, numbers)
+    shape = cluster_shape(v, numbers)
     if shape is None:
         raise UnsupportedProblemError(
             id, f"a row of {v.n} elements is no cluster's: too long, not in whole vectors, or a device without clusters"
@@ -169,7 +167,7 @@ def split_cluster(v: View, device: Device, numbers: Numbers) -> BindView:
     blocks, threads, tiles = shape
     tiling = held_tiling(v, tiles)
     share, kept = share_of(v, blocks, threads, tiles)
-    return prepare(cluster_kernel(v.dtype, tiling), device).call(
+    return prepare(cluster_kernel(v.dtype, tiling), v.device).call(
         *(within_grid(id, v.total * blocks), *v.offsets, blocks, share, kept),
         threads=threads,
         shared=kept * threads * VECTOR_BYTES,

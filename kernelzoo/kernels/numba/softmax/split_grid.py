@@ -1,22 +1,19 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum
 from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize
 from kernelzoo.kernels.numba.launch import BindView, planned, prepare, shared_bytes
 from kernelzoo.kernels.numba.row import access, row_offsets, wait_for_blocks
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
 from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip, share_of
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     """As split_cluster's kernel, for blocks anywhere on the device, all of which run at once (a co-operative launch).
 
@@ -107,7 +104,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
                 store_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
             r += groups
 
-    return Source(grid, (dtype, kind, types.int64, dtype), tiling.threads, (dtype, tiling))
+    return Source(grid, (dtype, kind, types.int64, dtype), tiling.threads)
 
 
 def grid_tiling(v: View) -> Tiling:
@@ -115,24 +112,24 @@ def grid_tiling(v: View) -> Tiling:
     return flexible_tiling(v, 512, HELD if v.dtype != "float64" else 4)
 
 
-def grid_shape(v: View, device: Device) -> tuple[int, int]:
+def grid_shape(v: View) -> tuple[int, int]:
     """``(chunks, threads)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
-    vectors, threads, processors = v.vectors, 512, device.multiprocessors
-    capacity = threads * HELD + (shared_bytes(device) // VECTOR_BYTES if v.whole else 0)
+    vectors, threads, processors = v.vectors, 512, v.device.multiprocessors
+    capacity = threads * HELD + (shared_bytes(v.device) // VECTOR_BYTES if v.whole else 0)
     chunks = processors // v.planned if v.planned <= processors else min(processors, cdiv(vectors, capacity))
     return min(chunks, max(1, vectors // threads)), threads
 
 
 @register("numba", "softmax", "split_grid")
 @planned()
-def split_grid(v: View, device: Device, _: None) -> BindView:
+def split_grid(v: View) -> BindView:
     """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other."""
-    chunks, threads = grid_shape(v, device)
+    chunks, threads = grid_shape(v)
     tiling = grid_tiling(v)
     share, kept = share_of(v, chunks, threads, tiling.tiles)
-    kept = min(kept, shared_bytes(device) // (threads * VECTOR_BYTES)) if v.whole else 0
-    groups = min(v.total, device.multiprocessors // chunks)
-    return prepare(grid_kernel(v.dtype, tiling), device).call_with_workspace(
+    kept = min(kept, shared_bytes(v.device) // (threads * VECTOR_BYTES)) if v.whole else 0
+    groups = min(v.total, v.device.multiprocessors // chunks)
+    return prepare(grid_kernel(v.dtype, tiling), v.device).call_with_workspace(
         *(v.total * chunks * 2, v.total),
         *(groups * chunks, *v.offsets, chunks, share, kept),
         threads=threads,

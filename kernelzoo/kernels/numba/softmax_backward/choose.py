@@ -1,6 +1,5 @@
 import torch
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.launch import has_clusters, settled
 from kernelzoo.kernels.numba.softmax_backward.fused import fused_tiling
 from kernelzoo.kernels.numba.softmax_backward.online import online_tiling
@@ -19,12 +18,12 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     return settled(fastest, None, grad, y, out)
 
 
-def fastest(v: View, device: Device, _: None) -> str:
+def fastest(v: View) -> str:
     """The form for any problem."""
-    few = 2 * v.planned <= device.multiprocessors and v.n // v.vec > SHARED_VECTORS
+    few = 2 * v.planned <= v.device.multiprocessors and v.n // v.vec > SHARED_VECTORS
     if (v.across or not few) and fused_tiling(v) is not None:
         return "fused"
     # Of columns a cluster goes down single ones: it wastes most of each vector, but leaves fewer SMs idle.
-    few = (4 if v.across else 1) * cdiv(v.planned, online_tiling(v).rows) < device.multiprocessors
-    held = not v.across and cluster_shape(v, device) is not None
-    return "split_cluster" if has_clusters(device) and (held or few) else "online"
+    few = (4 if v.across else 1) * cdiv(v.planned, online_tiling(v).rows) < v.device.multiprocessors
+    held = not v.across and cluster_shape(v) is not None
+    return "split_cluster" if has_clusters(v.device) and (held or few) else "online"

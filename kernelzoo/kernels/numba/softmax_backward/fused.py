@@ -1,20 +1,17 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_coords, row_start, thread_mapping
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling, whole_row_tiling
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """As softmax's multi_row_tile, with up to a block to each row."""
     kind, ZERO = WIDE[dtype], number(dtype, 0)
@@ -55,7 +52,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
             target = row_start(out_at, place)
             store_row(out, target, out_at.step, start, lane, lanes, length, grads, k, weight * (edge - total))
 
-    return Source(fused, (dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=2)
+    return Source(fused, (dtype, dtype, dtype), tiling.threads, inputs=2)
 
 
 def fused_tiling(v: View) -> Tiling | None:
@@ -67,6 +64,6 @@ def fused_tiling(v: View) -> Tiling | None:
 
 @register("numba", "softmax_backward", "fused")
 @planned()
-def fused(v: View, device: Device, _: None) -> BindView:
+def fused(v: View) -> BindView:
     """One block per row, or of short rows a warp or a part of one, several rows a thread."""
-    return over_rows("numba/softmax_backward/fused", fused_kernel, fused_tiling(v), v, device, spread=True)
+    return over_rows("numba/softmax_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)

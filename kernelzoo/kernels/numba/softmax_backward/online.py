@@ -1,19 +1,16 @@
-from functools import cache
-
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, ZERO = WIDE[dtype], number(dtype, 0)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
@@ -52,7 +49,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
             store_tile(out, target, out_at.step, lane, lanes, first, end, grads, 0)
         store_edge(out, target, lane, head, end, n, weight * (edge - dot))
 
-    return Source(online, (dtype, dtype, dtype), tiling.threads, (dtype, tiling), inputs=2)
+    return Source(online, (dtype, dtype, dtype), tiling.threads, inputs=2)
 
 
 def online_tiling(v: View) -> Tiling:
@@ -62,6 +59,6 @@ def online_tiling(v: View) -> Tiling:
 
 @register("numba", "softmax_backward", "online")
 @planned()
-def online(v: View, device: Device, _: None) -> BindView:
+def online(v: View) -> BindView:
     """One block per row of any length: a running sum of products in one pass, a second pass that writes."""
-    return over_rows("numba/softmax_backward/online", online_kernel, online_tiling(v), v, device)
+    return over_rows("numba/softmax_backward/online", online_kernel, online_tiling(v), v)

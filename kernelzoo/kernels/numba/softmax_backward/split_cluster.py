@@ -1,9 +1,6 @@
-from functools import cache
-
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 from kernelzoo.kernels.numba.device_functions import WARP, quotient
@@ -12,7 +9,7 @@ from kernelzoo.kernels.numba.lanes import add_exactly, whole
 from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import access, row_coords, row_start, warp_sum
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, most_tiles
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
@@ -27,7 +24,7 @@ LINE = 8
 """Vectors: a block's share begins on a line of the cache, where the row does."""
 
 
-@cache
+@kernel
 def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
     """A cluster of ``blocks`` blocks, ``share`` elements each, which stay in registers where all are ``held``.
 
@@ -101,7 +98,7 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
         if rank == 0:
             store_edge(out, target, t, head, end, n, weight * (edge - total))
 
-    return Source(cluster, (dtype, dtype, dtype), tiling.threads, (dtype, tiling, held), inputs=2)
+    return Source(cluster, (dtype, dtype, dtype), tiling.threads, inputs=2)
 
 
 def cluster_tiling(v: View, held: bool) -> Tiling:
@@ -109,11 +106,11 @@ def cluster_tiling(v: View, held: bool) -> Tiling:
     return flexible_tiling(v, BLOCK_LIMIT, max(1, most_tiles(v) // (1 if held else 4)))
 
 
-def cluster_shape(v: View, device: Device) -> tuple[int, int, int] | None:
+def cluster_shape(v: View) -> tuple[int, int, int] | None:
     """``(blocks, share, threads)``: as few blocks of moderate size as hold the row in registers; None where the device
     has no such cluster."""
     deep = most_tiles(v)
-    granted = [blocks for blocks in (2, 4, 8, MOST_BLOCKS) if blocks <= device.cluster_blocks]
+    granted = [blocks for blocks in (2, 4, 8, MOST_BLOCKS) if blocks <= v.device.cluster_blocks]
     for threads in (MODERATE, BLOCK_LIMIT):
         for blocks in granted:
             share = cdiv(v.vectors, blocks * LINE) * LINE
@@ -124,15 +121,15 @@ def cluster_shape(v: View, device: Device) -> tuple[int, int, int] | None:
 
 @register("numba", "softmax_backward", "split_cluster")
 @planned()
-def split_cluster(v: View, device: Device, _: None) -> BindView:
+def split_cluster(v: View) -> BindView:
     """A cluster of blocks per row, which stays in registers, or is read twice by the largest cluster there is."""
-    id, shape = "numba/softmax_backward/split_cluster", cluster_shape(v, device)
-    if not has_clusters(device):
-        raise UnsupportedProblemError(id, f"clusters need compute capability 9.0, and this is {device.name}")
+    id, shape = "numba/softmax_backward/split_cluster", cluster_shape(v)
+    if not has_clusters(v.device):
+        raise UnsupportedProblemError(id, f"clusters need compute capability 9.0, and this is {v.device.name}")
     held = shape is not None
-    most = min(MOST_BLOCKS, device.cluster_blocks)
+    most = min(MOST_BLOCKS, v.device.cluster_blocks)
     share = cdiv(v.vectors, most * LINE) * LINE * v.vec
     blocks, share, threads = shape or (most, share, BLOCK_LIMIT)
     grid = within_grid(id, v.total * blocks)
-    kernel = prepare(cluster_kernel(v.dtype, cluster_tiling(v, held), held), device)
+    kernel = prepare(cluster_kernel(v.dtype, cluster_tiling(v, held), held), v.device)
     return kernel.call(grid, *v.offsets, blocks, share, threads=threads, cluster=blocks)

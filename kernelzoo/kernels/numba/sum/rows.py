@@ -3,13 +3,12 @@ from typing import Any
 
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_sum, packs_tiling, row_values, tile_sums
 from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
@@ -34,7 +33,7 @@ def row_sum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     return add_row
 
 
-@cache
+@kernel
 def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, (_, store) = WIDE[out_dtype], machine.element_functions(out_dtype)
     add_row, find = row_sum(dtype, tiling, out_dtype), own_row(tiling)
@@ -48,11 +47,11 @@ def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
         if lane == 0 and r < rows:
             store(out, target, total)
 
-    return Source(sum_rows, (dtype, out_dtype), tiling.threads, (dtype, tiling, out_dtype))
+    return Source(sum_rows, (dtype, out_dtype), tiling.threads)
 
 
 @register("numba", "sum", "rows")
 @planned()
-def rows(v: View, device: Device, _: None) -> BindView:
+def rows(v: View) -> BindView:
     """A tree over what a lane reads at once, and a sum of those with what it rounded off; lanes meet in a tree."""
-    return over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), packs_tiling(v), v, device)
+    return over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), packs_tiling(v), v)

@@ -1,20 +1,17 @@
-from functools import cache
-
 from numba import cuda
 
-from kernelzoo.device import Device
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, planned
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
 from kernelzoo.kernels.numba.row import own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source
+from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.sum.rows import row_sum
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
-@cache
+@kernel
 def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, add_row, find = WIDE[out_dtype], row_sum(dtype, tiling, out_dtype), own_part(tiling)
     (_, store), SCRATCH = machine.element_functions(str(kind)), tiling.scratch
@@ -27,10 +24,10 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
         if lane == 0 and r < rows:
             store(sums, r * parts + part, total)
 
-    return Source(sum_parts, (dtype, str(kind), out_dtype), tiling.threads, (dtype, tiling, out_dtype))
+    return Source(sum_parts, (dtype, str(kind), out_dtype), tiling.threads)
 
 
-@cache
+@kernel
 def together_kernel(dtype: str, out_dtype: str) -> Source:
     kind, find, SCRATCH = WIDE[out_dtype], own_row(TOGETHER), TOGETHER.scratch
     add_row, (_, store) = row_sum(str(kind), TOGETHER, out_dtype), machine.element_functions(out_dtype)
@@ -43,13 +40,13 @@ def together_kernel(dtype: str, out_dtype: str) -> Source:
         if lane == 0 and r < rows:
             store(out, target, total)
 
-    return Source(sum_together, (dtype, str(kind), out_dtype), TOGETHER.threads, (dtype, out_dtype))
+    return Source(sum_together, (dtype, str(kind), out_dtype), TOGETHER.threads)
 
 
 @register("numba", "sum", "split")
 @planned()
-def split(v: View, device: Device, _: None) -> BindView:
+def split(v: View) -> BindView:
     """Several blocks to a row: the sum of each part goes through memory, and a second launch adds those up."""
-    parts = cut(v, device)
+    parts = cut(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, v.out_dtype)
-    return in_parts("numba/sum/split", parts, first, second, v, device)
+    return in_parts("numba/sum/split", parts, first, second, v)
