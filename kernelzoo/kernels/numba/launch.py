@@ -16,12 +16,15 @@ from kernelzoo import device as devices
 from kernelzoo import tables
 from kernelzoo.device import Device, attached, is_batch_invariant, occupancy
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
-from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, inspected
+from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, inspected, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, view
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import cdiv
+
+__all__ = ["BindView", "Source", "Tiling", "View", "kernel", "over_rows", "planned"]
+"""What every form's file begins with."""
 
 GRID_LIMIT = 2**31 - 1
 """Blocks in a launch."""

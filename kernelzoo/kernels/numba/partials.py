@@ -11,10 +11,9 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, number
 from kernelzoo.kernels.numba.lanes import THREADS, lanes_tiling, row_values
-from kernelzoo.kernels.numba.launch import BindView, KernelOf, prepare
+from kernelzoo.kernels.numba.launch import BindView, KernelOf, Tiling, View, prepare
 from kernelzoo.kernels.numba.row import access, thread_mapping
 from kernelzoo.kernels.numba.sum.rows import sum_kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv, power_of_two
 

@@ -10,10 +10,8 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.lanes import packs_tiling
-from kernelzoo.kernels.numba.launch import BindView, prepare, within_grid
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, prepare, within_grid
 from kernelzoo.kernels.numba.row import thread_mapping
-from kernelzoo.kernels.numba.source import Source
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.kernels.shared.long_rows import parts_of, takes_split
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv

@@ -5,11 +5,9 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.argmin.rows import row_argmin, same
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source, kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 

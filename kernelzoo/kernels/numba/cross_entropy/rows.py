@@ -8,11 +8,9 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import logarithm
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import packs_tiling
-from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source, kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 

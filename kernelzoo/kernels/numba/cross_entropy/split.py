@@ -1,13 +1,11 @@
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.cross_entropy.rows import row_loss
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.launch import BindView, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, View, kernel, planned
 from kernelzoo.kernels.numba.logsumexp.split import parts_kernel
 from kernelzoo.kernels.numba.logsumexp.state import merged_state
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source, kernel
-from kernelzoo.kernels.numba.tiling import View
 from kernelzoo.registry import register
 
 

@@ -5,10 +5,8 @@ from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_scan, packs_tiling, row_values
-from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source, kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 BLOCKS = 4

@@ -4,13 +4,11 @@ from numba import cuda
 
 from kernelzoo.kernels.numba.cumsum.rows import BLOCKS, row_cumsum
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.launch import BindView, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
 from kernelzoo.kernels.numba.parts import cut, in_parts, own_part
 from kernelzoo.kernels.numba.row import row_offsets
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.sum.rows import row_sum
 from kernelzoo.kernels.numba.sum.split import parts_kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 

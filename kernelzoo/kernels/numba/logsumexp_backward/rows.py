@@ -4,10 +4,8 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.lanes import packs_tiling, row_values
-from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source, kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 

@@ -1,8 +1,7 @@
 import torch
 
-from kernelzoo.kernels.numba.launch import settled
+from kernelzoo.kernels.numba.launch import View, settled
 from kernelzoo.kernels.numba.min import atomics, columns, row_tiles, split_arrival
-from kernelzoo.kernels.numba.tiling import View
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table

@@ -8,9 +8,8 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP, minimum, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, highest, identity_word, is_packed, itemsize, word_type
-from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare, within_grid
 from kernelzoo.kernels.numba.min.row_tiles import deep
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import View, column_offsets, columns_of
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
 from kernelzoo.registry import register

@@ -6,11 +6,9 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source, kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 

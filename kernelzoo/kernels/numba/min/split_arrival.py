@@ -4,10 +4,9 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare, within_grid
 from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling, flexible_tiling
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register

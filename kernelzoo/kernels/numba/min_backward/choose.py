@@ -1,9 +1,8 @@
 import torch
 
-from kernelzoo.kernels.numba.launch import settled
+from kernelzoo.kernels.numba.launch import View, settled
 from kernelzoo.kernels.numba.min_backward.fused import fused_tiling
 from kernelzoo.kernels.numba.min_backward.online import online_tiling
-from kernelzoo.kernels.numba.tiling import View
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 

@@ -5,10 +5,9 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
 from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, thread_mapping
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling, whole_row_tiling
 from kernelzoo.registry import register
 

@@ -5,10 +5,9 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import number
-from kernelzoo.kernels.numba.launch import BindView, planned, prepare
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare
 from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
 from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, wait_for_blocks, warp_sum
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register

@@ -8,10 +8,8 @@ from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.float8 import to_float8
 from kernelzoo.kernels.numba.lanes import held_tiling, row_values, tiles_of
-from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_coords, row_start
-from kernelzoo.kernels.numba.source import Source, kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.registry import register
 

@@ -4,11 +4,9 @@ from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_means, place_of, row_values, tile_sums, tiles_of
-from kernelzoo.kernels.numba.launch import BindView, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
 from kernelzoo.kernels.numba.partials import by_turns, rows_in_turn, sums_over_rows, three_loads
 from kernelzoo.kernels.numba.row import row_coords, row_start
-from kernelzoo.kernels.numba.source import Source, kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 

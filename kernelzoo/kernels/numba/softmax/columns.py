@@ -7,10 +7,9 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, add, exponential, maximum, opaque, quotient
 from kernelzoo.kernels.numba.dtypes import identity_word, is_packed, itemsize, word_type
-from kernelzoo.kernels.numba.launch import BindView, planned, prepare, within_grid
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import warp_reduce
 from kernelzoo.kernels.numba.softmax.arithmetic import constants, state_functions
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import View, column_offsets, vector_columns
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
 from kernelzoo.registry import register

@@ -1,10 +1,9 @@
 from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_access, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, column_tiling, flexible_tiling
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers

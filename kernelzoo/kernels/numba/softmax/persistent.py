@@ -3,12 +3,10 @@ from numba.cuda import types
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.launch import BindView, planned, prepare
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned, prepare
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
 from kernelzoo.kernels.numba.softmax.fused import Numbers, block_tiling
-from kernelzoo.kernels.numba.source import Source, kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 

@@ -3,11 +3,10 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum
 from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize
-from kernelzoo.kernels.numba.launch import BindView, planned, prepare, shared_bytes
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare, shared_bytes
 from kernelzoo.kernels.numba.row import access, row_offsets, wait_for_blocks
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
 from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip, share_of
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register

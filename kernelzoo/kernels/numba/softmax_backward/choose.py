@@ -1,10 +1,9 @@
 import torch
 
-from kernelzoo.kernels.numba.launch import has_clusters, settled
+from kernelzoo.kernels.numba.launch import View, has_clusters, settled
 from kernelzoo.kernels.numba.softmax_backward.fused import fused_tiling
 from kernelzoo.kernels.numba.softmax_backward.online import online_tiling
 from kernelzoo.kernels.numba.softmax_backward.split_cluster import cluster_shape
-from kernelzoo.kernels.numba.tiling import View
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 

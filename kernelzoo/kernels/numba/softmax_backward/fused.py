@@ -3,10 +3,9 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_coords, row_start, thread_mapping
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling, whole_row_tiling
 from kernelzoo.registry import register
 

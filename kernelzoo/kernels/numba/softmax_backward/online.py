@@ -2,10 +2,9 @@ from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
-from kernelzoo.kernels.numba.launch import BindView, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
 

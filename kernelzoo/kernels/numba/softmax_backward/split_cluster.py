@@ -6,10 +6,9 @@ from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, 
 from kernelzoo.kernels.numba.device_functions import WARP, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
-from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, within_grid
+from kernelzoo.kernels.numba.launch import BindView, Source, has_clusters, kernel, planned, prepare, within_grid
 from kernelzoo.kernels.numba.row import access, row_coords, row_start, warp_sum
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, most_tiles
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register

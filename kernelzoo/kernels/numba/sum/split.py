@@ -2,12 +2,10 @@ from numba import cuda
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.launch import BindView, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
 from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
 from kernelzoo.kernels.numba.row import own_row, row_offsets
-from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.sum.rows import row_sum
-from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.registry import register
 
 
