@@ -60,8 +60,8 @@ class Plan:
     others: tuple[Strides, ...] = ()  # where the tensors between the first and the output lie
 
 
-# Of the rows, the strides of each tensor between the first and the last, the device, the form's numbers of the launch
-# table in force, and scalars by name. Raises UnsupportedProblemError if the form can't take them.
+# Of the rows, the strides of each tensor between the first and the last, scalars by name, and if the form asks for them
+# the ``device``, and its ``numbers`` of the launch table in force. Raises UnsupportedProblemError.
 Planner: TypeAlias = Callable[..., Plan]
 At: TypeAlias = Callable[..., None]  # launches on the addresses of the canonical tensors
 Workspace: TypeAlias = dict[str, torch.Tensor]  # memory of a launch's own, by the argument that points to it
@@ -77,7 +77,7 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
     """Make the bind of a form from its planner, its part of the launch table, and the .cu file beside it."""
 
     def decorate(plan: Planner) -> Bind:
-        file = Path(inspect.getfile(plan)).with_suffix(".cu")
+        file, wanted = Path(inspect.getfile(plan)).with_suffix(".cu"), inspect.signature(plan).parameters
 
         @wraps(plan)
         def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
@@ -85,11 +85,14 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
             machine, record = _machine(), recording.get()
             rows, others = rows_with(x, out, *between)
             device = machine.device_of(x)
-            table = tables.of(numbers, device.index) if numbers is not None else None
+            if numbers is not None:
+                scalars["numbers"] = tables.of(numbers, device.index)
+            if "device" in wanted:
+                scalars["device"] = device
             if record is not None:
-                steps = plan(rows, *others, device, table, **scalars).steps
+                steps = plan(rows, *others, **scalars).steps
                 return record.launch(*(_recorded(file, step, device, record) for step in steps))
-            ready = _ready(machine, file, plan, table, device, tuple(scalars.items()), rows, *others)
+            ready = _ready(machine, file, plan, device, tuple(scalars.items()), rows, *others)
             return _with_workspace(ready, *tensors) if ready.at is None else RebindableLaunch(ready.at, *tensors)
 
         return bind
@@ -111,9 +114,9 @@ class _Ready:
 
 @lru_cache(maxsize=4096)
 def _ready(
-    machine: Any, file: Path, planner: Planner, table: Any, device: Device, scalars: tuple[Any, ...], *problem: Any
+    machine: Any, file: Path, planner: Planner, device: Device, named: tuple[tuple[str, Any], ...], *problem: Any
 ) -> _Ready:
-    plan = planner(*problem, device, table, **dict(scalars))
+    plan = planner(*problem, **dict(named))
     steps = tuple(_ready_step(machine.loaded(file, plan, step, device), plan, step) for step in plan.steps)
     return _Ready(plan, steps, None if plan.partial_bytes or plan.counter_bytes else _all(steps, {}))
 
@@ -140,7 +143,8 @@ def _ready_step(kernel: Any, plan: Plan, step: Step) -> Callable[[Workspace], At
         for place, argument in zip(parameters.starts[1:], step.arguments, strict=True):
             if isinstance(argument, str) and argument in workspace:
                 words[place] = workspace[argument].data_ptr()
-        return make(Parameters(tuple(words), parameters.starts))
+        at: At = make(Parameters(tuple(words), parameters.starts))
+        return at
 
     return launch
 

@@ -1,4 +1,3 @@
-from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_rows
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.layout import Rows
@@ -7,6 +6,6 @@ from kernelzoo.registry import register
 
 @register("cupy", "argmin", "rows")
 @planned()
-def rows(rows: Rows, device: Device, _: None) -> Plan:
+def rows(rows: Rows) -> Plan:
     """In each lane the least element so far and its vector's place; lanes meet after the loop."""
     return plan_rows(rows, dtypes=(rows.dtype,))

@@ -1,4 +1,3 @@
-from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_rows
 from kernelzoo.kernels.cupy.launch import I64, Plan, planned
 from kernelzoo.layout import Rows, Strides
@@ -7,6 +6,6 @@ from kernelzoo.registry import register
 
 @register("cupy", "cross_entropy", "rows")
 @planned()
-def rows(rows: Rows, labels: Strides, device: Device, _: None, ignore_index: int) -> Plan:
+def rows(rows: Rows, labels: Strides, ignore_index: int) -> Plan:
     """One pass that keeps a running (max, sum) state in each lane, and one element more."""
     return plan_rows(rows, labels, dtypes=(rows.dtype,), scalars=((I64, ignore_index),))

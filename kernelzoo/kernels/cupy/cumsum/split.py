@@ -8,7 +8,7 @@ from kernelzoo.registry import register
 
 @register("cupy", "cumsum", "split")
 @planned()
-def split(rows: Rows, device: Device, _: None) -> Plan:
+def split(rows: Rows, device: Device) -> Plan:
     """Blocks add up the parts of a row; then each scans its part from the sum of those before, added up in a tree."""
     parts, span = cut(rows, device)
     n = min(rows.n, span)

@@ -7,8 +7,6 @@ from kernelzoo.registry import register
 
 @register("cupy", "layer_norm_backward", "rows")
 @planned()
-def rows(
-    rows: Rows, weight: Strides, grad: Strides, dx: Strides, dweight: Strides, device: Device, _: None, eps: float
-) -> Plan:
+def rows(rows: Rows, weight: Strides, grad: Strides, dx: Strides, dweight: Strides, device: Device, eps: float) -> Plan:
     """Blocks take rows in turn, in three passes each, and keep sums for weight and bias, which others add up."""
     return plan_turns(rows, weight, grad, dx, dweight, device=device, sums=(4, 5), scalars=((F64, eps),))

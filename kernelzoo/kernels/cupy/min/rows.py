@@ -1,4 +1,3 @@
-from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS
 from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
@@ -8,7 +7,7 @@ from kernelzoo.registry import register
 
 @register("cupy", "min", "rows")
 @planned()
-def rows(rows: Rows, device: Device, _: None) -> Plan:
+def rows(rows: Rows) -> Plan:
     """One block per row; each tile of it is reduced to a scalar before the next is read."""
     kernel = f"rows<{c_type(rows)}, {width(rows)}, {ITEMS}>"
     return Plan(rows, (Step(kernel, rows.total, min(THREADS, threads(packs(rows), ITEMS))),))

@@ -22,7 +22,7 @@ class Numbers:
 
 @register("cupy", "min_backward", "fused")
 @planned(Numbers)
-def fused(rows: Rows, y: Strides, grad: Strides, device: Device, table: Numbers) -> Plan:
+def fused(rows: Rows, y: Strides, grad: Strides, device: Device, numbers: Numbers) -> Plan:
     """One block per row, or many short ones or columns to it, of whose elements a bit each stays in registers."""
     alone = thread_has_row(rows)
     if rows.columns is not None and not alone:
@@ -30,7 +30,7 @@ def fused(rows: Rows, y: Strides, grad: Strides, device: Device, table: Numbers)
         held = Holding(batch(wide), batch(wide), batch_bytes(wide))
         return plan_columns(rows.columns, by_columns(rows, y, grad), wide, held, device, SUM_BYTES)
     wide, count, most = width(rows), packs(rows), most_items(rows, device)
-    if alone or count <= table.warp_packs:
+    if alone or count <= numbers.warp_packs:
         step = tile("cupy/min_backward/fused", rows, device, wide, TILE_PACKS)
         return Plan(rows, (step,), others=(y, grad))
     require_held("cupy/min_backward/fused", rows, wide, 1024 * most, "the registers of one block")

@@ -1,4 +1,3 @@
-from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
 from kernelzoo.layout import Rows, Strides
@@ -9,7 +8,7 @@ MOST_THREADS = 512
 
 @register("cupy", "min_backward", "online")
 @planned()
-def online(rows: Rows, y: Strides, grad: Strides, device: Device, _: None) -> Plan:
+def online(rows: Rows, y: Strides, grad: Strides) -> Plan:
     """A running count over a row of any length, then a second pass that writes."""
     wide = width(rows)
     items = 2 if wide == 8 else 4

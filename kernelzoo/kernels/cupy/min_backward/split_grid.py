@@ -11,7 +11,7 @@ OTHER_BYTES = 4 * KIB  # shared memory for all else
 
 @register("cupy", "min_backward", "split_grid")
 @planned()
-def split_grid(rows: Rows, y: Strides, grad: Strides, device: Device, _: None) -> Plan:
+def split_grid(rows: Rows, y: Strides, grad: Strides, device: Device) -> Plan:
     """A row by several blocks, which keep a bit to an element and meet in device memory."""
     wide, count, sms = width(rows), packs(rows), device.multiprocessors
     items, saved_bytes = batch(wide), batch_bytes(wide) * THREADS

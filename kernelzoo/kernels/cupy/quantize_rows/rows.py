@@ -1,4 +1,3 @@
-from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import plan_held
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.layout import Rows, Strides
@@ -7,6 +6,6 @@ from kernelzoo.registry import register
 
 @register("cupy", "quantize_rows", "rows")
 @planned()
-def rows(rows: Rows, values: Strides, device: Device, _: None) -> Plan:
+def rows(rows: Rows, values: Strides) -> Plan:
     """The absolute maximum in each lane; then a row is written in 8 bits, from registers if they hold it."""
     return plan_held(rows, values, dtypes=(rows.dtype,))

@@ -41,7 +41,7 @@ class Strip(NamedTuple):
 
 @register("cupy", "softmax", "columns")
 @planned(Numbers)
-def columns(rows: Rows, device: Device, table: Numbers) -> Plan:
+def columns(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """Neighbouring columns by a block whose lanes run along them, or by several, which exchange pairs."""
     columns = columns_of("cupy/softmax/columns", rows)
     strip = whole(columns)
@@ -49,8 +49,8 @@ def columns(rows: Rows, device: Device, table: Numbers) -> Plan:
     if columns.vector > 1 and columns.itemsize < 8:
         alone = strip.elements >= columns.n
     else:  # shared where they are long, and strips don't give each SM its blocks
-        many = strips >= table.columns_blocks * device.multiprocessors and columns.n <= LONGEST
-        alone = many or columns.n <= table.columns_long
+        many = strips >= numbers.columns_blocks * device.multiprocessors and columns.n <= LONGEST
+        alone = many or columns.n <= numbers.columns_long
     if not alone:
         return _shared(columns, device)
     no_other: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # block of the strip

@@ -17,15 +17,15 @@ class Numbers:
 
 @register("cupy", "softmax", "fused")
 @planned(Numbers)
-def fused(rows: Rows, device: Device, table: Numbers) -> Plan:
+def fused(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """One block per row, which stays in registers: one read and one write of the matrix."""
     require_held("cupy/softmax/fused", rows, width(rows), MOST_PACKS, "the registers of one block")
-    items = _items(rows, device, table)
+    items = _items(rows, device, numbers)
     kernel = f"fused<{c_type(rows)}, {width(rows)}, {items}>"
     return Plan(rows, (Step(kernel, rows.total, threads(packs(rows), items)),))
 
 
-def _items(rows: Rows, device: Device, table: Numbers) -> int:
+def _items(rows: Rows, device: Device, numbers: Numbers) -> int:
     """Packs a thread: 8, or 4 where rows are hardly more than run at once, or are short ones of half precision."""
     count = packs(rows)
     if count <= 240:  # two warps at least
@@ -33,5 +33,5 @@ def _items(rows: Rows, device: Device, table: Numbers) -> int:
     by_fours = threads(count, 4)
     if by_fours > SM_THREADS // 2:
         return 8
-    few = 100 * rows.planned <= table.resident_percent * (SM_THREADS // by_fours) * device.multiprocessors
-    return 4 if few or (rows.itemsize == 2 and by_fours < table.half_threads) else 8
+    few = 100 * rows.planned <= numbers.resident_percent * (SM_THREADS // by_fours) * device.multiprocessors
+    return 4 if few or (rows.itemsize == 2 and by_fours < numbers.half_threads) else 8

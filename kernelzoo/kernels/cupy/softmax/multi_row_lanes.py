@@ -1,4 +1,3 @@
-from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, one_piece
@@ -24,12 +23,12 @@ def fits(rows: Rows) -> bool:
 
 @register("cupy", "softmax", "multi_row_lanes")
 @planned(Numbers)
-def multi_row_lanes(rows: Rows, device: Device, table: Numbers) -> Plan:
+def multi_row_lanes(rows: Rows, numbers: Numbers) -> Plan:
     """A few lanes take a short row, or two that fill whole words."""
     if not fits(rows):
         reason = f"it takes rows of up to {MOST_ELEMENTS} elements of 2 or 4 bytes, one piece of memory, on 16 bytes"
         raise UnsupportedProblemError("cupy/softmax/multi_row_lanes", reason)
-    lanes = next((c for c in LANES if rows.n <= table.lane_elements * c), LANES[-1])
+    lanes = next((c for c in LANES if rows.n <= numbers.lane_elements * c), LANES[-1])
     row_bytes, groups = rows.n * rows.itemsize, THREADS // lanes
     together = 1 if row_bytes % WORD_BYTES == 0 else 2  # rows that fill whole words
     kernel = f"multi_row_lanes<{c_type(rows)}, {rows.n}, {lanes}, {THREADS}>"

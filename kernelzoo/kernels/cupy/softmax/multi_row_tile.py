@@ -8,7 +8,7 @@ from kernelzoo.registry import register
 
 @register("cupy", "softmax", "multi_row_tile")
 @planned()
-def multi_row_tile(rows: Rows, device: Device, _: None) -> Plan:
+def multi_row_tile(rows: Rows, device: Device) -> Plan:
     """Many short rows per block, in registers: a warp, a part of a warp, or one thread takes a row."""
     # Of double, four packs to a lane: fewer lanes share the work of a row's merge.
     least = 4 if rows.itemsize == 8 else 1

@@ -1,4 +1,3 @@
-from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
 from kernelzoo.layout import Rows
@@ -9,7 +8,7 @@ MOST_THREADS = 512
 
 @register("cupy", "softmax", "online")
 @planned()
-def online(rows: Rows, device: Device, _: None) -> Plan:
+def online(rows: Rows) -> Plan:
     """A running (max, sum) pair over a row of any length, then a second pass that writes."""
     items = 2 if rows.dtype == "float64" else 4  # double's exp takes the registers of the other two
     kernel = f"online<{c_type(rows)}, {width(rows)}, {items}>"

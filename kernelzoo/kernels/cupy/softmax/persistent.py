@@ -1,4 +1,3 @@
-from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held, threads, width
 from kernelzoo.layout import Rows
@@ -9,7 +8,7 @@ MOST_PACKS = 512 * PACKS_HELD  # of the longest row: two rows take 128 registers
 
 @register("cupy", "softmax", "persistent")
 @planned()
-def persistent(rows: Rows, device: Device, _: None) -> Plan:
+def persistent(rows: Rows) -> Plan:
     """A grid as large as the device runs at once; each block loops over rows and loads the next one ahead."""
     count = packs(rows)
     require_held("cupy/softmax/persistent", rows, width(rows), MOST_PACKS, "half the registers of one block")

@@ -25,23 +25,23 @@ class Numbers:
 
 @register("cupy", "softmax", "split_cluster")
 @planned(Numbers)
-def split_cluster(rows: Rows, device: Device, table: Numbers) -> Plan:
+def split_cluster(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """A row in the registers of a cluster of blocks, which exchange pairs through distributed shared memory."""
     require_clusters("cupy/softmax/split_cluster", clustered(rows, device))
-    cluster, items, lanes = block_of(rows, device, table)
+    cluster, items, lanes = block_of(rows, device, numbers)
     held = cluster * CLUSTER_THREADS * items
     require_held("cupy/softmax/split_cluster", rows, width(rows), held, f"the registers of {cluster} blocks")
     kernel = f"split_cluster<{c_type(rows)}, {width(rows)}, {items}, {cluster}>"
     return Plan(rows, (Step(kernel, rows.total * cluster, lanes, cluster=cluster),))
 
 
-def block_of(rows: Rows, device: Device, table: Numbers) -> tuple[int, int, int]:
+def block_of(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int, int]:
     """Blocks of a cluster, packs of a thread, and threads of a block, too many where a row doesn't fit."""
     count, items = packs(rows), PACKS_HELD
     sizes = [size for size in CLUSTERS if size <= device.cluster_blocks]
-    cluster = next((c for c in sizes if count <= c * table.cluster_threads * PACKS_HELD), sizes[-1])
+    cluster = next((c for c in sizes if count <= c * numbers.cluster_threads * PACKS_HELD), sizes[-1])
     # Of half precision four packs, in twice the blocks, where they are few: the exponentials stay in registers.
-    few = cluster * rows.planned <= table.cluster_blocks * device.multiprocessors
+    few = cluster * rows.planned <= numbers.cluster_blocks * device.multiprocessors
     if few and rows.itemsize == 2 and cluster < sizes[-1]:
         cluster, items = 2 * cluster, 4
     return cluster, items, threads(cdiv(count, cluster), items)

@@ -28,7 +28,7 @@ def takes(rows: Rows, device: Device) -> bool:
 
 @register("cupy", "softmax", "split_ring")
 @planned(Numbers)
-def split_ring(rows: Rows, device: Device, table: Numbers) -> Plan:
+def split_ring(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """Many blocks to a row, which copy it ahead into a ring of tiles and exchange pairs through tagged words."""
     if not takes(rows, device):
         reason = "it takes rows whose elements lie side by side, from sm_90 on, and float64 up to sm_100"
@@ -38,7 +38,7 @@ def split_ring(rows: Rows, device: Device, table: Numbers) -> Plan:
     if rows.planned > sms:  # as few parts as hold a row
         parts = cdiv(count, tiles * TILE)
     else:  # all SMs, on as many rows at a time as the knob lets
-        in_hand = max(1, min(rows.planned, table.ring_megabytes * 10**6 // (count * VECTOR_BYTES)))
+        in_hand = max(1, min(rows.planned, numbers.ring_megabytes * 10**6 // (count * VECTOR_BYTES)))
         in_hand = cdiv(rows.planned, cdiv(rows.planned, in_hand))  # turns of one size
         parts = sms // in_hand
     parts = max(1, min(parts, sms, MOST_PARTS, count // LANES))

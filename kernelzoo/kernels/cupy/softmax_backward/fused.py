@@ -19,7 +19,7 @@ class Numbers:
 
 @register("cupy", "softmax_backward", "fused")
 @planned(Numbers)
-def fused(rows: Rows, y: Strides, device: Device, table: Numbers) -> Plan:
+def fused(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> Plan:
     """One block per row, or many short ones or columns to it, in registers: two reads and a write."""
     alone = thread_has_row(rows)
     if rows.columns is not None and not alone:
@@ -27,7 +27,7 @@ def fused(rows: Rows, y: Strides, device: Device, table: Numbers) -> Plan:
         wide = vector(rows.columns, *others)
         return plan_columns(rows.columns, others, wide, _held(rows, wide), device, max(4, rows.itemsize))
     wide, count, most = width(rows, y), packs(rows, y), packs_held(rows, device)
-    if alone or count <= table.warp_packs:
+    if alone or count <= numbers.warp_packs:
         step = tile("cupy/softmax_backward/fused", rows, device, wide, TILE_PACKS[rows.itemsize])
         return Plan(rows, (step,), others=(y,))
     require_held("cupy/softmax_backward/fused", rows, wide, 1024 * most, "the registers of one block")

@@ -25,12 +25,12 @@ class Numbers:
 
 @register("cupy", "softmax_backward", "split_cluster")
 @planned(Numbers)
-def split_cluster(rows: Rows, y: Strides, device: Device, table: Numbers) -> Plan:
+def split_cluster(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> Plan:
     """A row in the registers and shared memory of a cluster of blocks, which exchange sums through distributed shared
     memory."""
     packed = device.cluster_blocks > 1 and width(rows, y) > 1
     require_clusters("cupy/softmax_backward/split_cluster", packed)
-    cluster, lanes = block_of(rows, device, table)
+    cluster, lanes = block_of(rows, device, numbers)
     held = cluster * most_threads(device) * PACKS_HELD
     require_held("cupy/softmax_backward/split_cluster", rows, width(rows), held, f"{cluster} blocks")
     kernel = f"split_cluster<{c_type(rows)}, {width(rows, y)}, {PACKS_HELD}, {cluster}>"
@@ -43,14 +43,14 @@ def most_threads(device: Device) -> int:
     return min(CLUSTER_THREADS, (device.shared_per_block - OTHER_BYTES) // (PACKS_HELD * VECTOR_BYTES * 32) * 32)
 
 
-def block_of(rows: Rows, device: Device, table: Numbers) -> tuple[int, int]:
+def block_of(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int]:
     """Blocks of a cluster, and threads of a block, more than it may have where a row doesn't fit. As few blocks of
     moderate size as hold a row, up to eight; then larger ones; and then sixteen, which fewer SMs have room for."""
     count = packs(rows)
     sizes = [size for size in CLUSTERS if size <= device.cluster_blocks]
     usual = [size for size in sizes if size <= 8]
     largest = most_threads(device)
-    fitting = [size for size in usual if count <= size * min(table.cluster_threads, largest) * PACKS_HELD]
+    fitting = [size for size in usual if count <= size * min(numbers.cluster_threads, largest) * PACKS_HELD]
     fitting += [size for size in sizes if count <= size * largest * PACKS_HELD]
     cluster = fitting[0] if fitting else sizes[-1]
     return cluster, threads(cdiv(count, cluster), PACKS_HELD)
