@@ -1,10 +1,11 @@
 """The CUDA C++ kernels without a GPU: the launch tables' limits, and every template instance compiled by NVRTC."""
 
 import importlib
+import inspect
 import itertools
 import math
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,13 +96,18 @@ def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
     knobs = tables.declared("cupy", op)
     table = knobs() if knobs is not None else None
     variants = [i.variant for i in kernelzoo.implementations("cupy", op)]
-    forms = {v: importlib.import_module(f"{backend.__name__}.{op}.{v}") for v in variants if not is_chooser(op, v)}
+    forms: dict[str, Any] = {}
+    for form in variants:
+        if not is_chooser(op, form):
+            plan = getattr(importlib.import_module(f"{backend.__name__}.{op}.{form}"), form).__wrapped__
+            wanted = {*inspect.signature(plan).parameters} & {"device", "numbers"}
+            forms[form] = partial(plan, **{name: {"device": device, "numbers": table}[name] for name in wanted})
     with assumed(device):
         for x, *between, out in problems(op, dtype):
             (rows, others), taken = rows_with(x, out, *between), set()
-            for form, module in forms.items():
+            for form, plan in forms.items():
                 try:
-                    found.append((form, rows, getattr(module, form).__wrapped__(rows, *others, device, table)))
+                    found.append((form, rows, plan(rows, *others)))
                 except UnsupportedProblemError:
                     continue
                 taken.add(form)

@@ -92,8 +92,7 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
             if record is not None:
                 steps = plan(rows, *others, **scalars).steps
                 return record.launch(*(_recorded(file, step, device, record) for step in steps))
-            ready = _ready(machine, file, plan, device, tuple(scalars.items()), rows, *others)
-            return _with_workspace(ready, *tensors) if ready.at is None else RebindableLaunch(ready.at, *tensors)
+            return _ready(machine, file, plan, device, tuple(scalars.items()), rows, *others)(*tensors)
 
         return bind
 
@@ -103,33 +102,27 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
 # --- A plan made ready ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """A plan whose kernels are compiled and loaded; ``at`` launches all of it, where it needs no workspace."""
-
-    plan: Plan
-    steps: tuple[Callable[[Workspace], At], ...]
-    at: At | None
-
-
 @lru_cache(maxsize=4096)
 def _ready(
     machine: Any, file: Path, planner: Planner, device: Device, named: tuple[tuple[str, Any], ...], *problem: Any
-) -> _Ready:
+) -> Callable[..., Launch]:
+    """What makes launches of a plan, whose kernels are compiled and loaded, of their tensors."""
     plan = planner(*problem, **dict(named))
     steps = tuple(_ready_step(machine.loaded(file, plan, step, device), plan, step) for step in plan.steps)
-    return _Ready(plan, steps, None if plan.partial_bytes or plan.counter_bytes else _all(steps, {}))
+    if plan.partial_bytes or plan.counter_bytes:
+        return partial(_with_workspace, plan, steps)
+    return partial(RebindableLaunch, _all(steps, {}))
 
 
-def _with_workspace(ready: _Ready, *tensors: torch.Tensor) -> Launch:
+def _with_workspace(plan: Plan, steps: tuple[Callable[[Workspace], At], ...], *tensors: torch.Tensor) -> Launch:
     """The launch of a plan that needs a workspace, which is allocated here."""
     workspace: Workspace = {}
     device = tensors[0].device
-    if ready.plan.partial_bytes:
-        workspace["partial"] = torch.empty(ready.plan.partial_bytes, dtype=torch.uint8, device=device)
-    if ready.plan.counter_bytes:
-        workspace["counters"] = torch.zeros(ready.plan.counter_bytes, dtype=torch.uint8, device=device)
-    return WorkspaceLaunch(_all(ready.steps, workspace), *tensors, workspace=tuple(workspace.values()))
+    if plan.partial_bytes:
+        workspace["partial"] = torch.empty(plan.partial_bytes, dtype=torch.uint8, device=device)
+    if plan.counter_bytes:
+        workspace["counters"] = torch.zeros(plan.counter_bytes, dtype=torch.uint8, device=device)
+    return WorkspaceLaunch(_all(steps, workspace), *tensors, workspace=tuple(workspace.values()))
 
 
 def _ready_step(kernel: Any, plan: Plan, step: Step) -> Callable[[Workspace], At]:

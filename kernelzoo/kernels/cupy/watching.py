@@ -48,9 +48,7 @@ class WatchedModule:
         """Nothing: it is compiled when it is shown."""
 
     def get_function(self, name: str) -> WatchedKernel:
-        made = WatchedKernel.__new__(WatchedKernel)
-        made.module, made.name = self, name
-        return made
+        return WatchedKernel(self, name)
 
     def build(self, name: str) -> Compiled:
         """A kernel compiled, with the headers that CuPy lets it include."""
@@ -65,15 +63,12 @@ class WatchedModule:
 
 
 class WatchedKernel:
-    """``cupy.RawKernel`` likewise: calling it records the launch."""
+    """A kernel of one: calling it records the launch."""
 
-    module: WatchedModule
     max_dynamic_shared_size_bytes = preferred_shared_memory_carveout = 0
 
-    def __init__(
-        self, code: str, name: str, options: Sequence[str] = (), backend: str = "nvrtc", **others: Any
-    ) -> None:
-        self.module, self.name = WatchedModule(code=code, options=options, backend=backend, **others), name
+    def __init__(self, module: WatchedModule, name: str) -> None:
+        self.module, self.name = module, name
 
     def compile(self, *args: Any, **named: Any) -> None:
         """Nothing: it is compiled when it is shown."""
@@ -97,6 +92,11 @@ class WatchedKernel:
             )
 
 
+def _kernel(code: str, name: str, options: Sequence[str] = (), backend: str = "nvrtc", **others: Any) -> WatchedKernel:
+    """``cupy.RawKernel`` likewise."""
+    return WatchedModule(code=code, options=options, backend=backend, **others).get_function(name)
+
+
 _program = cache(compiler.program)
 
 
@@ -111,5 +111,5 @@ def watched(device: Device) -> Iterator[None]:
     """Within the context, a launch of a ``RawKernel`` is recorded in place of being run, and streams do nothing."""
     WatchedModule.device = device
     streams = replaced(cupy.cuda, Stream=IDLE, ExternalStream=IDLE, Event=IDLE, Device=IDLE)
-    with replaced(cupy, RawKernel=WatchedKernel, RawModule=WatchedModule), streams:
+    with replaced(cupy, RawKernel=_kernel, RawModule=WatchedModule), streams:
         yield

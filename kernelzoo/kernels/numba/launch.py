@@ -18,16 +18,14 @@ from kernelzoo.device import Device, attached, is_batch_invariant, occupancy
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
 from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, inspected, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, view
-from kernelzoo.kernels.shared import driver
+from kernelzoo.kernels.shared import driver, programs
 from kernelzoo.kernels.shared.driver import Parameters, Shape
-from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
+from kernelzoo.launch import Bind, Launch, Recording, Step, recording
 from kernelzoo.layout import cdiv
 
 __all__ = ["BindView", "Source", "Tiling", "View", "kernel", "over_rows", "planned"]
 """What every form's file begins with."""
 
-GRID_LIMIT = 2**31 - 1
-"""Blocks in a launch."""
 _STATIC = 2048
 """Bytes of shared memory that a kernel may declare itself, which dynamic shared memory leaves to it."""
 
@@ -146,22 +144,15 @@ class Loaded(Kernel):
         """Tensors are passed by their address, and kept alive by the launch."""
         driver.allow(self.function, shape)
         pointers, inputs = len(self.source.pointees), self.source.inputs
-        launched = self.function, shape, Parameters.of_words(*[0] * pointers, *integers), self.device
-        if pointers == 2:
-            return partial(RebindableLaunch, driver.movable(*launched))
-        at = driver.placed(*launched)
-        if pointers == inputs + 1:
-            return partial(RebindableLaunch, lambda *addresses: at(addresses))
+        # As words, the addresses of inputs and output come first, and then those of the workspace.
+        starts = (*range(inputs), *range(inputs + 1, pointers), inputs, *range(pointers, pointers + len(integers)))
 
         def bind(*tensors: torch.Tensor) -> Launch:
+            *canonical, out = *tensors[:inputs], tensors[-1]
             workspace = tensors[inputs:-1]
-            between = tuple(tensor.data_ptr() for tensor in workspace)
-
-            def with_inputs(*addresses: int) -> None:
-                at((*addresses[:-1], *between, addresses[-1]))
-
-            at_addresses = (lambda x, out: at((x, *between, out))) if inputs == 1 else with_inputs
-            return WorkspaceLaunch(at_addresses, *tensors[:inputs], tensors[-1], workspace=workspace)
+            words = *[0] * (inputs + 1), *(tensor.data_ptr() for tensor in workspace), *integers
+            launched = self.function, shape, Parameters(words, starts)
+            return programs.launch_of(*launched, (*canonical, out), workspace, self.device)
 
         return bind
 
@@ -205,8 +196,8 @@ def _loaded(source: Source, device: Device) -> Loaded:
 
 def within_grid(id: str, blocks: int) -> int:
     """That number of blocks. Raises GridTooLargeError if a launch can't have so many."""
-    if blocks > GRID_LIMIT:
-        raise GridTooLargeError(id, blocks, GRID_LIMIT)
+    if blocks > driver.MAX_GRID_X:
+        raise GridTooLargeError(id, blocks, driver.MAX_GRID_X)
     return blocks
 
 
@@ -214,16 +205,20 @@ SPREAD_BLOCKS = 4
 """On an SM: a thread takes several rows only where there are as many blocks all the same."""
 
 
-def over_rows(id: str, kernel: KernelOf, tiling: Tiling | None, v: View, spread: bool = False) -> BindView:
+def over_rows(
+    id: str, kernel: KernelOf, tiling: Tiling | None, v: View, spread: bool = False, resident: bool = False
+) -> BindView:
     """A call of a kernel of that tiling, with as many blocks as it takes to cover the rows.
 
-    With ``spread``, fewer rows to a thread where those make too few blocks. Raises UnsupportedProblemError if
-    there is no tiling.
+    With ``spread``, fewer rows to a thread where those make too few blocks; with ``resident``, no more blocks than the
+    device holds at once. Raises UnsupportedProblemError if there is no tiling.
     """
     if tiling is None:
-        raise UnsupportedProblemError(id, f"a row of {v.n} elements is more than registers hold")
+        raise UnsupportedProblemError(id, f"rows of {v.n} elements are more than registers hold")
     if spread:
         tiling = tiling.spread_over(v.planned, SPREAD_BLOCKS * v.device.multiprocessors)
-    grid = within_grid(id, cdiv(v.total, tiling.rows * tiling.stack))
-    threads = tiling.lanes_for(v.n) * tiling.rows
-    return prepare(kernel(v.dtype, tiling), v.device).call(grid, *v.offsets, threads=threads)
+    loaded, threads = prepare(kernel(v.dtype, tiling), v.device), tiling.lanes_for(v.n) * tiling.rows
+    grid = cdiv(v.total, tiling.rows * tiling.stack)
+    if resident:
+        grid = min(grid, loaded.resident(threads))
+    return loaded.call(within_grid(id, grid), *v.offsets, threads=threads)

@@ -17,8 +17,6 @@ SHORT_COLUMN = 512  # lines of columns that are not worth splitting
 
 @launch_table("cupy", "min")
 class Knobs(tiles.Numbers, rows_deferred_block.Numbers, rows_deferred_lanes.Numbers):
-    """What depends on the card. Shipped values are an H200's."""
-
     fill_percent: int = knob(50, among=(25, 50, 100, 200), unit="% of the SMs", why="above which no row is split")
     columns_percent: int = knob(50, among=(25, 50, 100, 200), unit="% of the SMs", why="below which columns are split")
 

@@ -17,8 +17,6 @@ TILE_ROWS, TILE_LEAST = 64, 64  # rows of half precision per SM, up to which a t
 
 @launch_table("cupy", "softmax")
 class Knobs(fused.Numbers, multi_row_lanes.Numbers, split_cluster.Numbers, split_ring.Numbers, columns.Numbers):
-    """What depends on the card. Shipped values are an H200's."""
-
     warp_packs: int = knob(7 * WARP, among=(128, 192, 224, 256), unit="packs", why="of a warp's longest row")
     # The 256 threads of which an SM runs several: a cluster of such blocks is faster than a larger one.
     fused_packs: int = knob(256 * PACKS_HELD, among=(1024, 2048, 4096, 8192), unit="packs", why="a block's longest row")

@@ -23,8 +23,6 @@ from kernelzoo.tables import knob, numbers
 
 @numbers
 class Numbers:
-    """What depends on the card. Shipped values are an H200's."""
-
     atomic_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="of 256 threads for each SM, that meet by atomics")
 
 

@@ -9,8 +9,6 @@ from kernelzoo.tables import knob, launch_table
 
 @launch_table("numba", "min")
 class Knobs(row_tiles.Numbers, split_arrival.Numbers, atomics.Numbers):
-    """What depends on the card. Shipped values are an H200's."""
-
     split_rows: int = knob(64, among=(16, 32, 64, 128, 256), unit="rows", why="up to which long ones are split")
     across_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="across rows, below which rows are split")
     columns_percent: int = knob(

@@ -19,8 +19,6 @@ from kernelzoo.tables import knob, numbers
 
 @numbers
 class Numbers:
-    """What depends on the card. Shipped values are an H200's."""
-
     # An SM's share of an H200's 132 is one at most, and takes all threads that it can get.
     few_rows: int = knob(132, among=(16, 32, 64, 132, 264), unit="rows", why="up to which a long row has 512 threads")
     wide_vectors: int = knob(

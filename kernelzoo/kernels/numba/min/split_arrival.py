@@ -18,8 +18,6 @@ LINE = 128
 
 @numbers
 class Numbers:
-    """What depends on the card. Shipped values are an H200's."""
-
     split_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="of a split row, on each SM")
 
 

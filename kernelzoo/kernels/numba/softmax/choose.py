@@ -17,8 +17,6 @@ FEW_ACROSS, FEW_ACROSS_ROWS = 16, 384
 
 @launch_table("numba", "softmax")
 class Knobs(fused.Numbers, split_cluster.Numbers):
-    """What depends on the card. Shipped values are an H200's."""
-
     # From 192 vectors on, a block of two warps does better than a warp, but for its edges.
     warp_vectors: int = knob(
         192, among=(64, 128, 192, 256), unit="vectors", why="of the longest row without edges that one warp takes"

@@ -1,13 +1,11 @@
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned, prepare
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
 from kernelzoo.kernels.numba.softmax.fused import Numbers, block_tiling
-from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
 
@@ -64,9 +62,5 @@ def persistent_tiling(v: View, numbers: Numbers) -> Tiling | None:
 @planned(Numbers)
 def persistent(v: View, numbers: Numbers) -> BindView:
     """A grid of SMs times the compiled kernel's occupancy; each block strides over rows, the next one on its way."""
-    id, tiling = "numba/softmax/persistent", persistent_tiling(v, numbers)
-    if tiling is None:
-        raise UnsupportedProblemError(id, f"two rows of {v.n} elements are more than registers hold")
-    kernel = prepare(persistent_kernel(v.dtype, tiling), v.device)
-    threads = tiling.lanes_for(v.n) * tiling.rows
-    return kernel.call(min(kernel.resident(threads), cdiv(v.total, tiling.rows)), *v.offsets, threads=threads)
+    tiling = persistent_tiling(v, numbers)
+    return over_rows("numba/softmax/persistent", persistent_kernel, tiling, v, resident=True)

@@ -24,8 +24,6 @@ LARGE, LARGE_TILES = 512, 4
 
 @numbers
 class Numbers:
-    """Shipped values are an H200's."""
-
     # With 12, two blocks of 512 threads have 192 kB.
     kept: int = knob(12, among=(8, 12, 16), unit="vectors", why="of a thread in a cluster's shared memory, at most")
     kept_rows: int = knob(
