@@ -25,7 +25,7 @@ ENTRY_POINTS = "kernelzoo.backends"
 """Entry-point group of backends in other packages. The name is the backend, the value a package with this layout."""
 
 # A backend is a line here and a folder: ``probe()`` in its __init__, and for each operation a module, or a folder with
-# a module for each form.
+# a module for each form. Operations that choose alike do so in a module ``choose``.
 BUILT_IN = {
     "cpu": "kernelzoo.kernels.cpu",
     "cupy": "kernelzoo.kernels.cupy",
@@ -159,9 +159,8 @@ def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found
     Unreadable code gives one row for its operation, or for the first one if the whole package is unreadable.
     """
     found = list[Found]()
-    op, path = operations[0], Path()
 
-    def unreadable(error: _UnreadableError) -> None:
+    def unreadable(error: _UnreadableError, op: str = operations[0], path: Path = Path()) -> None:
         found.append(Found(backend, op, "unreadable", f"can't be listed: {error}", False, path, unreadable=True))
 
     try:
@@ -169,14 +168,16 @@ def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found
     except _UnreadableError as error:
         unreadable(error)
         return tuple(found)
-    for op in operations:
-        for path in (file for folder in folders for file in (folder / f"{op}.py", *sorted((folder / op).glob("*.py")))):
-            try:
-                quick = _written(path) if BUILT_IN.get(backend) == package else None
-                among = _decorated(path, operations) if quick is None else quick
-                found += (one for one in among if one.backend == backend)
-            except _UnreadableError as error:
-                unreadable(error)
+    places = [(operations[0], folder / "choose.py") for folder in folders]
+    for name in operations:
+        places += [(name, file) for at in folders for file in (at / f"{name}.py", *sorted((at / name).glob("*.py")))]
+    for op, path in places:
+        try:
+            quick = _written(path) if BUILT_IN.get(backend) == package else None
+            among = _decorated(path, operations) if quick is None else quick
+            found += (one for one in among if one.backend == backend)
+        except _UnreadableError as error:
+            unreadable(error, op, path)
     return tuple(found)
 
 
@@ -243,8 +244,9 @@ def _unreadable(path: Path, line: int | None, words: str) -> _UnreadableError:
 
 
 _REGISTERS = re.compile(r"^@(?:\w+\.)*(?:register|chooser)\(", re.MULTILINE)
+_REGISTERED = re.compile(r'@(register|chooser)\("(\w+)", "(\w+)", "(\w+)"\)\n')
 _AS_OURS = re.compile(
-    r'^@(register|chooser)\("(\w+)", "(\w+)", "(\w+)"\)\n(?:@planned\(\w*\)\n)?'
+    r'^((?:@(?:register|chooser)\("\w+", "\w+", "\w+"\)\n)+)(?:@planned\(\w*\)\n)?'
     r'def \w+\((?:(?!\ndef )[^"])*?\) -> [^\n"]*:\n    """([^\\]*?)"""',
     re.MULTILINE,
 )
@@ -258,7 +260,8 @@ def _written(path: Path) -> list[Found] | None:
         return None
     rows = [
         Found(backend, op, variant, summary_of(doc), kind == "chooser", path)
-        for kind, backend, op, variant, doc in _AS_OURS.findall(source)
+        for decorators, doc in _AS_OURS.findall(source)
+        for kind, backend, op, variant in _REGISTERED.findall(decorators)
     ]
     return rows if len(rows) == len(_REGISTERS.findall(source)) else None
 
@@ -323,7 +326,7 @@ def require(backend: str, module: str, remedy: str) -> Any:
 
 def import_kernels(name: str, package: str) -> None:
     """Import all modules of a backend's operations, which registers their implementations. Nothing is probed."""
-    for op in OPERATIONS:
+    for op in (*OPERATIONS, "choose"):
         spec = importlib.util.find_spec(f"{package}.{op}")
         if spec is None:
             continue

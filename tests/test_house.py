@@ -52,7 +52,7 @@ NAMED = {
 """What every other GPU language has."""
 
 OPERATIONS = tuple(
-    sorted(path.stem for path in (PACKAGE / "kernels" / "triton").iterdir() if (path / "choose.py").exists())
+    sorted(path.stem for path in (PACKAGE / "kernels" / "triton").iterdir() if (path / "split.py").exists())
 )
 
 
@@ -198,17 +198,17 @@ def test_names_stand_in_their_place() -> None:
 def registered(language: str) -> dict[tuple[str, str], tuple[str, Path]]:
     """By operation and name, what a language registers: ``register`` or ``chooser``, and the file it stands in."""
     found = {}
-    for op in OPERATIONS:
-        for path in sorted((PACKAGE / "kernels" / language / op).glob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if not isinstance(node, ast.FunctionDef):
-                    continue
-                for call in node.decorator_list:
-                    kind = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
-                    if kind in ("register", "chooser"):
-                        of, where, name = (ast.literal_eval(argument) for argument in call.args)
-                        assert (of, where) == (language, op), f"{path}: {of}/{where}/{name}"
-                        found[op, name] = kind, path
+    home = PACKAGE / "kernels" / language
+    for path in (home / "choose.py", *(path for op in OPERATIONS for path in sorted((home / op).glob("*.py")))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8") if path.exists() else "")):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            for call in node.decorator_list:
+                kind = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
+                if kind in ("register", "chooser"):
+                    of, op, name = (ast.literal_eval(argument) for argument in call.args)
+                    assert of == language and path.parent in (home / op, home), f"{path}: {of}/{op}/{name}"
+                    found[op, name] = kind, path
     return found
 
 

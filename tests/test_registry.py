@@ -200,7 +200,7 @@ def test_what_an_implementation_is_is_said_to_the_end() -> None:
 
 def test_what_is_written_as_ours_is_listed_without_parsing(tmp_path: Path) -> None:
     """All of ours is, and the same as by Python's own parser; any other way to write it is left to that."""
-    files = [path for name in BUILT_IN.values() for path in Path(packages._folders(name)[0]).glob("*/*.py")]
+    files = [path for name in BUILT_IN.values() for path in Path(packages._folders(name)[0]).rglob("*.py")]
     listed = {path: packages._written(path) for path in files}
     assert listed == {path: list(packages._decorated(path, tuple(operations.BUILT_IN))) for path in files}
     assert sum(map(len, listed.values())) > 150

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of, takes_split
-from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
+from kernelzoo.layout import Rows, cdiv, power_of_two
 
 THREAD_BYTES, THREAD_ELEMENTS = 64, 32
 """Of a block to a thread, at the most: four vectors."""
@@ -94,8 +94,3 @@ def plan_of(x: torch.Tensor, rows: Rows) -> Plan:
     tile = pack_tile(x, rows, wanted)
     span = cdiv(wanted, tile.block) * tile.block
     return Plan(max(1, cdiv(rows.n, span)), span, tile)
-
-
-def rows_or_split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """The form for rows of an operation that has both."""
-    return "split" if takes_split(rows_of(x, out), device_of(x)) else "rows"

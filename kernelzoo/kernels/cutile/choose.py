@@ -1,0 +1,33 @@
+"""Which form takes a problem, of operations that choose alike; others have a ``choose.py`` of their own."""
+
+import torch
+
+from kernelzoo.kernels.cutile import tiles
+from kernelzoo.kernels.cutile.launch import device_of
+from kernelzoo.kernels.shared.long_rows import takes_split
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import chooser
+
+
+@chooser("cutile", "argmin", "auto")
+@chooser("cutile", "cross_entropy", "auto")
+@chooser("cutile", "cumsum", "auto")
+@chooser("cutile", "logsumexp", "auto")
+@chooser("cutile", "sum", "auto")
+def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
+    """Several programs to each row where rows are long and few, else one."""
+    return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"
+
+
+@chooser("cutile", "softmax_backward", "auto")
+def softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
+    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
+    rows = rows_of(grad, out)
+    return "fused" if rows.n <= tiles.longest(rows, 2) else tiles.streamed(device_of(grad), rows)
+
+
+@chooser("cutile", "min_backward", "auto")
+def min_backward(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
+    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
+    rows = rows_of(x, out)
+    return "fused" if rows.n <= tiles.longest(rows, 1) else tiles.streamed(device_of(x), rows)
