@@ -27,8 +27,9 @@ def test_every_cpu_implementation_is_shown(op: str) -> None:
             assert kernel.arch != "sm_90" and kernel.language == "Numba"
             # The kernel shares out the work, and what does it is a function that it calls.
             assert kernel.source is not None and f"def {kernel.name}(" in kernel.source
-            assert f"def {kernel.name}_task(" in kernel.source
-            assert kernel.sass is not None and f"{kernel.name}_task" in kernel.sass and "ret" in kernel.sass
+            assert ("def _shared_out(" in kernel.source) != (f"def {kernel.name}_task(" in kernel.source)
+            assert kernel.source_file is not None and f"cpu/{op}/" in kernel.source_file
+            assert kernel.sass is not None and kernel.name in kernel.sass and "ret" in kernel.sass
             assert kernel.ptx is kernel.registers is kernel.occupancy is kernel.grid is None
             if request.variant == "auto":
                 assert kernel.implementation in {i.id for i in IMPLEMENTATIONS if i.variant != "auto"}

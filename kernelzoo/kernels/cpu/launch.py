@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeAlias
 
 import numba
@@ -143,10 +144,11 @@ def _on_addresses(arrays: Sequence[Any], steps: Sequence[Kernel]) -> Callable[..
 
 def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:
     """A kernel with its arguments as a step: as many blocks as tasks, of a thread each."""
-    signature = tuple(map(numba.typeof, arguments))
+    given = arguments if _written(kernel) is kernel.py_func else (arguments,)
+    signature = tuple(map(numba.typeof, given))
     numbers = {name: value for name, value in _named(kernel, arguments).items() if isinstance(value, int)}
     return Step(
-        kernel=f"{kernel.py_func.__name__}{signature}",
+        kernel=f"{kernel.__name__}{signature}",
         grid=(numbers["tasks"],),
         threads=1,
         arguments=tuple(numbers.values()),
@@ -155,13 +157,20 @@ def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Ste
 
 
 def _named(kernel: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(inspect.signature(kernel.py_func).parameters, arguments, strict=True))
+    *names, _, _ = inspect.signature(_written(kernel)).parameters
+    return dict(zip((*names, "units", "tasks"), arguments, strict=True))
+
+
+def _written(kernel: Any) -> Callable[..., None]:
+    """The function that says what a kernel does."""
+    function: Callable[..., None] = kernel.py_func.__globals__.get("task", kernel).py_func
+    return function
 
 
 def _compiled(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) -> Compiled:
     """The kernel compiled for this host, whatever device is assumed."""
     kernel.compile(signature)
-    function = kernel.py_func
+    function = _written(kernel)
     return Compiled(
         name=function.__name__,
         language="Numba",
@@ -203,6 +212,28 @@ def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:
         return dispatcher
 
     return decorate
+
+
+def shared_out(**options: Any) -> Callable[[Callable[..., None]], Any]:
+    """A kernel of a function that does units of work, from its last but one argument to its last, compiled with these
+    options. In their place the kernel takes how many units there are, and by how many tasks."""
+
+    def decorate(function: Callable[..., None]) -> Any:
+        task = compiled(**options)(function)
+        kernel = FunctionType(_shared_out.__code__, {**globals(), "task": task}, function.__name__)
+        kernel.__qualname__ = f"{function.__module__}.{function.__qualname__}"  # by which it is kept
+        return compiled(parallel=True)(kernel)
+
+    return decorate
+
+
+def _shared_out(*arguments):
+    given, units, tasks = arguments[:-2], arguments[-2], arguments[-1]
+    if tasks == 1:
+        task(*given, FIRST, units)  # noqa: F821  # which each copy of this function has as a global name
+        return
+    for i in numba.prange(tasks):
+        task(*given, i * units // tasks, (i + 1) * units // tasks)  # noqa: F821
 
 
 _keeps: ContextVar[bool] = ContextVar("keeps", default=True)

@@ -2,17 +2,16 @@
 
 import numpy as np
 import torch
-from numba import prange
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, widen
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
 from kernelzoo.kernels.cpu.rms_norm.rows import scale_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-@compiled()
-def _rows_task(
+@shared_out()
+def _rows(
     x, residual, weight, out, total, n, lanes, xg, xn, xl, rg, rn, rl, wn, og, on, ol, tg, tn, tl, eps, first, last
 ):
     n, xn, rn, wn, on, tn = np.uint64(n), np.uint64(xn), np.uint64(rn), np.uint64(wn), np.uint64(on), np.uint64(tn)
@@ -24,18 +23,6 @@ def _rows_task(
         scale = scale_of(total, sums, tn, n, eps)
         for j in range(n):
             out[to + j * on] = rounded(widen(total[sums + j * tn]) * scale * widen(weight[j * wn]), out[to])
-
-
-@compiled(parallel=True)
-def _rows(
-    x, residual, weight, out, total, n, lanes, xg, xn, xl, rg, rn, rl, wn, og, on, ol, tg, tn, tl, eps, units, tasks
-):
-    args = n, lanes, xg, xn, xl, rg, rn, rl, wn, og, on, ol, tg, tn, tl, eps
-    if tasks == 1:
-        _rows_task(x, residual, weight, out, total, *args, FIRST, units)
-        return
-    for i in prange(tasks):
-        _rows_task(x, residual, weight, out, total, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "add_rms_norm", "rows")

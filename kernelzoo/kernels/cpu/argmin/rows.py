@@ -2,16 +2,15 @@
 
 import numpy as np
 import torch
-from numba import prange
 
 from kernelzoo.kernels.cpu.device_functions import place, widen
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-@compiled()
-def _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
+@shared_out()
+def _rows(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
     n, xn = np.uint64(n), np.uint64(xn)
     for row in range(first, last):
         at, found = place(row, lanes, xg, xl), np.uint64(0)
@@ -21,15 +20,6 @@ def _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
             if value < least or (value != value and least == least):
                 least, found = value, np.uint64(j)
         out[place(row, lanes, og, ol)] = found
-
-
-@compiled(parallel=True)
-def _rows(x, out, n, lanes, xg, xn, xl, og, ol, is_half, units, tasks):
-    if tasks == 1:
-        _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, FIRST, units)
-        return
-    for i in prange(tasks):
-        _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, is_half, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "argmin", "rows")

@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
 from kernelzoo.kernels.cpu.logsumexp.rows import block_of_exponentials, top_of
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
@@ -22,8 +22,8 @@ def row_state(x, at, step, n):
     return top, whole(total, carry) + (top - top)
 
 
-@compiled()
-def _rows_task(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, first, last):
+@shared_out()
+def _rows(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, first, last):
     n, xn = np.uint64(n), np.uint64(xn)
     for row in range(first, last):
         at, to, label = place(row, lanes, xg, xl), place(row, lanes, og, ol), labels[place(row, lanes, lg, ll)]
@@ -33,16 +33,6 @@ def _rows_task(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_ind
         top, total = row_state(x, at, xn, n)
         picked = widen(x[at + np.uint64(label) * xn]) if 0 <= label < np.int64(n) else type(total)(np.nan)
         loss[to] = rounded(np.log(total) - (picked - top), loss[to])
-
-
-@compiled(parallel=True)
-def _rows(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, units, tasks):
-    args = n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index
-    if tasks == 1:
-        _rows_task(x, labels, loss, *args, FIRST, units)
-        return
-    for i in prange(tasks):
-        _rows_task(x, labels, loss, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "cross_entropy", "rows")

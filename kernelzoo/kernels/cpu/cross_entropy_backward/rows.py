@@ -2,17 +2,16 @@
 
 import numpy as np
 import torch
-from numba import prange
 
 from kernelzoo.kernels.cpu.cross_entropy.rows import row_state
 from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, widen, zero_of
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-@compiled(error_model="numpy")
-def _rows_task(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index, first, last):
+@shared_out(error_model="numpy")
+def _rows(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index, first, last):
     n, xn, on, zero = np.uint64(n), np.uint64(xn), np.uint64(on), zero_of(x)
     one = type(zero)(1)
     for row in range(first, last):
@@ -27,16 +26,6 @@ def _rows_task(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, o
             share = exponential(widen(x[at + j * xn]) - top) * (one / total)
             right = one if j == np.uint64(label) else zero
             out[to + j * on] = rounded(factor * (share - right), out[to])
-
-
-@compiled(parallel=True)
-def _rows(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index, units, tasks):
-    args = n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index
-    if tasks == 1:
-        _rows_task(x, labels, grad, out, *args, FIRST, units)
-        return
-    for i in prange(tasks):
-        _rows_task(x, labels, grad, out, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "cross_entropy_backward", "rows")

@@ -2,16 +2,15 @@
 
 import numpy as np
 import torch
-from numba import prange
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-@compiled()
-def _rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
+@shared_out()
+def _rows(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
     n, xn, on = np.uint64(n), np.uint64(xn), np.uint64(on)
     for row in range(first, last):
         at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
@@ -25,16 +24,6 @@ def _rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
             for j in range(n):
                 total += widen(x[at + j * xn])
                 out[to + j * on] = rounded(type(zero)(total), out[to])
-
-
-@compiled(parallel=True)
-def _rows(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, units, tasks):
-    args = n, lanes, xg, xn, xl, og, on, ol, is_float
-    if tasks == 1:
-        _rows_task(x, out, *args, FIRST, units)
-        return
-    for i in prange(tasks):
-        _rows_task(x, out, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "cumsum", "rows")

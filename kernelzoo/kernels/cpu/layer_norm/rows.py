@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
 from kernelzoo.kernels.cpu.sum.rows import block_of, block_sum
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -50,8 +50,8 @@ def moments(x, at, step, n, eps):
     return mean + rest / real(n), real(1) / np.sqrt(whole(squares, off) / real(n) + real(eps))
 
 
-@compiled()
-def _rows_task(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, first, last):
+@shared_out()
+def _rows(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, first, last):
     n, xn, wn, bn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(bn), np.uint64(on)
     for row in range(first, last):
         at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
@@ -59,16 +59,6 @@ def _rows_task(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, e
         for j in range(n):
             normal = (widen(x[at + j * xn]) - mean) * scale
             out[to + j * on] = rounded(normal * widen(weight[j * wn]) + widen(bias[j * bn]), out[to])
-
-
-@compiled(parallel=True)
-def _rows(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, units, tasks):
-    args = n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps
-    if tasks == 1:
-        _rows_task(x, weight, bias, out, *args, FIRST, units)
-        return
-    for i in prange(tasks):
-        _rows_task(x, weight, bias, out, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "layer_norm", "rows")

@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -32,8 +32,8 @@ def block_of_exponentials(x, at, step, n, top):
     return total
 
 
-@compiled()
-def _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
+@shared_out()
+def _rows(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     n, xn, block = np.uint64(n), np.uint64(xn), block_of(np.uint64(xn))
     for row in range(first, last):
         at, total, carry = place(row, lanes, xg, xl), zero_of(x), zero_of(x)
@@ -43,15 +43,6 @@ def _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
             total, carry = two_sum(total, carry, term)
         to = place(row, lanes, og, ol)
         out[to] = rounded(np.log(whole(total, carry)) + top, out[to])
-
-
-@compiled(parallel=True)
-def _rows(x, out, n, lanes, xg, xn, xl, og, ol, units, tasks):
-    if tasks == 1:
-        _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, FIRST, units)
-        return
-    for i in prange(tasks):
-        _rows_task(x, out, n, lanes, xg, xn, xl, og, ol, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "logsumexp", "rows")

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, prange, types
+from numba import njit, types
 from numba.extending import overload
 
-from kernelzoo.kernels.cpu.launch import FIRST, compiled, flat, lanes_last, launcher, side_by_side, tasks
+from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, shared_out, side_by_side, tasks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -128,10 +128,8 @@ def _contiguous_of(x, start, n, shift):
     return float_of
 
 
-@compiled()
-def _rows_task(
-    x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last
-):
+@shared_out()
+def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last):
     row, part = first // chunks, first % chunks
     group, lane = row // lanes, row % lanes
     x_chunk = chunk if x_n is None else chunk * x_n
@@ -146,10 +144,8 @@ def _rows_task(
                 lane, group = 0, group + 1
 
 
-@compiled()
-def _columns_task(
-    x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last
-):
+@shared_out()
+def _columns(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last):
     tiles = (lanes - 1) // LANES + 1
     least = np.empty(min(lanes, LANES), x.dtype)
     for unit in range(first, last):
@@ -170,28 +166,6 @@ def _columns_task(
         to = np.uint64(group * out_group + part * out_chunk + lane * out_lane)
         for i in range(width):
             out[to + i * np.uint64(out_lane)] = _element(least[i], shift)
-
-
-@compiled(parallel=True)
-def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, units, tasks):
-    args = n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane
-    if tasks == 1:
-        _rows_task(x, out, shift, *args, FIRST, units)
-        return
-    for i in prange(tasks):
-        _rows_task(x, out, shift, *args, i * units // tasks, (i + 1) * units // tasks)
-
-
-@compiled(parallel=True)
-def _columns(
-    x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, units, tasks
-):
-    args = n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane
-    if tasks == 1:
-        _columns_task(x, out, shift, *args, FIRST, units)
-        return
-    for i in prange(tasks):
-        _columns_task(x, out, shift, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 def chunk_minima(x: torch.Tensor, out: torch.Tensor, chunk: int) -> tuple[Callable[..., None], tuple[Any, ...]]:

@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import empty, rounded, widen
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last, side_by_side
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out, side_by_side
 from kernelzoo.kernels.cpu.tiles import tile_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -27,8 +27,8 @@ def count_of(x, at, step, n, least):
     return count
 
 
-@compiled(error_model="numpy")
-def _rows_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, first, last):
+@shared_out(error_model="numpy")
+def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, first, last):
     n, xn, on = np.uint64(n), np.uint64(xn), np.uint64(on)
     block, begin, one = np.uint64(BLOCK), np.uint64(0), np.uint64(1)
     real = empty(one, x).dtype.type
@@ -79,8 +79,8 @@ def _write(x, at, xn, xl, out, to, on, ol, count, least, share, rest, width):
                 out[target + i * ol] = share[i] if widen(x[source + i * xl]) == least[i] else rest[i]
 
 
-@compiled(error_model="numpy")
-def _columns_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, pitch, first, last):
+@shared_out(error_model="numpy")
+def _columns(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, xn, on, xl, ol = np.uint64(n), np.uint64(xn), np.uint64(on), np.uint64(xl), np.uint64(ol)
     block, zero = np.uint64(BLOCK), np.uint64(0)
@@ -107,26 +107,6 @@ def _columns_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on,
         for j in range(zero, n, np.uint64(64)):
             count = min(np.uint64(64), n - j)
             _write(x, at + j * xn, xn, xl, out, to + j * on, on, ol, count, least, share, rest, width)
-
-
-@compiled(parallel=True)
-def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, units, tasks):
-    if tasks == 1:
-        _rows_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, FIRST, units)
-        return
-    for i in prange(tasks):
-        begin, end = i * units // tasks, (i + 1) * units // tasks
-        _rows_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, begin, end)
-
-
-@compiled(parallel=True)
-def _columns(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, pitch, units, tasks):
-    if tasks == 1:
-        _columns_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, pitch, FIRST, units)
-        return
-    for i in prange(tasks):
-        begin, end = i * units // tasks, (i + 1) * units // tasks
-        _columns_task(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, pitch, begin, end)
 
 
 @register("cpu", "min_backward", "fused")

@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import bits_of, float_of, place, rounded, widen
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -24,8 +24,8 @@ def absolute_maximum(x, at, step, n):
     return float_of(most)
 
 
-@compiled()
-def _rows_task(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, first, last):
+@shared_out()
+def _rows(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, first, last):
     n, xn, vn = np.uint64(n), np.uint64(xn), np.uint64(vn)
     for row in range(first, last):
         at, to = place(row, lanes, xg, xl), place(row, lanes, vg, vl)
@@ -34,16 +34,6 @@ def _rows_task(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, first
         scale[place(row, lanes, sg, sl)] = by
         for j in range(n):
             values[to + j * vn] = rounded(widen(x[at + j * xn]) / by, values[to])
-
-
-@compiled(parallel=True)
-def _rows(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, units, tasks):
-    args = n, lanes, xg, xn, xl, vg, vn, vl, sg, sl
-    if tasks == 1:
-        _rows_task(x, values, scale, *args, FIRST, units)
-        return
-    for i in prange(tasks):
-        _rows_task(x, values, scale, *args, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "quantize_rows", "rows")

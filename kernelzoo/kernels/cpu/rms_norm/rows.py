@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -34,24 +34,14 @@ def scale_of(x, at, step, n, eps):
     return one / np.sqrt(whole(total, carry) / type(zero)(n) + type(zero)(eps))
 
 
-@compiled()
-def _rows_task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last):
+@shared_out()
+def _rows(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last):
     n, xn, wn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(on)
     for row in range(first, last):
         at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
         scale = scale_of(x, at, xn, n, eps)
         for j in range(n):
             out[to + j * on] = rounded(widen(x[at + j * xn]) * scale * widen(weight[j * wn]), out[to])
-
-
-@compiled(parallel=True)
-def _rows(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, units, tasks):
-    if tasks == 1:
-        _rows_task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, FIRST, units)
-        return
-    for i in prange(tasks):
-        first, last = i * units // tasks, (i + 1) * units // tasks
-        _rows_task(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last)
 
 
 @register("cpu", "rms_norm", "rows")

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -18,7 +18,7 @@ from kernelzoo.kernels.cpu.device_functions import (
     two_sum,
     widen,
 )
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last, side_by_side
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
 from kernelzoo.launch import Launch
@@ -82,8 +82,8 @@ def _prefetch(x, at, count):
         prefetch_line(x, at + j)
 
 
-@compiled(error_model="numpy")
-def _fused_rows_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
+@shared_out(error_model="numpy")
+def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
     n, x_n, out_n = np.uint64(n), np.uint64(x_n), np.uint64(out_n)
     block, zero, one = np.uint64(BLOCK), np.uint64(0), np.uint64(1)
     # The end of a row that fills no whole vector goes through a small array, padded with -inf, whose exponential is 0.
@@ -126,8 +126,8 @@ def _fused_rows_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, o
             _scale(row, base, scale, n, out, to, out_n)
 
 
-@compiled(error_model="numpy")
-def _fused_columns_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
+@shared_out(error_model="numpy")
+def _fused_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, x_n, out_n, pitch = np.uint64(n), np.uint64(x_n), np.uint64(out_n), np.uint64(pitch)
     block, zero = np.uint64(LANES_BLOCK), np.uint64(0)
@@ -149,26 +149,6 @@ def _fused_columns_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n
         for begin in range(zero, n, np.uint64(64)):
             end = min(begin + np.uint64(64), n)
             store_lanes(tile, begin, end, pitch, total, out, to, out_n, np.uint64(out_lane), width)
-
-
-@compiled(parallel=True)
-def _fused_rows(x, out, n, lanes, xg, xn, xl, og, on, ol, units, tasks):
-    if tasks == 1:
-        _fused_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, FIRST, units)
-        return
-    for i in prange(tasks):
-        begin, end = i * units // tasks, (i + 1) * units // tasks
-        _fused_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, begin, end)
-
-
-@compiled(parallel=True)
-def _fused_columns(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, units, tasks):
-    if tasks == 1:
-        _fused_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, FIRST, units)
-        return
-    for i in prange(tasks):
-        begin, end = i * units // tasks, (i + 1) * units // tasks
-        _fused_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, begin, end)
 
 
 @register("cpu", "softmax", "fused")

@@ -5,10 +5,10 @@ Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (201
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import empty, exponential, float_of, ordered, rounded, two_sum, widen
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last, side_by_side
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
 from kernelzoo.launch import Launch
@@ -31,8 +31,8 @@ def finite(reference):
     return type(reference)(0) if reference == -np.inf else reference
 
 
-@compiled(error_model="numpy")
-def _online_rows_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
+@shared_out(error_model="numpy")
+def _online_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
     n, x_n, out_n = np.uint64(n), np.uint64(x_n), np.uint64(out_n)
     long_block, block, zero, one = np.uint64(ONLINE_BLOCK), np.uint64(BLOCK), np.uint64(0), np.uint64(1)
     row = empty(block, x)
@@ -62,8 +62,8 @@ def _online_rows_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, 
                 out[to + j * out_n] = rounded(exponential(widen(x[start + j * x_n]) - top) * scale, out[to])
 
 
-@compiled(error_model="numpy")
-def _online_columns_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
+@shared_out(error_model="numpy")
+def _online_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, x_n, out_n, pitch = np.uint64(n), np.uint64(x_n), np.uint64(out_n), np.uint64(pitch)
     block, zero = np.uint64(LANES_BLOCK), np.uint64(0)
@@ -96,26 +96,6 @@ def _online_columns_task(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_
             load_lanes(x, start, begin, count, x_n, np.uint64(x_lane), tile, pitch, top, width)
             exponentiate_lanes(tile, zero, count, pitch, offset, partial, width)
             store_lanes(tile, zero, count, pitch, total, out, to + begin * out_n, out_n, np.uint64(out_lane), width)
-
-
-@compiled(parallel=True)
-def _online_rows(x, out, n, lanes, xg, xn, xl, og, on, ol, units, tasks):
-    if tasks == 1:
-        _online_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, FIRST, units)
-        return
-    for i in prange(tasks):
-        begin, end = i * units // tasks, (i + 1) * units // tasks
-        _online_rows_task(x, out, n, lanes, xg, xn, xl, og, on, ol, begin, end)
-
-
-@compiled(parallel=True)
-def _online_columns(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, units, tasks):
-    if tasks == 1:
-        _online_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, FIRST, units)
-        return
-    for i in prange(tasks):
-        begin, end = i * units // tasks, (i + 1) * units // tasks
-        _online_columns_task(x, out, n, lanes, xg, xn, xl, og, on, ol, pitch, begin, end)
 
 
 @register("cpu", "softmax", "online")

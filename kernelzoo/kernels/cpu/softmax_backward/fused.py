@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import empty, rounded, two_sum, whole, widen
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last, side_by_side
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.kernels.cpu.tiles import tile_lanes
@@ -31,8 +31,8 @@ def product(y, grad, total, like):
     return rounded(widen(y) * (widen(grad) - total), like)
 
 
-@compiled()
-def _rows_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, first, last):
+@shared_out()
+def _rows(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, first, last):
     n, gn, yn, on = np.uint64(n), np.uint64(gn), np.uint64(yn), np.uint64(on)
     block, begin, one = block_of(gn, yn), np.uint64(0), np.uint64(1)
     zero = empty(one, grad).dtype.type(0)
@@ -86,8 +86,8 @@ def _write(grad, at, gn, gl, y, y_at, yn, yl, out, to, on, ol, count, total, wid
                 out[o + i * ol] = product(y[p + i * yl], grad[g + i * gl], total[i], out[to])
 
 
-@compiled()
-def _columns_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, first, last):
+@shared_out()
+def _columns(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, gn, yn, on = np.uint64(n), np.uint64(gn), np.uint64(yn), np.uint64(on)
     gl, yl, ol = np.uint64(gl), np.uint64(yl), np.uint64(ol)
@@ -110,26 +110,6 @@ def _columns_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pi
         for j in range(zero, n, np.uint64(64)):
             count = min(np.uint64(64), n - j)
             _write(grad, at + j * gn, gn, gl, y, y_at + j * yn, yn, yl, out, to + j * on, on, ol, count, total, width)
-
-
-@compiled(parallel=True)
-def _rows(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, units, tasks):
-    if tasks == 1:
-        _rows_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, FIRST, units)
-        return
-    for i in prange(tasks):
-        begin, end = i * units // tasks, (i + 1) * units // tasks
-        _rows_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, begin, end)
-
-
-@compiled(parallel=True)
-def _columns(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, units, tasks):
-    if tasks == 1:
-        _columns_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, FIRST, units)
-        return
-    for i in prange(tasks):
-        begin, end = i * units // tasks, (i + 1) * units // tasks
-        _columns_task(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, begin, end)
 
 
 @register("cpu", "softmax_backward", "fused")

@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import FIRST, bound, compiled, lanes_last
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -38,8 +38,8 @@ def block_sum(x, at, step, n, zero):
     return total
 
 
-@compiled()
-def _floats_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
+@shared_out()
+def _floats(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     n, step = np.uint64(n), np.uint64(xn)
     block, zero = block_of(step), zero_of(x)
     for row in range(first, last):
@@ -50,31 +50,13 @@ def _floats_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
         out[to] = rounded(whole(total, carry), out[to])
 
 
-@compiled()
-def _integers_task(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
+@shared_out()
+def _integers(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     for row in range(first, last):
         at, total = place(row, lanes, xg, xl), np.int64(0)
         for j in range(np.uint64(n)):
             total += np.int64(x[at + j * np.uint64(xn)])
         out[place(row, lanes, og, ol)] = total
-
-
-@compiled(parallel=True)
-def _floats(x, out, n, lanes, xg, xn, xl, og, ol, units, tasks):
-    if tasks == 1:
-        _floats_task(x, out, n, lanes, xg, xn, xl, og, ol, FIRST, units)
-        return
-    for i in prange(tasks):
-        _floats_task(x, out, n, lanes, xg, xn, xl, og, ol, i * units // tasks, (i + 1) * units // tasks)
-
-
-@compiled(parallel=True)
-def _integers(x, out, n, lanes, xg, xn, xl, og, ol, units, tasks):
-    if tasks == 1:
-        _integers_task(x, out, n, lanes, xg, xn, xl, og, ol, FIRST, units)
-        return
-    for i in prange(tasks):
-        _integers_task(x, out, n, lanes, xg, xn, xl, og, ol, i * units // tasks, (i + 1) * units // tasks)
 
 
 @register("cpu", "sum", "rows")
