@@ -1,1 +1,0 @@
-"""Places of minima on the host, in Numba."""

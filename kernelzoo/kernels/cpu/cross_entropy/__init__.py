@@ -1,1 +1,0 @@
-"""Cross entropies on the host, in Numba."""

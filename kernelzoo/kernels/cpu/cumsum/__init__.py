@@ -1,1 +1,0 @@
-"""Running sums on the host, in Numba."""

@@ -1,1 +1,0 @@
-"""Layer norms on the host, in Numba."""

@@ -1,1 +1,0 @@
-"""The minimum on the host, in Numba."""

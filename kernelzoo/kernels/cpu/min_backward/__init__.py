@@ -1,1 +1,0 @@
-"""The gradient of a minimum on the host, in Numba."""

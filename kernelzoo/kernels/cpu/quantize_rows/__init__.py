@@ -1,1 +1,0 @@
-"""Quantised rows on the host, in Numba."""

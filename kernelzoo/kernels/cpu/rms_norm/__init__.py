@@ -1,1 +1,0 @@
-"""RMS norms on the host, in Numba."""

@@ -1,1 +1,0 @@
-"""Softmax on the host, in Numba."""

@@ -1,1 +1,0 @@
-"""The gradient of a softmax on the host, in Numba."""

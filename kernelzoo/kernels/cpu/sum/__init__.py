@@ -1,1 +1,0 @@
-"""Sums on the host, in Numba."""

@@ -1,1 +1,0 @@
-"""The gradient of a minimum in CuTe, a form a file; ``choose`` says which form takes a problem."""

@@ -1,1 +1,0 @@
-"""Quantised rows in CuTe."""

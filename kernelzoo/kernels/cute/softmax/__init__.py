@@ -1,1 +1,0 @@
-"""Softmax in CuTe, a form a file; ``choose`` says which form takes a problem."""

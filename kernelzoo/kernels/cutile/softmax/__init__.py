@@ -1,1 +1,0 @@
-"""Softmax in cuTile, a form a file; ``choose`` says which form takes a problem."""

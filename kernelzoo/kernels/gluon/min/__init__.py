@@ -1,1 +1,0 @@
-"""The minimum along an axis in Gluon, a form a file; ``choose`` says which form takes a problem."""

@@ -1,1 +1,0 @@
-"""Rows quantised in Helion."""

@@ -1,1 +1,0 @@
-"""Softmax in Helion, a form a file; ``choose`` says which form takes a problem."""

@@ -1,1 +1,0 @@
-"""The minimum in torch: torch.amin, eager and compiled."""

@@ -1,1 +1,0 @@
-"""A minimum's gradient by counts of minima that are known, in torch."""

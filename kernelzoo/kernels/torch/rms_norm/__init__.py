@@ -1,1 +1,0 @@
-"""RMS norms in torch: eager and compiled."""

@@ -1,1 +1,0 @@
-"""A softmax's gradient by totals of rows that are known, in torch."""

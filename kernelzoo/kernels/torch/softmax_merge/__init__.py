@@ -1,1 +1,0 @@
-"""Pairs of a softmax's rows from those of their parts, in torch."""

@@ -1,1 +1,0 @@
-"""Sums in torch: torch.sum."""

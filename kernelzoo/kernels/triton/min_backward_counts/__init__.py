@@ -1,1 +1,0 @@
-"""How many minima rows have, in Triton."""

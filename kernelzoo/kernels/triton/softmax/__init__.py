@@ -1,1 +1,0 @@
-"""Softmax in Triton, a form a file; ``choose`` says which form takes a problem."""

@@ -1,1 +1,0 @@
-"""A softmax's rows by pairs that are known, in Triton."""

@@ -1,1 +1,0 @@
-"""Dot products of rows, in Triton."""
