@@ -146,6 +146,11 @@ class Layout:
         return _ITEMSIZE.get(self.dtype, 1)
 
     @property
+    def wide_bytes(self) -> int:
+        """Bytes of an element as it is computed."""
+        return max(4, self.itemsize)
+
+    @property
     def whole_vector(self) -> int:
         """Elements of a 16-byte vector."""
         return VECTOR_BYTES // self.itemsize

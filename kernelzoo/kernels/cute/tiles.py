@@ -13,6 +13,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.layout import Layout, Strides, cdiv, power_of_two, rows_with
 
 WARP = 32
@@ -26,9 +27,6 @@ HELD_BYTES = 256
 
 MOST_THREADS = 512
 """In a block, which may have 128 registers each then."""
-
-LINE_BYTES = 128
-"""Rows that lie across memory are taken by the cache line."""
 
 FAR = 2**30
 """Elements of a row, or rows, from which on their numbers are 64-bit: what a tile has past an end is counted too."""
@@ -78,11 +76,6 @@ class Problem:
     def grouped(self) -> bool:
         """Whether there is more than one group of more than one row."""
         return self.rows.outer > 1 and self.rows.inner > 1
-
-    @property
-    def wide_bytes(self) -> int:
-        """Of an element as it is computed."""
-        return max(4, self.rows.itemsize)
 
     def vector(self) -> int:
         """Elements of the longest vectors in which the first tensor can be read."""
@@ -254,7 +247,7 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
 
 def most_each(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
     """Vectors, of each of so many inputs, that a thread holds at the most."""
-    return max(1, bytes // given.wide_bytes // vector // inputs)
+    return max(1, bytes // given.rows.wide_bytes // vector // inputs)
 
 
 SHORT_THREADS = 128

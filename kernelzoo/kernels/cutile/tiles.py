@@ -10,23 +10,14 @@ from typing import NamedTuple
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cutile.launch import View
-from kernelzoo.kernels.shared.long_rows import parts_of
+from kernelzoo.kernels.shared.held_rows import check_held, line_of, longest, strip_of
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
-LINE_BYTES, SECTOR_BYTES = 128, 32
-"""Rows that lie across memory are taken by the cache line, at the least by the sector of a line."""
-
-HELD_BYTES = 131072
-"""As computed, of the largest tile that a program holds: 128 registers of each of 256 threads."""
-
 ROW_BYTES = 32768
 """As computed, of the longest row that a program holds beside its weights: with longer ones few programs fit."""
-
-STRIP_BYTES = 65536
-"""Of the largest strip of columns, whose threads meet in shared memory."""
 
 CROWD = 4
 """Programs per SM that fill the device."""
@@ -71,11 +62,6 @@ class Tile(NamedTuple):
         return min(VECTOR_BYTES // rows.itemsize, self.shape[2])
 
 
-def wide_bytes(rows: Rows) -> int:
-    """Bytes of an element as it is computed."""
-    return max(4, rows.itemsize)
-
-
 def _warps(bytes: int) -> int:
     """Those of which each thread has 32 registers for so many bytes, as far as the compiler takes other numbers."""
     return 4 if bytes <= 32 * 4 * 128 else 8
@@ -86,12 +72,12 @@ def along(rows: Rows, many: int, cols: int, inputs: int = 1) -> Tile:
     n elements a row are held."""
     strip = min(many, power_of_two(rows.as_planned.inner))
     groups = min(many // strip, power_of_two(rows.as_planned.outer))
-    return Tile((groups, strip, cols), 2, _warps(groups * strip * cols * wide_bytes(rows) * inputs))
+    return Tile((groups, strip, cols), 2, _warps(groups * strip * cols * rows.wide_bytes * inputs))
 
 
 def across(rows: Rows, wide: int, depth: int, inputs: int = 1) -> Tile:
     """A tile of so many neighbouring columns."""
-    return Tile((1, depth, wide), 1, _warps(wide * depth * wide_bytes(rows) * inputs))
+    return Tile((1, depth, wide), 1, _warps(wide * depth * rows.wide_bytes * inputs))
 
 
 # --- Tiles of whole rows, which a program holds ----------------------------------------------------------------------
@@ -117,34 +103,24 @@ class Numbers:
     wide: int = knob(384, among=(384, 512, 1024), unit="elements", why="of a row in float32, from which on it does")
 
 
-def longest(rows: Rows, inputs: int) -> int:
-    """Elements of the longest rows that a program holds, of so many inputs. Across memory at least a sector of them."""
-    if rows.columns is None:
-        return HELD_BYTES // wide_bytes(rows) // inputs
-    least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
-    return STRIP_BYTES // wide_bytes(rows) // inputs // least
-
-
 def held(id: str, device: Device, rows: Rows, inputs: int, alone: bool = False) -> Tile:
     """Short rows side by side, unless alone; one row; or a strip of columns, a line wide if it fits. inputs: how many
     tensors of n elements a row are held. Raises UnsupportedProblemError if none fits."""
-    if rows.n > (most := longest(rows, inputs)):
-        raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype} laid out so; got {rows.n}")
+    check_held(id, rows, inputs)
     cols, columns = power_of_two(rows.n), rows.columns
     if columns is not None:
-        wide = min(LINE_BYTES // rows.itemsize, power_of_two(columns.inner))
-        return across(rows, min(wide, STRIP_BYTES // wide_bytes(rows) // inputs // cols), cols, inputs)
+        return across(rows, strip_of(columns, inputs), cols, inputs)
     knobs = of(Numbers, device.index)
     many = _short_rows(knobs, rows)
     if many > 1 and not alone:
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         return along(rows, min(many, max(2, even)), cols, inputs)
-    return Tile((1, 1, cols), 2, _warps(cols * wide_bytes(rows) * inputs))
+    return Tile((1, 1, cols), 2, _warps(cols * rows.wide_bytes * inputs))
 
 
 def _short_rows(knobs: Numbers, rows: Rows) -> int:
     """How many rows a tile has room for."""
-    return knobs.tile_bytes // wide_bytes(rows) // power_of_two(rows.n)
+    return knobs.tile_bytes // rows.wide_bytes // power_of_two(rows.n)
 
 
 def is_alone(device: Device, rows: Rows, x: torch.Tensor) -> bool:
@@ -170,10 +146,10 @@ READ_BYTES = 32768
 def block(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
     """A tile of so many bytes as computed, for kernels that go through rows in blocks. It is a part of one row, or of
     each of a line's worth of columns. inputs: how many such tiles are held at a time."""
-    room, columns = bytes // wide_bytes(rows), rows.columns
+    room, columns = bytes // rows.wide_bytes, rows.columns
     if columns is None:
         return along(rows, 1, min(room, power_of_two(rows.n)), inputs)
-    wide = min(LINE_BYTES // rows.itemsize, power_of_two(columns.inner), room)
+    wide = min(line_of(columns), room)
     return across(rows, wide, min(power_of_two(rows.n), room // wide), inputs)
 
 
@@ -181,7 +157,7 @@ def plain(rows: Rows, device: Device, inputs: int = 1, bytes: int = BLOCK_BYTES)
     """Several short rows side by side, as far as each multiprocessor has several tiles, or a block of longer ones, of
     so many bytes as computed. inputs: how many such tiles are held at a time."""
     cols, spread = power_of_two(rows.n), power_of_two(1 + rows.planned // (8 * device.multiprocessors))
-    many = min(BLOCK_BYTES // 2 // wide_bytes(rows) // power_of_two(inputs) // cols, spread)
+    many = min(BLOCK_BYTES // 2 // rows.wide_bytes // power_of_two(inputs) // cols, spread)
     if rows.across or many < 2:
         return block(rows, bytes // power_of_two(inputs), inputs)
     return along(rows, many, cols, inputs)
@@ -190,18 +166,18 @@ def plain(rows: Rows, device: Device, inputs: int = 1, bytes: int = BLOCK_BYTES)
 def held_or_block(id: str, device: Device, rows: Rows, inputs: int) -> tuple[bool, Tile, int | None]:
     """(held, tile, occupancy): whether a program holds whole rows beside their weights, and the tile of these, or a
     block of a longer row. inputs: see ``held``."""
-    if rows.n > min(longest(rows, inputs), ROW_BYTES // wide_bytes(rows)):
+    if rows.n > min(longest(rows, inputs), ROW_BYTES // rows.wide_bytes):
         tile = block(rows, BLOCK_BYTES, inputs)
         return False, tile, tile.occupancy(rows, FIT // 2)  # weights take registers too
     tile = held(id, device, rows, inputs)
-    threads = 768 if tile.block * wide_bytes(rows) < ROW_BYTES else 512  # of 80 and 128 registers
+    threads = 768 if tile.block * rows.wide_bytes < ROW_BYTES else 512  # of 80 and 128 registers
     return True, tile, tile.occupancy(rows, threads // (32 * tile.warps))
 
 
 def over_rows(rows: Rows) -> Tile:
     """A tile of a line's worth of elements of many rows, for sums over all rows."""
-    room, columns = BLOCK_BYTES // 4 // wide_bytes(rows), rows.columns
-    cols = min(LINE_BYTES // wide_bytes(rows), power_of_two(rows.n))
+    room, columns = BLOCK_BYTES // 4 // rows.wide_bytes, rows.columns
+    cols = min(LINE_BYTES // rows.wide_bytes, power_of_two(rows.n))
     if columns is None:
         return along(rows, min(room // cols, power_of_two(rows.total)), cols)
     return across(rows, min(room // cols, power_of_two(columns.inner)), cols)

@@ -3,6 +3,7 @@
 import torch
 
 from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.shared.held_rows import longest
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.long_rows import takes_split
 from kernelzoo.layout import rows_of, rows_with
@@ -23,11 +24,11 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 def softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
     rows, (weights,) = rows_with(grad, out, y)
-    return "fused" if rows.n <= tiles.longest(rows, 2) else tiles.streamed(device_of(grad), rows, weights)
+    return "fused" if rows.n <= longest(rows, 2) else tiles.streamed(device_of(grad), rows, weights)
 
 
 @chooser("gluon", "min_backward", "auto")
 def min_backward(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
     """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
     rows = rows_of(x, out)
-    return "fused" if rows.n <= tiles.longest(rows, 1) else tiles.streamed(device_of(x), rows)
+    return "fused" if rows.n <= longest(rows, 1) else tiles.streamed(device_of(x), rows)

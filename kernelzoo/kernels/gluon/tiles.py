@@ -10,16 +10,14 @@ import torch
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared import held_rows
+from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, check_held, line_of, row_threads, strip_of
 from kernelzoo.kernels.shared.jit import by_columns, column_arguments, common, edges_of, row_arguments
 from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import numbers, of
 
 LANES = 32
 """Threads of a warp."""
-
-LINE_BYTES, SECTOR_BYTES = 128, 32
-"""Rows that lie across memory are taken by the cache line, at the least by the sector of a line."""
 
 CROWD = 4
 """Programs per SM that fill the device."""
@@ -94,11 +92,6 @@ def one_a_row(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
     return tuple(stride for other in strides for stride in (other.outer, other.inner))
 
 
-def wide_bytes(rows: Rows) -> int:
-    """Bytes of an element as it is computed."""
-    return max(4, rows.itemsize)
-
-
 def inside(rows: Rows, *others: Strides) -> int:
     """Elements of a row that a tile has, its edges aside, at the most."""
     edges = edges_of(rows, *others)
@@ -112,45 +105,10 @@ def lowest(dtype: torch.dtype) -> float:
 
 # --- Tiles of whole rows, which a program holds ----------------------------------------------------------------------
 
-ON_CHIP_BYTES = 32768 * 4
-"""The widest row one program holds in registers: 1024 threads (the most a program may have) times 32 elements of
-float32, or 16 of float64, which leaves half of the 64 registers a thread has then for everything else."""
-
-STRIP_BYTES = 65536
-"""Of a strip of columns as it is computed, that a program holds: 64 registers of each of 256 threads."""
-
 
 @numbers
-class Numbers:
-    row_elements: int = knob(
-        16, among=(8, 16, 32), unit="elements", why="to a thread of a program that holds one row of wide elements"
-    )
-    half_elements: int = knob(
-        32, among=(16, 32), unit="elements", why="to a thread of a program that holds one row of half precision"
-    )
-    full_row: int = knob(
-        16384, among=(4096, 8192, 16384), unit="elements", why="of a row for which a program takes the most threads"
-    )
-    warp_bytes: int = knob(
-        4096, among=(2048, 4096, 8192), unit="bytes", why="of short rows as computed, which one warp holds"
-    )
-    tiles_per_sm: int = knob(
-        16, among=(4, 8, 16, 32), unit="tiles", why="such tiles are made no larger than leaves each SM so many"
-    )
-
-
-def longest(rows: Rows, inputs: int) -> int:
-    """Elements of the longest rows that a program holds, of so many inputs. Across memory at least a sector of them."""
-    if rows.columns is None:
-        return ON_CHIP_BYTES // wide_bytes(rows) // inputs
-    least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
-    return STRIP_BYTES // wide_bytes(rows) // inputs // least
-
-
-def check_held(id: str, rows: Rows, inputs: int) -> None:
-    """Raise UnsupportedProblemError if no program holds a row of so many inputs."""
-    if rows.n > (most := longest(rows, inputs)):
-        raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype} laid out so; got {rows.n}")
+class Numbers(held_rows.Numbers):
+    """Those of rows that programs hold."""
 
 
 def held(id: str, device: Device, rows: Rows, inputs: int, *others: Strides) -> Tile:
@@ -158,29 +116,16 @@ def held(id: str, device: Device, rows: Rows, inputs: int, *others: Strides) -> 
     inputs: how many tensors of n elements a row are held. Raises UnsupportedProblemError if none fits."""
     check_held(id, rows, inputs)
     if rows.columns is not None:
-        depth, wide = power_of_two(rows.n), min(LINE_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
-        wide = min(wide, STRIP_BYTES // wide_bytes(rows) // inputs // depth)
-        warps = max(1, min(8, wide * depth * inputs * wide_bytes(rows) // (128 * LANES)))
+        depth, wide = power_of_two(rows.n), strip_of(rows.columns, inputs)
+        warps = max(1, min(8, wide * depth * inputs * rows.wide_bytes // (128 * LANES)))
         return across(rows, rows.columns, wide, depth, warps, *others)
     knobs, cols = of(Numbers, device.index), power_of_two(inside(rows, *others))
-    many = knobs.warp_bytes // wide_bytes(rows) // inputs // cols
+    many = knobs.warp_bytes // rows.wide_bytes // inputs // cols
     if many > 1:
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         return along(rows, min(many, even), cols, 1, *others)
-    threads = min(1024, _row_threads(knobs, rows) * inputs)
+    threads = min(1024, row_threads(knobs, rows, rows.n) * inputs)
     return along(rows, 1, cols, device.warps(threads), *others)
-
-
-def _row_threads(knobs: Numbers, rows: Rows) -> int:
-    """Threads for one row: no more than the row itself can feed, however wide its tile is."""
-    n = rows.n
-    if rows.itemsize == 8:
-        threads = power_of_two(n) // 8
-    elif n >= knobs.full_row:
-        threads = 1024
-    else:
-        threads = n // (knobs.half_elements if rows.itemsize == 2 else knobs.row_elements)
-    return power_of_two(max(32, min(threads, 1024)) + 1) // 2
 
 
 def held_options(device: Device, tile: Tile) -> dict[str, Any]:
@@ -208,9 +153,9 @@ MOST_PARTS = 256
 def block(rows: Rows, bytes: int, *others: Strides) -> Tile:
     """A tile of so many bytes as computed, for kernels that go through rows in blocks. It is a part of one row, or of
     each of a line's worth of columns."""
-    elements, columns = bytes // wide_bytes(rows), rows.columns
+    elements, columns = bytes // rows.wide_bytes, rows.columns
     if columns is not None:
-        wide = min(LINE_BYTES // rows.itemsize, power_of_two(columns.inner))
+        wide = line_of(columns)
         depth = max(1, min(power_of_two(rows.n), elements // wide))
         return across(rows, columns, wide, depth, _warps(rows, wide * depth), *others)
     cols = min(elements, power_of_two(inside(rows, *others)))
@@ -219,7 +164,7 @@ def block(rows: Rows, bytes: int, *others: Strides) -> Tile:
 
 def _warps(rows: Rows, elements: int) -> int:
     """16 elements of float32 to a thread."""
-    return max(1, min(8, elements * wide_bytes(rows) // (64 * LANES)))
+    return max(1, min(8, elements * rows.wide_bytes // (64 * LANES)))
 
 
 class Cut(NamedTuple):

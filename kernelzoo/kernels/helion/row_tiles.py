@@ -2,9 +2,10 @@
 
 import torch
 
-from kernelzoo.kernels.helion.tiles import LINE_BYTES, Cut, Tile, block, held, longest, placed, side_by_side
+from kernelzoo.kernels.helion.tiles import Cut, Tile, block, held, placed, side_by_side
+from kernelzoo.kernels.shared.held_rows import longest
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.shared.long_rows import parts_of
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 TILE_BYTES = 16384
@@ -20,7 +21,7 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     Short rows are taken together, as long as each multiprocessor has several programs; where memory is contiguous
     across rows, a line of them.
     """
-    device, wide, bytes = device_of(x), max(4, rows.itemsize), TILE_BYTES // power_of_two(tensors)
+    device, wide, bytes = device_of(x), rows.wide_bytes, TILE_BYTES // power_of_two(tensors)
     if rows.across:
         return block(rows, bytes)
     cols = min(bytes // wide, power_of_two(rows.n))
@@ -50,7 +51,7 @@ def in_parts(x: torch.Tensor, rows: Rows) -> tuple[Tile, Cut]:
 
 def columns_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     """The tile for a kernel whose programs go through all rows: a line of memory of each, or one element of many."""
-    lies, wide = placed(rows), max(4, rows.itemsize)
+    lies, wide = placed(rows), rows.wide_bytes
     elements = TILE_BYTES // power_of_two(tensors) // wide
     cols = 1 if rows.across else min(LINE_BYTES // rows.itemsize, power_of_two(rows.n))
     inner = min(elements // cols, power_of_two(lies.inner))

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.helion.compiler import Example
+from kernelzoo.kernels.shared import held_rows
+from kernelzoo.kernels.shared.held_rows import check_held, line_of, row_threads, strip_of
 from kernelzoo.kernels.shared.jit import by_columns, wide_dtype
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_with
 from kernelzoo.tables import knob, numbers, of
@@ -19,9 +20,6 @@ from kernelzoo.tables import knob, numbers, of
 FAR = 2**30
 """Elements from a tensor's first to its last from which on offsets are counted in 64 bits: what a block has past an end
 is counted too."""
-
-LINE_BYTES, SECTOR_BYTES = 128, 32
-"""Rows that lie across memory are taken by the cache line, at the least by the sector of a line."""
 
 
 class Tile(NamedTuple):
@@ -101,11 +99,6 @@ def examples(*tensors: torch.Tensor, one: str = "all") -> tuple[Example, ...]:
     return tuple(Example(x.dtype, axes[x.ndim]) for x in tensors)
 
 
-def wide_bytes(rows: Rows) -> int:
-    """Bytes of an element as it is computed."""
-    return max(4, rows.itemsize)
-
-
 def wide(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.dtype:
     """What x's elements are computed in; of an output of another dtype, what holds both."""
     return wide_dtype(x.dtype if out is None else torch.promote_types(x.dtype, out.dtype))
@@ -116,85 +109,40 @@ def side_by_side(rows: Rows, many: int, cols: int, warps: int) -> Tile:
     return Tile(1, cols, many, warps) if rows.inner > 1 else Tile(many, cols, 1, warps)
 
 
-ON_CHIP_BYTES = 32768 * 4
-"""The widest row one program holds in registers: 1024 threads (the most a program may have) times 32 elements of
-float32, or 16 of float64, which leaves half of the 64 registers a thread has then for everything else."""
-
-STRIP_BYTES = 65536
-"""Of a strip of columns as it is computed, that a program holds: 64 registers of each of 256 threads."""
-
-
 @numbers
-class Numbers:
-    row_elements: int = knob(
-        16, among=(8, 16, 32), unit="elements", why="to a thread of a program that holds one row of wide elements"
-    )
-    half_elements: int = knob(
-        32, among=(16, 32), unit="elements", why="to a thread of a program that holds one row of half precision"
-    )
-    full_row: int = knob(
-        16384, among=(4096, 8192, 16384), unit="elements", why="of a row for which a program takes the most threads"
-    )
-    warp_bytes: int = knob(
-        4096, among=(2048, 4096, 8192), unit="bytes", why="of short rows as computed, which one warp holds"
-    )
-    tiles_per_sm: int = knob(
-        16, among=(4, 8, 16, 32), unit="tiles", why="such tiles are made no larger than leaves each SM so many"
-    )
+class Numbers(held_rows.Numbers):
     ragged: int = knob(
         256, among=(128, 256, 512), unit="elements",
         why="of a row that begins anywhere, from which on a program has one, and reads vectors",
     )  # fmt: skip
 
 
-def longest(rows: Rows, inputs: int) -> int:
-    """Elements of the longest rows that a program holds, of so many inputs; across memory at least a sector of them."""
-    if rows.columns is None:
-        return ON_CHIP_BYTES // wide_bytes(rows) // inputs
-    least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
-    return STRIP_BYTES // wide_bytes(rows) // inputs // least
-
-
 def held(id: str, device: Device, rows: Rows, inputs: int, alone: bool = False) -> Tile:
     """Short rows side by side, which one warp holds, unless alone; one row; or of rows that lie across memory a strip,
     a line wide if it fits. inputs: how many tensors of n elements a row are held. Raises UnsupportedProblemError."""
-    if rows.n > (most := longest(rows, inputs)):
-        raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype} laid out so; got {rows.n}")
+    check_held(id, rows, inputs)
     cols = power_of_two(rows.n)
     if rows.columns is not None:
-        wide = min(_width(rows.columns), STRIP_BYTES // wide_bytes(rows) // inputs // cols)
-        return Tile(1, cols, wide, _warps(wide * cols * inputs * wide_bytes(rows), 128))
+        wide = strip_of(rows.columns, inputs)
+        return Tile(1, cols, wide, _warps(wide * cols * inputs * rows.wide_bytes, 128))
     knobs = of(Numbers, device.index)
     many = _short_rows(knobs, rows, inputs)
     if many > 1 and not alone:
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         return side_by_side(rows, min(many, even), cols, 1)
-    return side_by_side(rows, 1, cols, device.warps(min(1024, _row_threads(knobs, rows) * inputs)))
+    fed = rows.n if uneven(rows) else cols  # of half precision as many as the tile can
+    return side_by_side(rows, 1, cols, device.warps(min(1024, row_threads(knobs, rows, fed) * inputs)))
 
 
 def _short_rows(knobs: Numbers, rows: Rows, inputs: int) -> int:
     """How many rows a warp holds."""
-    return knobs.warp_bytes // wide_bytes(rows) // inputs // power_of_two(rows.n)
+    return knobs.warp_bytes // rows.wide_bytes // inputs // power_of_two(rows.n)
 
 
 def is_alone(device: Device, rows: Rows) -> bool:
     """Whether a row begins anywhere, and is no short one: a program has one then, and reads vectors."""
     knobs = of(Numbers, device.index)
     return uneven(rows) and (rows.n >= knobs.ragged or _short_rows(knobs, rows, 1) < 2)
-
-
-def _row_threads(knobs: Numbers, rows: Rows) -> int:
-    """Threads for one row: no more than the row itself can feed, however wide its tile is; of half precision as many as
-    the tile can, unless the row begins anywhere."""
-    n = rows.n
-    if rows.itemsize == 8:
-        threads = power_of_two(n) // 8
-    elif n >= knobs.full_row:
-        threads = 1024
-    else:
-        fed = n if uneven(rows) else power_of_two(n)
-        threads = fed // knobs.half_elements if rows.itemsize == 2 else n // knobs.row_elements
-    return power_of_two(max(32, min(threads, 1024)) + 1) // 2
 
 
 BLOCK_BYTES = 32768
@@ -204,18 +152,13 @@ BLOCK_BYTES = 32768
 def block(rows: Rows, bytes: int) -> Tile:
     """A tile of so many bytes as computed, for kernels that go through rows in blocks: a part of one row, or of each of
     a line's worth of columns."""
-    elements, columns = bytes // wide_bytes(rows), rows.columns
+    elements, columns = bytes // rows.wide_bytes, rows.columns
     if columns is not None:
-        wide = _width(columns)
+        wide = line_of(columns)
         depth = max(1, min(power_of_two(rows.n), elements // wide))
-        return Tile(1, depth, wide, _warps(wide * depth * wide_bytes(rows), 64))
+        return Tile(1, depth, wide, _warps(wide * depth * rows.wide_bytes, 64))
     cols = min(elements, power_of_two(rows.n))
-    return Tile(1, cols, 1, _warps(cols * wide_bytes(rows), 64))
-
-
-def _width(columns: Columns) -> int:
-    """A line of memory of columns, or all of them if they are few."""
-    return min(LINE_BYTES // columns.itemsize, power_of_two(columns.inner))
+    return Tile(1, cols, 1, _warps(cols * rows.wide_bytes, 64))
 
 
 def _warps(bytes: int, each: int) -> int:

@@ -6,8 +6,8 @@ from kernelzoo.layout import Rows, cdiv
 LONG_ROW = 16384
 """Elements above which a row is worth a second launch."""
 
-LINE_BYTES = 128
-"""Rows that lie across memory are taken together, by the cache line."""
+LINE_BYTES, SECTOR_BYTES = 128, 32
+"""Rows that lie across memory are taken together, by the cache line, at the least by the sector of a line."""
 
 LEAST_PART, MOST_PARTS = 2048, 512
 """Elements of a row that are worth a program of their own, and parts that one program reads at once."""

@@ -37,7 +37,7 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     Short rows are taken together, as long as each multiprocessor has several programs; where memory is contiguous
     across rows, a line of them at the least.
     """
-    device, wide = device_of(x), max(4, rows.itemsize)
+    device, wide = device_of(x), rows.wide_bytes
     elements = TILE_BYTES // wide // power_of_two(tensors)
     least = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total)) if rows.across else 1
     block = min(elements // least, power_of_two(rows.n))
@@ -51,7 +51,7 @@ def held_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
 
     A long row has a program of its own, with four vectors to a thread.
     """
-    if rows.across or not SHORT < rows.n <= HELD * 4 // max(4, rows.itemsize):
+    if rows.across or not SHORT < rows.n <= HELD * 4 // rows.wide_bytes:
         return tile_of(x, rows, tensors)
     block = power_of_two(rows.n)
     return Tile(1, block, rows.total, device_of(x).warps(block * rows.itemsize // THREAD_BYTES))
@@ -60,7 +60,7 @@ def held_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
 def turns_of(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
     """The tile for programs that take rows in turn: as many as multiprocessors, twice, and a block that holds a row
     where one can."""
-    tile, wide = tile_of(x, rows, tensors), max(4, rows.itemsize)
+    tile, wide = tile_of(x, rows, tensors), rows.wide_bytes
     if not rows.across and tile.block < rows.n <= HELD * 4 // wide:
         block = power_of_two(rows.n)
         tile = Tile(1, block, rows.total, device_of(x).warps(block * wide // THREAD_BYTES))

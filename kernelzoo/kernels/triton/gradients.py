@@ -11,11 +11,13 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared import jit
+from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.passes import one_a_row
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, WRITE, phases_on
 from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
-from kernelzoo.kernels.triton.softmax.tiles import ON_CHIP_BYTES, tile_columns, wide_bytes
+from kernelzoo.kernels.triton.softmax.tiles import tile_columns
 from kernelzoo.kernels.triton.strips import Strip, shared_strip, whole_strip
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, Strides, cdiv, rows_with
@@ -36,7 +38,7 @@ def lies(tensors: Sequence[torch.Tensor], whole: int) -> Lies:
 
 def longest(rows: Rows, whole: int) -> int:
     """Elements of the longest row of which one program holds all such inputs."""
-    return ON_CHIP_BYTES // whole // wide_bytes(rows)
+    return ON_CHIP_BYTES // whole // rows.wide_bytes
 
 
 def form(tensors: Sequence[torch.Tensor], whole: int) -> str:
@@ -44,7 +46,7 @@ def form(tensors: Sequence[torch.Tensor], whole: int) -> str:
     (rows, full, _), device = lies(tensors, whole), jit.device_of(tensors[0])
     if rows.across and rows.n > tiles.FEW_ROWS:
         held = whole_strip(rows, device, HELD_COLUMNS) is not None
-        programs = rows.total * rows.itemsize // tiles.LINE_BYTES
+        programs = rows.total * rows.itemsize // LINE_BYTES
     else:
         tile = tiles.row_tile(of(tiles.Numbers, device.index), device, rows, jit.edges_of(rows, *full))
         held, programs = tile is not None or rows.n <= longest(rows, whole), rows.planned

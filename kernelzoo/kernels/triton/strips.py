@@ -3,7 +3,8 @@
 from typing import Any, NamedTuple
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.softmax.tiles import FEW_ROWS, LINE_BYTES, SECTOR_BYTES
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES, SECTOR_BYTES
+from kernelzoo.kernels.triton.softmax.tiles import FEW_ROWS
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv, power_of_two
 
 HELD_PARTS, MANY_PARTS = 64, 512

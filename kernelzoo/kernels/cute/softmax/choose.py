@@ -34,7 +34,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return "fused" if holds else streamed(device, given, 1)
     # Of half precision, a row that begins anywhere has parts of vectors in every block of a cluster.
     longest = knobs.fused_bytes * (2 if given.shifted and given.rows.itemsize == 2 else 1)
-    if not (holds and given.n * given.wide_bytes <= longest) and cluster_tile(given, device) is not None:
+    if not (holds and given.n * given.rows.wide_bytes <= longest) and cluster_tile(given, device) is not None:
         return "split_cluster"
     if holds:
         return "fused"

@@ -112,7 +112,7 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
         return None
     vector = given.vector()
     vectors, most = cdiv(given.room, vector), most_each(given, vector, 1)
-    usual = min(most, 16, USUAL_BYTES // given.wide_bytes // vector)
+    usual = min(most, 16, USUAL_BYTES // given.rows.wide_bytes // vector)
     for many in THREADS[given.shifted :]:
         blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, power_of_two(cdiv(vectors, many * usual))))
         threads = min(many, max(WARP, power_of_two(cdiv(vectors, blocks * usual))))

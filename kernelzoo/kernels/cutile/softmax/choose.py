@@ -4,6 +4,8 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import device_of
+from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
+from kernelzoo.kernels.shared.held_rows import longest as longest_row
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
@@ -18,7 +20,7 @@ class Knobs(tiles.Numbers):
     )
     held_bytes: int = knob(
         65536,
-        among=(32768, 65536, tiles.HELD_BYTES),
+        among=(32768, 65536, ON_CHIP_BYTES),
         unit="bytes",
         why="as computed of the longest row of many that a program holds; in half precision half of that",
     )
@@ -28,13 +30,13 @@ class Knobs(tiles.Numbers):
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
     rows, device = rows_of(x, out), device_of(x)
-    knobs, longest = of(Knobs, device.index), tiles.longest(rows, 1)
+    knobs, longest = of(Knobs, device.index), longest_row(rows, 1)
     if rows.across:
         many = tiles.block(rows, tiles.BLOCK_BYTES, 2).count(rows) >= device.multiprocessors
     else:
         many = rows.planned >= knobs.crowd * device.multiprocessors
         if many:
-            longest = knobs.held_bytes // (2 if rows.itemsize == 2 else 1) // tiles.wide_bytes(rows)
+            longest = knobs.held_bytes // (2 if rows.itemsize == 2 else 1) // rows.wide_bytes
     if rows.n <= longest:
         return "fused"
     return "online" if many else "split_two_launches"

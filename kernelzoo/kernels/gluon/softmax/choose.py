@@ -3,6 +3,7 @@
 import torch
 
 from kernelzoo.kernels.gluon import tiles
+from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, longest
 from kernelzoo.kernels.shared.jit import device_of, edges_of
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -32,9 +33,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
-    if rows.n > tiles.longest(rows, 1):
+    if rows.n > longest(rows, 1):
         if rows.across:
-            many = tiles.block(rows, tiles.ON_CHIP_BYTES).count(rows) >= device.multiprocessors
+            many = tiles.block(rows, ON_CHIP_BYTES).count(rows) >= device.multiprocessors
             return "online" if many else "split_two_launches"
         many = rows.itemsize == 8 and rows.planned >= ONLINE_ROWS * device.multiprocessors
         return "online" if many else split(x, out)

@@ -12,6 +12,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.softmax.device_functions import exponential, zero_if_empty
+from kernelzoo.kernels.shared.held_rows import check_held
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import power_of_two, rows_of
@@ -80,10 +81,10 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if vector != rows.whole_vector or edges_of(rows):
         why = "asynchronous copies are of 16 bytes, and these rows are not whole vectors of so many"
         raise UnsupportedProblemError(id, why)
-    tiles.check_held(id, rows, 1)
+    check_held(id, rows, 1)
     cols = power_of_two(rows.n)
     stages = min(STAGES, (device.shared_per_block - REDUCTION_BYTES) // (cols * rows.itemsize))
-    warps = device.warps(cols * tiles.wide_bytes(rows) // THREAD_BYTES)
+    warps = device.warps(cols * rows.wide_bytes // THREAD_BYTES)
     layout = gl.BlockedLayout([vector], [tiles.LANES], [warps], [0])
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), cols, stages, layout)
     return bound(

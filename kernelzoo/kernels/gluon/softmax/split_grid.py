@@ -271,7 +271,7 @@ def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: 
     # What suffices on an H200 spills a few registers elsewhere.
     team = Team(8, 128, 2) if device.arch in ("", "sm_90") else Team(4, 168, 3)
     threads = team.warps * tiles.LANES  # each awaits one pair: so many programs take a row at the most
-    held, block = (bytes // tiles.wide_bytes(rows) * threads for bytes in (HELD_BYTES, BLOCK_BYTES))
+    held, block = (bytes // rows.wide_bytes * threads for bytes in (HELD_BYTES, BLOCK_BYTES))
     unit, inside, resident = tiles.vector_of(rows), tiles.inside(rows), team.resident * device.multiprocessors
     packed = rows.itemsize == 2 and unit == rows.whole_vector
     held *= 1 + packed

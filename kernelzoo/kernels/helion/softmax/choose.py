@@ -3,6 +3,7 @@
 import torch
 
 from kernelzoo.kernels.helion import tiles
+from kernelzoo.kernels.shared.held_rows import longest
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -22,7 +23,7 @@ class Knobs(tiles.Numbers):
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
     rows, device = rows_of(x, out), device_of(x)
-    if rows.n <= tiles.longest(rows, 1):
+    if rows.n <= longest(rows, 1):
         return "fused"
     crowd = of(Knobs, device.index).crowd * device.multiprocessors
     return "online" if tiles.block(rows, tiles.BLOCK_BYTES).count(rows.as_planned) >= crowd else "split_two_launches"

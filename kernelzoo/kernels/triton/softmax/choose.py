@@ -3,6 +3,7 @@
 import torch
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
 from kernelzoo.kernels.shared.jit import device_of, edges_of
 from kernelzoo.kernels.triton.softmax import multi_row_lanes, multi_row_loop, online, parts, persistent, tiles
 from kernelzoo.kernels.triton.softmax.strips import Strips, strips_of
@@ -52,7 +53,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return _multi_row(knobs, device, rows)
     if rows.columns is not None:
         return _long_columns(knobs, device, rows, rows.columns)
-    if rows.n > tiles.ON_CHIP_BYTES // tiles.wide_bytes(rows):
+    if rows.n > ON_CHIP_BYTES // rows.wide_bytes:
         many = rows.itemsize == 8 and rows.planned >= ONLINE_ROWS * device.multiprocessors
         return "online" if many else "split"
     if rows.itemsize == 2 and rows.n > knobs.packed_limit and rows.planned >= knobs.ahead_rows * device.multiprocessors:

@@ -6,10 +6,10 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import exponential, online_state
-from kernelzoo.kernels.triton.softmax.tiles import wide_bytes
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
@@ -60,8 +60,8 @@ def column_tile(device: Device, rows: Rows, least: int = 0) -> tuple[int, int, i
 
     least: elements of a tile of short rows, which are up to 16.
     """
-    elements = of(Numbers, device.index).online_bytes // wide_bytes(rows)
-    side = tiles.LINE_BYTES // rows.itemsize if rows.across else 1
+    elements = of(Numbers, device.index).online_bytes // rows.wide_bytes
+    side = LINE_BYTES // rows.itemsize if rows.across else 1
     block = elements // side if rows.across else min(elements, power_of_two(rows.n))
     side = max(side, min(16, least // block))
     return side, block, tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)

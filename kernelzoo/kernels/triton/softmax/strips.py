@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.softmax.tiles import SECTOR_BYTES
+from kernelzoo.kernels.shared.long_rows import SECTOR_BYTES
 from kernelzoo.layout import Columns, cdiv, power_of_two
 
 MANY_STRIP_PARTS = 64

@@ -2,15 +2,10 @@
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES, SECTOR_BYTES
 from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers
-
-ON_CHIP_BYTES = 32768 * 4
-"""The widest tile one program holds in registers: 1024 threads (the most a program may have) times 32 elements of
-float32, or 16 of float64, which leaves half of the 64 registers a thread has then for everything else."""
-
-LINE_BYTES, SECTOR_BYTES = 128, 32
-"""Rows across which memory is contiguous are taken by the cache line, at the least by the sector of a line."""
 
 FEW_ROWS = 64
 """Elements of columns up to which tiles of rows are as good as strips."""
@@ -59,11 +54,6 @@ class Numbers:
     )
 
 
-def wide_bytes(rows: Rows) -> int:
-    """Bytes of an element as it is computed."""
-    return max(4, rows.itemsize)
-
-
 def tile_columns(n: int, edges: int) -> int:
     """The power of two that holds the whole vectors of a row, or all of it without edges."""
     return power_of_two(n // edges * edges if edges else n)
@@ -71,7 +61,7 @@ def tile_columns(n: int, edges: int) -> int:
 
 def row_columns(rows: Rows, edges: int, id: str) -> int:
     """Columns of a tile that holds a whole row, its edges aside. Raises UnsupportedProblemError if none can."""
-    capacity = ON_CHIP_BYTES // wide_bytes(rows)
+    capacity = ON_CHIP_BYTES // rows.wide_bytes
     if rows.n > capacity:
         raise UnsupportedProblemError(id, f"a row must fit on chip, {capacity} of {rows.dtype}; got {rows.n}")
     return tile_columns(rows.n, edges)
@@ -100,13 +90,13 @@ def row_options(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple
 
 def tile_warps(knobs: Numbers, device: Device, rows: Rows, elements: int) -> int:
     """Warps for a tile of so many elements."""
-    return device.warps(elements * wide_bytes(rows) // knobs.thread_bytes)
+    return device.warps(elements * rows.wide_bytes // knobs.thread_bytes)
 
 
 def row_tile(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[int, int] | None:
     """(ROWS, COLS) of a tile of whole rows, or None if no tile holds several."""
     columns = tile_columns(rows.n, edges)
-    wide = wide_bytes(rows)
+    wide = rows.wide_bytes
     if not rows.across:
         elements = knobs.warp_elements // max(1, rows.itemsize // 2)  # wider elements take more registers of the warp
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))

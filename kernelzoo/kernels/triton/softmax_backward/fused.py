@@ -8,7 +8,6 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.gradients import fused_launch
 from kernelzoo.kernels.triton.softmax.device_functions import READ
-from kernelzoo.kernels.triton.softmax.tiles import wide_bytes
 from kernelzoo.kernels.triton.softmax_backward.columns_kernel import columns_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, power_of_two
@@ -75,7 +74,7 @@ def fused_kernel(
 def row_warps(device: Device, rows: Rows, edges: int) -> int:
     """Warps for one row: no more than the row itself can feed, however wide its tile is."""
     threads = rows.n // (DOUBLE_ELEMENTS if rows.itemsize == 8 else ROW_ELEMENTS)
-    if rows.n * wide_bytes(rows) > FULL_ROW_BYTES and not edges:
+    if rows.n * rows.wide_bytes > FULL_ROW_BYTES and not edges:
         threads = 1024
     return device.warps(power_of_two(max(32, threads) + 1) // 2)
 
