@@ -100,10 +100,7 @@ def _online_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, ou
 
 @register("cpu", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass keeps a running (maximum, sum) over blocks of a row, a second reads again and writes; rows in parallel.
-
-    Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), arXiv:1805.02867.
-    """
+    """One pass keeps a running (max, sum) over blocks of a row, a second reads again and writes; rows in parallel."""
     x, out = lanes_last(x, out)
     groups, _, lanes = x.shape
     if not side_by_side(x):

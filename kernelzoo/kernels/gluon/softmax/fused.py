@@ -46,10 +46,7 @@ def tile_kernel(
 
 @register("gluon", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns.
-
-    One read, one write. One kernel for all, whose layout is turned where rows lie across memory.
-    """
+    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
     id, rows, device = "gluon/softmax/fused", rows_of(x, out), device_of(x)
     tile = tiles.held(id, device, rows, 1)
     args = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), *tile.constants(rows))

@@ -59,10 +59,7 @@ def online_kernel(
 
 @register("gluon", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) state in each lane, then a pass that writes.
-
-    After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
-    """
+    """One pass over blocks that keeps a running (max, sum) state in each lane, then a pass that writes."""
     rows = rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
     kinds = (wide_type(x.dtype), tiles.lowest(wide_dtype(x.dtype)), *tile.constants(rows))

@@ -1,6 +1,7 @@
 """A grid that fills the device once and strides over rows, the next ones under way to shared memory.
 
 After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form, whose pipeline is here written out.
+Copies are of 16 bytes: it takes rows of whole vectors.
 """
 
 import torch
@@ -71,11 +72,7 @@ def persistent_kernel(
 
 @register("gluon", "softmax", "persistent")
 def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A grid that fills the device once and strides over rows, the next ones under way to shared memory.
-
-    Copies are of 16 bytes: it takes rows of whole vectors. After Triton's tutorial
-    (python/tutorials/02-fused-softmax.py) in its last form, whose pipeline is here written out.
-    """
+    """A grid that fills the device once and strides over rows, the next ones under way to shared memory."""
     id, rows, device = "gluon/softmax/persistent", rows_of(x, out), device_of(x)
     vector = tiles.vector_of(rows)
     if vector != rows.whole_vector or edges_of(rows):

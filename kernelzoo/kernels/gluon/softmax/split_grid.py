@@ -1,4 +1,5 @@
-"""Several programs to one row, all of them resident, which hold their shares while they exchange pairs: one launch."""
+"""Several programs to one row, all of them resident, which hold their shares while they exchange pairs: one
+co-operative launch."""
 
 from typing import NamedTuple
 
@@ -254,10 +255,7 @@ def programs_to_a_row(rows: int, n: int, held: int, most: int, resident: int) ->
 
 @register("gluon", "softmax", "split_grid")
 def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch.
-
-    All programs run at once (a co-operative launch), so that they may wait for each other.
-    """
+    """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch."""
     id, rows, device = "gluon/softmax/split_grid", rows_of(x, out), device_of(x)
     if rows.across or not device.is_nvidia:
         why = "neighbours of a row must be nearest in memory" if rows.across else "its programs can't wait here"

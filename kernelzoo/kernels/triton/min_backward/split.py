@@ -1,7 +1,7 @@
 """Several programs to one row, each with a share of it in registers, or to a strip of columns.
 
-They exchange counts in one co-operative launch where they can wait for each other; elsewhere one launch leaves them,
-and another adds them up and writes.
+They exchange counts in one co-operative launch where they can wait for each other; elsewhere, on AMD devices and in
+the interpreter, one launch leaves them, and another adds them up and writes.
 """
 
 import torch
@@ -127,10 +127,5 @@ def split_kernel(
 
 @register("triton", "min_backward", "split")
 def split(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, which they hold on chip while they exchange counts: one launch.
-
-    All programs run at once (a co-operative launch), so that they may wait for each other. Where that can't be had, on
-    AMD devices and in the interpreter, one launch leaves the counts and a second adds them up and writes. Strips of
-    columns likewise.
-    """
+    """Several programs to one row, which they hold on chip while they exchange counts: one launch."""
     return split_launch("triton/min_backward/split", split_kernel, columns_kernel, (x, y, grad, out), 1)

@@ -1,7 +1,7 @@
 """Several programs to one row, each with a share of it in registers, or to a strip of columns.
 
-They exchange (maximum, sum) states in one co-operative launch where they can wait for each other; elsewhere one launch
-leaves the pairs, and another merges them and writes.
+They exchange (maximum, sum) states in one co-operative launch where they can wait for each other; elsewhere, on AMD
+devices and in the interpreter, one launch leaves the pairs, and another merges them and writes.
 """
 
 from typing import Any
@@ -248,12 +248,7 @@ def split_plan(x: torch.Tensor, out: torch.Tensor, implementation: str) -> tuple
 
 @register("triton", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch.
-
-    All programs run at once (a co-operative launch), so that they may wait for each other. Where that can't be had, on
-    AMD devices and in the interpreter, one launch leaves the pairs and a second merges them and writes. Strips of
-    columns likewise.
-    """
+    """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch."""
     columns = rows_of(x, out).columns
     if columns is not None:
         return split_columns(x, out, columns)
