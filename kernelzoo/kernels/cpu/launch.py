@@ -163,7 +163,7 @@ def _named(kernel: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
 
 def _written(kernel: Any) -> Callable[..., None]:
     """The function that says what a kernel does."""
-    function: Callable[..., None] = kernel.py_func.__globals__.get("task", kernel).py_func
+    function: Callable[..., None] = kernel.py_func.__globals__.get("_task", kernel).py_func
     return function
 
 
@@ -220,20 +220,24 @@ def shared_out(**options: Any) -> Callable[[Callable[..., None]], Any]:
 
     def decorate(function: Callable[..., None]) -> Any:
         task = compiled(**options)(function)
-        kernel = FunctionType(_shared_out.__code__, {**globals(), "task": task}, function.__name__)
+        kernel = FunctionType(_shared_out.__code__, {**globals(), "_task": task}, function.__name__)
         kernel.__qualname__ = f"{function.__module__}.{function.__qualname__}"  # by which it is kept
         return compiled(parallel=True)(kernel)
 
     return decorate
 
 
+_task: Any = None
+"""What a copy of ``_shared_out`` runs, which has its own."""
+
+
 def _shared_out(*arguments):
     given, units, tasks = arguments[:-2], arguments[-2], arguments[-1]
     if tasks == 1:
-        task(*given, FIRST, units)  # noqa: F821  # which each copy of this function has as a global name
+        _task(*given, FIRST, units)
         return
     for i in numba.prange(tasks):
-        task(*given, i * units // tasks, (i + 1) * units // tasks)  # noqa: F821
+        _task(*given, i * units // tasks, (i + 1) * units // tasks)
 
 
 _keeps: ContextVar[bool] = ContextVar("keeps", default=True)
