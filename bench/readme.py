@@ -68,7 +68,7 @@ def table(results: Results) -> str:
     run, rows = max(group.runs(), key=lambda item: item[0].date)
     versions = dict(rows[0].versions)
     said = ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions)
-    again = "".join(f" ({', '.join(one.backends)}: {one.date[:10]})" for held, _ in group.runs() for one in held.again)
+    again = "".join(f" ({of}: {when[:10]})" for held, _ in group.runs() for of, when in held.again)
     caption = f"{group.device}; {said}; {run.date[:10]}{again}; geometric mean of limit / time."
     return "\n\n".join((caption, Table(["implementation", *ops], lines).markdown()))
 

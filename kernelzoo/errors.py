@@ -6,6 +6,7 @@ before a launch. A ContractError is a check's finding about a kernel, and an ``A
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -220,15 +221,9 @@ class ContractError(Pickled, AssertionError):
 
     def within(self, words: str, kind: str = "") -> ContractError:
         """The same finding with another message, or of another kind."""
-        return ContractError(
-            words,
-            kind or self.kind,
-            place=self.place,
-            got=self.got,
-            expected=self.expected,
-            error=self.error,
-            unit=self.unit,
-        )
+        made = copy.copy(self)
+        made.args, made.kind = (words,), kind or self.kind
+        return made
 
 
 def retold(error: AssertionError, words: str) -> AssertionError:

@@ -264,14 +264,13 @@ def store(
         sections = {}
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, TableError):  # damaged content is dropped
             sections = _checked(file.read_bytes(), card, backend)
-        document = {
-            "format": FORMAT,
-            "backend": backend,
-            "card": dataclasses.asdict(card),
-            "tables": {**sections, op: section},
-        }
-        write_whole(file, json.dumps(document, indent=1).encode(), mode=0o600)
+        _write(file, card, backend, {**sections, op: section})
     return file
+
+
+def _write(file: Path, card: Card, backend: str, sections: Json) -> None:
+    document = {"format": FORMAT, "backend": backend, "card": dataclasses.asdict(card), "tables": sections}
+    write_whole(file, json.dumps(document, indent=1).encode(), mode=0o600)
 
 
 def reset(card: Card, backend: str, ops: Sequence[str] = ()) -> Path | None:
@@ -291,8 +290,7 @@ def reset(card: Card, backend: str, ops: Sequence[str] = ()) -> Path | None:
                 if len(left) == len(sections):
                     return None
         if left:
-            document = {"format": FORMAT, "backend": backend, "card": dataclasses.asdict(card), "tables": left}
-            write_whole(file, json.dumps(document, indent=1).encode(), mode=0o600)
+            _write(file, card, backend, left)
         else:
             file.unlink(missing_ok=True)
     return file

@@ -207,12 +207,7 @@ class Truth:
         if self._rounded is not None:
             self._rounded.count(tally, results[0])
         for bounds, result in zip(self._bounds, results[self._rounded is not None :], strict=True):
-            tally.wrong += int(_outside(bounds, result).sum())
-
-
-def _outside(bounds: Bounds, result: torch.Tensor) -> torch.Tensor:
-    """Which elements are out of bounds, and not NaN where NaN is due."""
-    return ~bounds.right(result)
+            tally.wrong += int((~bounds.right(result)).sum())
 
 
 class Rounded:
@@ -269,7 +264,7 @@ class Rounded:
         allowed = self._allowed()
         tally.wrong += int(((ulps > allowed) & ~self._bounded).sum())
         if self._bounds is not None:
-            tally.wrong += int((_outside(self._bounds, turned).view_as(ulps) & self._bounded).sum())
+            tally.wrong += int((~self._bounds.right(turned).view_as(ulps) & self._bounded).sum())
         normal = ulps[self._is_normal]
         if normal.numel():
             worst = float(normal.max())

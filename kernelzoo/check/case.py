@@ -103,6 +103,28 @@ def by(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
+def far(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Memory, and in it a copy of the values with ``stride`` elements between steps of the first axis.
+
+    Decoys lie where a 32-bit offset wraps to. The rest, and ``beyond`` elements at the end, is never touched. Raises
+    NoRoomError.
+    """
+    import torch
+
+    count, width = values.size(0), values[0].numel()
+    below = 2**31  # room for offsets that wrap to negative
+    try:
+        memory = torch.empty(below + (count - 1) * stride + width + beyond, dtype=values.dtype, device=values.device)
+    except RuntimeError as error:  # the only common base of CPU and GPU errors
+        raise NoRoomError(f"no room for {count} rows that lie {stride} elements apart: {error}") from error
+    for row in range(count):
+        wrapped = (row * stride + below) % 2**32
+        # No right result holds it, since no row of a case is constant.
+        memory[wrapped : wrapped + width] = 0 if values.dtype == torch.uint8 else -128
+    x = memory.as_strided(values.shape, (stride, *values[0].contiguous().stride()), below)
+    return memory, x.copy_(values)
+
+
 def plain(shape: tuple[int, ...], dim: int = -1, sizes: Mapping[str, int] | None = None) -> Make:
     """Makes the inputs of the operation's own sampling."""
     return lambda draw: draw.there(draw.sample(shape, dim, sizes))

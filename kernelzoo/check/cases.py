@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kernelzoo import operations
-from kernelzoo.check.case import Case, Draw, Inputs, NoRoomError, by, plain
+from kernelzoo.check.case import Case, Draw, Inputs, by, far, plain
 from kernelzoo.check.cases_others import by_axes, others
 from kernelzoo.check.special import FLOATS, special_rows
 from kernelzoo.operations.memory import overlaps_itself
@@ -288,17 +288,4 @@ def _far_input(shape: tuple[int, int], stride: int, dim: int, turned: bool, draw
 
 
 def _far(stride: int, values: torch.Tensor) -> torch.Tensor:
-    """A copy of the values with ``stride`` elements between steps of the first axis."""
-    import torch
-
-    count, width = values.size(0), values[0].numel()
-    below = 2**31  # room for offsets that wrap to negative
-    try:
-        memory = torch.empty(below + (count - 1) * stride + width, dtype=values.dtype, device=values.device)
-    except RuntimeError as error:  # the only common base of CPU and GPU errors
-        raise NoRoomError(f"no room for {count} rows that lie {stride} elements apart: {error}") from error
-    for row in range(count):
-        wrapped = (row * stride + below) % 2**32
-        memory[wrapped : wrapped + width] = -128  # no right result holds it, since no row of a case is constant
-    far = memory.as_strided((count, *values.shape[1:]), (stride, *values[0].contiguous().stride()), below)
-    return far.copy_(values)
+    return far(values, stride)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -131,13 +132,19 @@ def _undecidable(case: Case, args: Arguments, expected: Expected) -> str:
 
 def calling(implementation: Implementation, case: Case, inputs: Inputs, out: object = None) -> tuple[torch.Tensor, ...]:
     """Call as a user does; returns the outputs."""
-    operation = implementation.operation
-    method = getattr(get(implementation.backend), case.op)
-    named: dict[str, Any] = {"dim": case.dim} if operation.by_rows else {}
-    named |= {"keepdim": case.keepdim} if operation.reduces else {}
-    given = {} if out is None else {"out": out}
-    found = method(*inputs, **named, **dict(case.scalars), variant=implementation.variant, **given)
+    found = called(implementation, case, inputs, {} if out is None else {"out": out})
     return found if isinstance(found, tuple) else (found,)
+
+
+def called(implementation: Implementation, case: Any, inputs: Sequence[Any], changed: Mapping[str, Any]) -> Any:
+    """What a call returns that a case says, with the arguments in ``changed`` in place of its own."""
+    operation = implementation.operation
+    named: dict[str, Any] = {"variant": implementation.variant, **dict(case.scalars)}
+    named |= {"dim": case.dim} if operation.by_rows else {}
+    named |= {"keepdim": case.keepdim} if operation.reduces else {}
+    named |= {name: value for name, value in changed.items() if name not in operation.inputs}
+    given = [changed.get(name, x) for name, x in zip(operation.inputs, inputs, strict=True)]
+    return getattr(get(implementation.backend), operation.name)(*given, **named)
 
 
 def _same(a: Inputs, b: Inputs) -> bool:

@@ -97,6 +97,7 @@ class Tables:
 
     def show(self, described: Row) -> None:
         """Print one problem's rows, without columns that are empty."""
+        from kernelzoo.measure.energy import Energy
         from kernelzoo.report import energy, notes
 
         measured = [row for row in described["rows"] if row["outcome"] == "measured"]
@@ -129,7 +130,7 @@ class Tables:
             output.note(self._console, f"UNCLEAR, {ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {why}")
         for line in notes.costs((row["id"], row["form"] or "") for row in measured):
             self._once(line)
-        counted = [energy.Energy(**row["energy"]) for row in measured if row.get("energy")]
+        counted = [Energy(**row["energy"]) for row in measured if row.get("energy")]
         if counted:  # the counter is the same for all tables
             self._once(energy.resolution(counted), "energy")
         marks = [notes.marks(row["flags"]) for row in measured]

@@ -87,9 +87,9 @@ def softmax_backward(
     tensor of their shape and dtype. Errors: as softmax.
     """
     at, groups, name = _checked("softmax_backward", (grad, y), dim, group, backend)
-    from kernelzoo.distributed import gradients
+    from kernelzoo.distributed import plans
 
-    return gradients.softmax_backward(grad, y, at, groups, name)
+    return plans.run("softmax_backward", (grad, y), (), (), at, groups, name)
 
 
 def min_backward(
@@ -107,9 +107,9 @@ def min_backward(
     for group and backend. Returns a contiguous tensor of x's shape and dtype. Errors: as min.
     """
     at, groups, name = _checked("min_backward", (x, y, grad), dim, group, backend)
-    from kernelzoo.distributed import gradients
+    from kernelzoo.distributed import plans
 
-    return gradients.min_backward(x, y, grad, at, groups, name)
+    return plans.run("min_backward", (x,), (y,), (grad,), at, groups, name)
 
 
 def _is_dtensor(x: object) -> bool:

@@ -36,7 +36,7 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: s
         from kernelzoo.distributed import gradients
 
         return gradients.Softmax.apply(x, dim, groups, backend, exchange)  # type: ignore[no-any-return, no-untyped-call]
-    from kernelzoo.distributed.shards import softmax as run
+    from kernelzoo.distributed.plans import softmax as run
 
     return run(x, dim, groups, backend, exchange)
 

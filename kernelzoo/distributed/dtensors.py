@@ -59,10 +59,5 @@ def _settled(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
 
 
 def _as(x: DTensor, local: torch.Tensor, placements: Sequence[Placement], shape: tuple[int, ...]) -> DTensor:
-    stride, strides = 1, []
-    for size in reversed(shape):
-        strides.append(stride)
-        stride *= max(size, 1)
-    return DTensor.from_local(
-        local, x.device_mesh, placements, run_check=False, shape=torch.Size(shape), stride=tuple(reversed(strides))
-    )
+    stride = torch.empty(shape, device="meta").stride()
+    return DTensor.from_local(local, x.device_mesh, placements, run_check=False, shape=torch.Size(shape), stride=stride)

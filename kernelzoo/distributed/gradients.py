@@ -9,19 +9,6 @@ import torch
 from kernelzoo.distributed import plans
 from kernelzoo.distributed.exchange import Groups
 from kernelzoo.distributed.minimum import minimum
-from kernelzoo.distributed.shards import softmax
-
-
-def softmax_backward(grad: torch.Tensor, y: torch.Tensor, dim: int, groups: Groups, backend: str) -> torch.Tensor:
-    """Gradient of a shard of a softmax, from checked arguments."""
-    return plans.run("softmax_backward", (grad, y), (), (), dim, groups, backend)
-
-
-def min_backward(
-    x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, dim: int, groups: Groups, backend: str
-) -> torch.Tensor:
-    """Gradient of a shard of a minimum, from checked arguments; y and grad lack the axis."""
-    return plans.run("min_backward", (x,), (y,), (grad,), dim, groups, backend)
 
 
 class Softmax(torch.autograd.Function):
@@ -29,7 +16,7 @@ class Softmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:
-        y = softmax(x, dim, groups, backend, exchange)
+        y = plans.softmax(x, dim, groups, backend, exchange)
         ctx.save_for_backward(y)
         ctx.dim, ctx.groups, ctx.backend = dim, groups, backend
         return y
@@ -38,7 +25,8 @@ class Softmax(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
         (y,) = ctx.saved_tensors
-        return softmax_backward(grad, y, ctx.dim, ctx.groups, ctx.backend), None, None, None, None
+        found = plans.run("softmax_backward", (grad, y), (), (), ctx.dim, ctx.groups, ctx.backend)
+        return found, None, None, None, None
 
 
 class Min(torch.autograd.Function):
@@ -57,4 +45,5 @@ class Min(torch.autograd.Function):
         x, y = ctx.saved_tensors
         if ctx.keepdim:
             y, grad = y.squeeze(ctx.dim), grad.squeeze(ctx.dim)
-        return min_backward(x, y, grad, ctx.dim, ctx.groups, ctx.backend), None, None, None, None
+        found = plans.run("min_backward", (x,), (y,), (grad,), ctx.dim, ctx.groups, ctx.backend)
+        return found, None, None, None, None

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelzoo.device import on_device_of
-from kernelzoo.distributed import parts
+from kernelzoo.distributed import parts, symmetric
 from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, kept
+from kernelzoo.errors import UnknownNameError
 from kernelzoo.operations.tensors import check_storage
 
 if TYPE_CHECKING:
     import torch
+
+EXCHANGES = ("group", "symmetric")
+"""How (max, sum) states reach other ranks: by the group's collective, or by symmetric memory in one launch."""
 
 PASSES = {
     "softmax": ("softmax_pairs", "softmax_merge", "softmax_finish", (-math.inf, 0.0)),
@@ -75,6 +79,15 @@ class Plan:
             sent = merged.unsqueeze(0)
         if shards[0].numel():
             self._last.elements(shards, (*asked, *also, *self._found), out)
+
+
+def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:
+    """Softmax of a shard, from checked arguments. Raises UnknownNameError for an unknown exchange."""
+    if exchange not in EXCHANGES:
+        raise UnknownNameError("exchange", exchange, EXCHANGES)
+    if exchange == "symmetric" and len(groups) == 1 and groups[0].size() > 1:
+        return symmetric.softmax(x, dim, groups[0], backend)
+    return run("softmax", (x,), (), (), dim, groups, backend)
 
 
 def run(

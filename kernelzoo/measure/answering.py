@@ -1,7 +1,6 @@
 """The child's side of a measuring process: reads requests, and answers them.
 
-Requests are lines of JSON on standard input. Replies are lines of JSON on the given file descriptor, with the request's
-number. Standard output and error go to the parent.
+Requests are lines of JSON on standard input; replies, with the request's number, go to the given file descriptor.
 """
 
 from __future__ import annotations
@@ -78,8 +77,7 @@ def serve(make: Callable[[IO[str]], Answering], descriptor: int, lifeline: int) 
 
 
 def _end_with(lifeline: int) -> None:
-    """End this process and its children when the guard ends, whatever a kernel does. A second process waits for that: a
-    kernel could hold Python's lock, or close a thread's files."""
+    """End this process and its children when the guard ends. A second process waits: kernels may hold the lock."""
     if child := os.fork():
         os.waitpid(child, 0)
         os.close(lifeline)

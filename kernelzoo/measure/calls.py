@@ -1,7 +1,6 @@
 """The clock of whole calls as a user makes them: ``kernelzoo.get(backend).softmax(x, dim)``, and torch's own.
 
-A call looks up or makes the launch, and allocates its outputs. On a GPU only the host's time counts, without waiting.
-On the host a call returns when it is done.
+Looking up the launch and allocating outputs count. On a GPU only the host's time does, without waiting.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ def function_of(operation: operations.Operation, id: str) -> str:
 class CallClock:
     """``time.perf_counter`` around whole calls; ``base`` is the same device's clock of launches.
 
-    On a GPU a turn holds fewer calls than a stream can queue, and starts on an idle device. A result is dropped when
-    the next call on the same inputs has made its own.
+    On a GPU a turn holds fewer calls than a stream can queue, and starts on an idle device.
     """
 
     name = "call"

@@ -44,8 +44,7 @@ def ceilings(device: torch.device) -> Ceilings:
     """Measure a GPU's ceilings: the best of several kernels that copy, that read, and that do nothing.
 
     A contiguous ``copy_`` is left out: in a CUDA graph it runs on the copy engine, at two thirds of the speed. The
-    choice of two preferred backends takes part if its result is right. None of torch's sums reads as fast, and a kernel
-    must not exceed the ceiling. Copies and the launch floor include them too.
+    choice of two preferred backends takes part if its result is right, since none of torch's sums reads as fast.
     """
     clock = DeviceClock(device)
     ours = [operations.OPERATIONS[name] for name in operations.MAPPED]
@@ -95,15 +94,13 @@ HOST_BYTES = 128 * 2**20
 """Bytes that exceed the last-level cache of a desktop processor."""
 
 _FASTER = 4.0
-"""A host kernel may exceed the copy bandwidth by this factor. One that only reads moves two thirds of the bytes, and
-caches hold part of the data."""
+"""A host kernel may exceed the copy bandwidth so many times: one that only reads moves less, and caches hold a part."""
 
 
 def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
     """Why the host can't have moved so many bytes in that time; or "". ``volume``: bytes of all data in rotation.
 
-    The bound is a copy measured now, by all processors and by one in turns: with one processor taken away, all threads
-    wait. A busy host varies, so the copy is repeated at most 50 times until it allows the time.
+    The bound is a copy measured now, by all processors and by one in turns, at most 50 times: a busy host varies.
     """
     half = max(2**16, min(volume, HOST_BYTES)) // 2
     x = torch.ones(half, dtype=torch.uint8)
@@ -135,10 +132,9 @@ def has_copy(sets: Sets) -> bool:
 
 
 def copies(sets: Sequence[Set]) -> list[Launch]:
-    """A launch for each set that only copies its input to its output.
+    """A launch for each set that only copies its input to its output, as words of 4 or 2 bytes.
 
-    It is a kernel of torch that copies 4-byte words, or 2-byte words if their number is odd. ``copy_`` would run on the
-    copy engine.
+    ``copy_`` would run on the copy engine.
     """
 
     def words(x: torch.Tensor) -> torch.Tensor:
@@ -152,10 +148,7 @@ def copies(sets: Sequence[Set]) -> list[Launch]:
 
 
 def _choices(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
-    """The ``auto`` launches of the best GPU backends, two for each operation on rows. Wrong ones are left out.
-
-    Importing more backends takes seconds each.
-    """
+    """The ``auto`` launches of the best two GPU backends for each operation on rows. Wrong ones are left out."""
     ids = [f"{backend}/{op.name}/auto" for op in operations for backend in registry.PREFERENCE["cuda"]]
     made = Counter[str]()
     for implementation in map(registry.implementation, ids):

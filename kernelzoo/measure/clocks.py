@@ -36,8 +36,8 @@ def linked(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], o
 class DeviceClock:
     """CUDA events around a CUDA graph with one launch for every set of a turn.
 
-    Events and graph are queued behind a spinning kernel, so the host's time does not count. The launch of each kernel
-    within the graph counts: about a microsecond on an H200. What the start of a graph costs is taken off.
+    They are queued behind a spinning kernel, so the host's time does not count. The launch of each kernel within the
+    graph does: about a microsecond on an H200. What the start of a graph costs is taken off.
     """
 
     name = "device"
@@ -58,10 +58,7 @@ class DeviceClock:
         self._counts = torch.version.cuda is not None  # ROCm's graph nodes are not read
 
     def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
-        """A turn of these launches in this order, and of the link.
-
-        What it runs to get ready, it runs now, before the data of the turn is there.
-        """
+        """A turn of these launches in this order, and of the link. What it runs to get ready, it runs now."""
         graph, found = self._captured(linked(launches, link))
         if self._counts and not found:
             raise ContractError("its launches put no kernel into a CUDA graph", "not repeatable")
@@ -100,10 +97,7 @@ class DeviceClock:
         return graph, nodes
 
     def _warmed(self, graph: Any) -> int:
-        """Replay a new graph on data that will change, since its first launches take longer.
-
-        Returns the clock cycles that hide its submission.
-        """
+        """Replay a new graph, whose first launches take longer. Returns the clock cycles that hide its submission."""
         seconds = 0.0
         for _ in range(2):
             torch.cuda.synchronize(self.device)

@@ -1,7 +1,6 @@
 """Watches the device while samples are taken, for other work or a change of clock.
 
-A GPU is read through NVML (the package nvidia-ml-py), a host through Linux's scheduler. Without either, measuring goes
-on unwatched.
+A GPU is read through NVML, a host through Linux's scheduler. Without either, measuring goes on unwatched.
 """
 
 from __future__ import annotations
@@ -63,11 +62,8 @@ class Condition:
 class _Gpu:
     """A GPU. Samples are disturbed by throttling at either reading, a changed SM or memory clock, or a new process.
 
-    A GPU at rest lowers its clock, and needs milliseconds of work to raise it: samples in that time count as disturbed.
-    So give the device some work before the first reading.
-
-    A disturbance between two readings is not seen. Nor is a process that was there before, which may be idle. If it is
-    not, the samples spread; ``Condition.processes`` has the number.
+    A GPU at rest lowers its clock, so give it some milliseconds of work before the first reading. Not seen are a
+    disturbance between two readings, and a process that was there before.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -123,14 +119,10 @@ class _Gpu:
 class HostWatch:
     """A host. Samples are disturbed if a ready thread of these processes waited for a processor over 2 % of the time.
     They are, too, if others left too few processors for torch's threads.
-
-    Linux counts this wait in nanoseconds for each thread, and the work of others in ticks of 10 ms. A thread that
-    shares a processor hardly waits if it has little to do, and a rival's may have one to itself. Not seen are a changed
-    clock, and work on the core's other thread or the same machine.
-
-    ``waited_s`` sums the longest wait of any thread over the readings, since that delays a kernel on all threads. A sum
-    over threads would grow with their number.
-    """
+    
+    Linux counts this wait in nanoseconds for each thread, and the work of others in ticks of 10 ms. Not seen are a
+    changed clock, and work on the core's other thread. ``waited_s`` sums the longest wait of any thread, since that
+    delays a kernel on all threads."""
 
     def __init__(self, processes: Sequence[int | str]) -> None:
         self._processes, self._began = processes, time.perf_counter()
@@ -172,10 +164,7 @@ Watch = _Gpu | HostWatch
 
 
 def watch(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | None:
-    """A watch on the device, or None if it can't be watched.
-
-    ``processes``: those that work on the host, by number.
-    """
+    """A watch on the device, or None if it can't be watched. ``processes``: those that work on the host."""
     if device.type == "cuda":
         found = nvml_of(device)
         return None if isinstance(found, str) else _Gpu(*found)
@@ -200,11 +189,10 @@ def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
 
 
 def _handle(nvml: Any, properties: Any) -> Any:
-    """NVML's handle of the device that torch describes. Raises NVMLError.
+    """NVML's handle of the device that torch describes, by the UUID or the bus address. Raises NVMLError.
 
-    NVML numbers all devices, torch only those of CUDA_VISIBLE_DEVICES. Both know the UUID and the bus address. A slice
-    of a GPU (MIG) has its own UUID, which NVML takes in another form. It shares the bus address and clocks of the whole
-    GPU.
+    NVML numbers all devices, torch only visible ones. A slice of a GPU (MIG) has its own UUID, which NVML takes in
+    another form; it shares the bus address and clocks of the whole GPU.
     """
     try:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")

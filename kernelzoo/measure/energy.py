@@ -1,8 +1,7 @@
 """The energy of a launch, from NVML's energy counter while the timed work runs again without a pause.
 
-The counter covers the whole GPU, with idle power and other processes. It moves in steps of up to a tenth of a second.
-So a span begins and ends at a step and holds several. A launch's energy is the span's mean power times the launch's
-seconds.
+The counter covers the whole GPU, and moves in steps of up to a tenth of a second. So a span begins and ends at a step.
+A launch's energy is the span's mean power times the launch's seconds.
 """
 
 from __future__ import annotations
@@ -46,20 +45,29 @@ class EnergyError(KernelZooError, RuntimeError):
 class Energy:
     """The energy of one launch and the quality of its reading, or why there is none."""
 
-    joules: float = 0.0
-    """Joules of a launch."""
+    launch_mj: float = 0.0
     launches: int = 0
     """Launches in the span."""
-    span: float = 0.0
-    """Length of the span in seconds."""
-    launch: float = 0.0
-    """Seconds of a launch in this run; heat may make it longer than in a sample."""
-    step: float = 0.0
-    """Median seconds between moves of the counter."""
-    step_joules: float = 0.0
-    """Median joules by which it moves."""
+    span_ms: float = 0.0
+    """Length of the span in which it was read."""
+    launch_us: float = 0.0
+    """A launch's time in that span; heat may make it longer than in a sample."""
+    step_ms: float = 0.0
+    """Median time between moves of the counter."""
+    step_mj: float = 0.0
+    """Median energy by which it moves."""
     unknown: str = ""
-    """Why the energy is unknown."""
+    """Why the energy is unknown; not in a results file."""
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """Its numbers by name, as in a results file."""
+        return {name: value for name, value in vars(self).items() if name != "unknown"}
+
+    @property
+    def watts(self) -> float:
+        """Mean power in watts, including idle power."""
+        return 1e3 * self.launch_mj / self.launch_us
 
 
 class Meter:
@@ -121,11 +129,7 @@ class Replays:
 
 
 def of(more: Callable[[], object], end: Callable[[], float], launches: int, meter: Meter) -> Energy:
-    """The energy of a launch.
-
-    ``more`` queues enough runs of so many ``launches``, and returns at once. ``end`` waits for all of them, and returns
-    the mean seconds of a run.
-    """
+    """The energy of a launch. ``more`` queues enough runs of so many ``launches``; ``end`` waits for all of them."""
     more()
     began = moved = perf_counter()
     moves: list[tuple[float, float]] = []
@@ -152,10 +156,10 @@ def of(more: Callable[[], object], end: Callable[[], float], launches: int, mete
     (start, before), (stop, after) = moves[0], moves[-1]
     steps = [(later[0] - at[0], later[1] - at[1]) for at, later in pairwise(moves)]
     return Energy(
-        joules=(after - before) / (stop - start) * launch,
+        launch_mj=(after - before) / (stop - start) * launch * 1e3,
         launches=round((stop - start) / launch),
-        span=stop - start,
-        launch=launch,
-        step=statistics.median(seconds for seconds, _ in steps),
-        step_joules=statistics.median(joules for _, joules in steps),
+        span_ms=(stop - start) * 1e3,
+        launch_us=launch * 1e6,
+        step_ms=statistics.median(seconds for seconds, _ in steps) * 1e3,
+        step_mj=statistics.median(joules for _, joules in steps) * 1e3,
     )

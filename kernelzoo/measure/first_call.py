@@ -1,6 +1,6 @@
 """The cost of compiling: the first call in a new process, with empty or filled disk caches.
 
-Each figure is a single call by the host's clock. It shows seconds against milliseconds, not small differences.
+Each figure is a single call by the host's clock: seconds against milliseconds, and no small differences.
 """
 
 from __future__ import annotations
@@ -82,8 +82,7 @@ def first_calls(
     *,
     patience: float,
 ) -> Iterator[FirstCall]:
-    """Measure implementations, each class of problems in two new processes. A backend that can't run here gets one
-    row."""
+    """Measure each class of problems in two new processes. A backend that can't run here gets one row."""
     unavailable = set[str]()
     for id, dtype, name in product(ids, dtypes, CLASSES):
         backend = id.partition("/")[0]

@@ -34,12 +34,10 @@ _DEATHS = 4
 class Guard(WorkerProcess):
     """Has implementations measured by a judge in a process of its own, and replaces it when it ends.
 
-    ``modules`` are Python files that register implementations, loaded only there. ``patience``: seconds that one step
-    (compile and check, or one sample) may take before it counts as hung. Use it as a context manager. Raises GuardError
-    if the process can't start.
-
-    ``needs``: the files of operations that each file of kernels needs; without it, all. With it a file that can't be
-    loaded costs only itself: ``about.refused`` says why.
+    ``modules``: Python files that register implementations, loaded only there. ``patience``: seconds that one step may
+    take before it counts as hung. ``needs``: the files of operations that each file of kernels needs; without it, all.
+    With it a file that can't be loaded costs only itself, and ``about.refused`` says why. Use it as a context manager.
+    Raises GuardError if the process can't start.
     """
 
     def __init__(
@@ -90,10 +88,9 @@ class Guard(WorkerProcess):
     ) -> tuple[list[Json], list[Json]]:
         """Measure implementations as :func:`kernelzoo.measure.race`; returns entries of a results file, and failures.
 
-        An id ``backend/op/variant@label`` is a lane bound with the knobs in ``tables``. An implementation that kills
-        the process, hangs or breaks its device is a failure. The others are measured again in a new process. With
-        ``cross_check``, cold GPU results are timed by the profiler too. With 0 ``rounds``, what is right is in neither
-        list.
+        An id ``backend/op/variant@label`` is a lane bound with the knobs in ``tables``. One that kills the process,
+        hangs or breaks its device is a failure, and the others are measured again. With ``cross_check``, cold GPU
+        results are timed by the profiler too. With 0 ``rounds``, what is right is in neither list.
         """
         request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
         request |= {"energy": energy, "label": label, "waive": list(waive)}
@@ -134,10 +131,7 @@ class Guard(WorkerProcess):
         return {}, lost
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
-        """Seconds per launch by the profiler's clock, by id. Ids without a time are left out.
-
-        It runs in a second process, which a profiler slows down. If it fails, the first clock's results stand.
-        """
+        """Seconds per launch by the profiler's clock, by id, from a second process. Ids without a time are left out."""
         try:
             if self._checker is None:
                 self._checker = WorkerProcess(self._device, self._modules, patience=self._patience, gpu=self._gpu)
@@ -161,9 +155,8 @@ class Guard(WorkerProcess):
     ) -> Json:
         """Check one implementation against the contract, and by the gate on some problems.
 
-        Returns a :class:`kernelzoo.check.verifying.Found` as JSON. ``cases`` are names or globs; without any, or
-        without ``dtypes``, all are run. ``seed`` chooses the gate's values. A case that kills the process or hangs ends
-        the check with that finding.
+        Returns a :class:`kernelzoo.check.verifying.Found` as JSON. ``cases`` are names or globs; none means all, as of
+        ``dtypes``. ``seed`` chooses the gate's values. A case that kills the process or hangs ends the check.
         """
         request = {"do": "verify", "id": id, "problems": [asdict(p) for p in problems], "seed": seed}
         try:
@@ -177,8 +170,7 @@ class Guard(WorkerProcess):
             return Found(findings=[Finding(id, case, kind, reason, **known)]).document()
 
     def largest(self, id: str) -> Json:
-        """What fuzzing needs of an implementation: ``unavailable`` (why it can't run here), ``elements`` of the largest
-        case, and ``emulator``. The first and the last may be ""."""
+        """What fuzzing needs: why it is ``unavailable`` here, ``elements`` of the largest case, ``emulator``."""
         try:
             return self._ask({"do": "largest", "id": id}, quiet, at_least=IMPORTING)
         except DiedError as error:
@@ -188,8 +180,7 @@ class Guard(WorkerProcess):
     def fuzz(self, id: str, cases: Sequence[str]) -> Json:
         """Run fuzzing cases through one implementation; see :class:`kernelzoo.check.fuzz.running.Found`.
 
-        A case that kills the process or hangs counts as ``wrong``, and the others run without it. After _DEATHS such
-        cases the rest is skipped.
+        A case that kills the process or hangs counts as ``wrong``. After _DEATHS such cases the rest is skipped.
         """
         total: Json = {"wrong": [], "unavailable": ""}
         deaths = 0
@@ -230,8 +221,7 @@ class Guard(WorkerProcess):
         return total
 
     def accuracy(self, op: str, dtype: str, ids: Sequence[str], values: int, seed: int) -> list[Json]:
-        """Rows of accuracy for implementations of one operation and dtype; see
-        :func:`kernelzoo.check.accuracy.measure`.
+        """Rows of accuracy; see :func:`kernelzoo.check.accuracy.measure`.
 
         One that kills the process or hangs gets a row with ``failed``. The others are measured again without it.
         """

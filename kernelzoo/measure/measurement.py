@@ -28,15 +28,11 @@ APART, ABOVE = 0.03, 10e-6
 """Two clocks disagree if they differ by more than this share, on times above so many seconds."""
 
 BETWEEN = 1e-6
-"""Seconds between kernels that only the device clock counts. On an H200: 0.3 to 0.8 us for launches of one kernel, 1.4
-for two."""
+"""Seconds between kernels that only the device clock counts: on an H200 0.3 to 0.8 us, of two kernels 1.4."""
 
 
 def disagree(device_seconds: float, cupti_seconds: float) -> bool:
-    """Whether two clocks differ by more than 3 % on a kernel above 10 us.
-
-    The device clock may show a microsecond more, the gap between kernels.
-    """
+    """Whether two clocks differ by more than 3 % on a kernel above 10 us, and the gap between kernels."""
     more = device_seconds - cupti_seconds
     apart = -more if more < 0 else max(0.0, more - BETWEEN)
     return max(device_seconds, cupti_seconds) > ABOVE and apart > APART * device_seconds
@@ -114,8 +110,7 @@ class Measurement:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Caveats of this time: a broken contract, slow submission, clocks that disagree, or a device disturbed in
-        every round."""
+        """Caveats of this time."""
         found = [BREAKS] if self.breaks else []
         if self.clock == "device" and self.submit is not None and self.median < self.submit:
             found.append("host-bound")

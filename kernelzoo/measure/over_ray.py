@@ -1,7 +1,6 @@
 """A sweep over the GPUs of a Ray cluster, with one actor and guard for each GPU.
 
-A worker lost with its process or host is replaced, and its race runs again. What a kernel breaks is left to the guard
-on that host.
+A worker lost with its process or host is replaced, and its race runs again.
 """
 
 from __future__ import annotations
@@ -37,8 +36,10 @@ class RayMissingError(KernelZooError, RuntimeError):
 
 @contextlib.contextmanager
 def cluster(address: str) -> Iterator[None]:
-    """A context in which this process is connected to a Ray cluster. It is that of the address, else of
-    ``RAY_ADDRESS``, else a new one on this machine. Raises RayMissingError."""
+    """A context connected to the Ray cluster of the address, else of ``RAY_ADDRESS``, else a new one here.
+
+    Raises RayMissingError.
+    """
     try:
         import ray
     except ImportError:

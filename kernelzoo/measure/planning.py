@@ -77,8 +77,7 @@ def declarations(backend: str, op: str) -> dict[str, Any] | None:
 def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device: torch.device) -> list[list[str]]:
     """For each problem, a digest of the plan by each table. Equal digests are equal launches.
 
-    Nothing is compiled and nothing runs. On the device ``meta`` tensors have no memory. A problem without room on the
-    device counts as refused.
+    Nothing is compiled or run. A problem without room on the device counts as refused; ``meta`` needs none.
     """
     import torch
 
@@ -121,8 +120,7 @@ def _made(implementation: registry.Implementation, values: Values) -> Any:
 
 
 def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
-    """Problems to tune on: few to many rows, some near the number of SMs. Lengths are around powers of two, and the
-    axis is not always the last."""
+    """Problems to tune on: few to many rows, some near the number of SMs; lengths around powers of two; other axes."""
     m = multiprocessors
     rows = sorted({8, 16, 40, m // 2 + 1, m - 1, m, 2 * m + 1, 3 * m, 1000, 4096, 20011, 100003, 499979})
     lengths = (

@@ -6,8 +6,7 @@ import pytest
 
 from kernelzoo import packages
 from kernelzoo.check.staying import staying
-from kernelzoo.measure.drawn import PREFIX
-from kernelzoo.measure.problems import SETS
+from kernelzoo.measure.problems import PREFIX, SETS
 
 TABLE = {"columns": ["median", "iqr"], "sort": "median"}
 """Default options of pytest-benchmark for a table of 80 columns."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations
 from kernelzoo.errors import UnknownNameError
-from kernelzoo.measure.drawn import PREFIX, count_of, drawn
 
 if TYPE_CHECKING:
     import torch
@@ -181,6 +182,50 @@ SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
 }
 
 
+# --- Random problems: a sample shows what a kernel does badly between the points of the map that authors choose -----
+
+PREFIX = "random:"
+MOST = 10_000
+"""Most problems of a sample."""
+
+SMALLEST, LARGEST = 2**16, 10**9
+"""Bounds on the bytes of input and output together."""
+
+_LONGEST = 24
+"""The base-2 logarithm of the largest number of rows or length."""
+
+_STEPS = (1, 1, 2, 16)
+"""The last axis is a multiple of one of these: half the problems are odd, the others even or aligned to a vector."""
+
+
+def count_of(shape_set: str) -> int:
+    """The count in ``"random:200"``; 0 if the text names no sample."""
+    digits = shape_set.removeprefix(PREFIX)
+    known = shape_set.startswith(PREFIX) and re.fullmatch(r"[1-9]\d{0,4}", digits, re.ASCII)
+    return int(digits) if known and int(digits) <= MOST else 0
+
+
+def drawn(count: int, seed: int, dtypes: Sequence[str]) -> Iterator[tuple[tuple[int, int], str, int]]:
+    """``count`` different problems: shape, dtype and axis, log-uniform. Longer samples begin with shorter ones."""
+    chance = random.Random(f"kernelzoo {seed}")
+    seen = set[tuple[tuple[int, int], str, int]]()
+    while len(seen) < count:
+        dtype, dim, step = chance.choice(list(dtypes)), chance.choice((-1, 0)), chance.choice(_STEPS)
+        rows, length = (round(2 ** chance.uniform(least, _LONGEST)) for least in (0, 1))
+        first, last = (rows, length) if dim == -1 else (length, rows)
+        last = last | 1 if step == 1 else -(-last // step) * step
+        found = (first, last), dtype, dim
+        if SMALLEST <= 2 * first * last * _width(dtype) <= LARGEST and found not in seen:
+            seen.add(found)
+            yield found
+
+
+def _width(dtype: str) -> int:
+    """Bytes of an element."""
+    bits = re.search(r"\d+$", dtype)
+    return int(bits[0]) // 8 if bits else 1
+
+
 def label(shape_set: str, seed: int) -> str:
     """The name of a set in results. A sample has its seed."""
     return f"{shape_set}, seed {seed}" if count_of(shape_set) else shape_set
@@ -192,10 +237,7 @@ def problems(
     dtypes: tuple[str, ...] = ("float32", "bfloat16"),
     seed: int = 0,
 ) -> tuple[Problem, ...]:
-    """The problems of a named set, or of ``random:COUNT`` for each operation.
-
-    Raises UnknownNameError for an unknown set, operation or dtype.
-    """
+    """The problems of a named set, or of ``random:COUNT`` for each operation. Raises UnknownNameError."""
     dtypes, count = tuple(map(operations.full_dtype, dtypes)), count_of(shape_set)
     if shape_set not in SETS and not count:
         raise UnknownNameError("shape set", shape_set, [*SETS, f"{PREFIX}COUNT"])

@@ -1,7 +1,6 @@
 """A second clock to check the first: the device's timestamps of each kernel, recorded by CUPTI.
 
-It shares only the launches with :class:`kernelzoo.measure.clocks.DeviceClock`: no graph, no events, no division by the
-number of launches. So it shows a kernel that a graph did not capture.
+It shares only the launches with :class:`kernelzoo.measure.clocks.DeviceClock`, and shows what a graph did not capture.
 """
 
 from __future__ import annotations
@@ -31,15 +30,12 @@ _LONGEST = 0.2  # most seconds to spin
 def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats: int = 5) -> float | None:
     """Seconds of device activity in one launch, by CUPTI through torch.profiler; None where unknown.
 
-    launches: one for each rotated set, so that the data is as cold as for the device clock. They run ``repeats`` times,
-    each time queued behind a spinning kernel. So they run back to back even if the profiler slows the host.
+    launches: one for each rotated set, for cold data. They run ``repeats`` times, each time queued behind a spinning
+    kernel: back to back, even if the profiler slows the host. Kernels, fills and copies are added up, and overlaps
+    count once; gaps are left out, since CUPTI changes them. The result is the median over the runs.
 
-    Kernels, fills and copies are added up, and overlaps count once. The result is the median over the runs. Gaps
-    between kernels are left out, since CUPTI changes them. So the device clock shows this time plus the gap of each
-    kernel.
-
-    None without a GPU, without CUPTI, beside another profiler, or with too few complete runs: CUPTI may lose the first
-    kernels of a session. CUPTI may slow later launches, so time nothing in this process afterwards.
+    None without a GPU or CUPTI, beside another profiler, or with too few complete runs: CUPTI may lose the first
+    kernels of a session. It may slow later launches, so time nothing in this process afterwards.
     """
     tools: Any = torch.profiler  # torch has no types for it
     if device.type != "cuda" or tools.ProfilerActivity.CUDA not in tools.supported_activities():
@@ -81,10 +77,9 @@ class Activity:
 
 
 def per_launch(activities: Iterable[Activity], launches: int, repeats: int) -> float | None:
-    """Seconds of activity in one launch: the median over complete runs.
+    """Seconds of activity in one launch: the median over complete runs, each of which begins with a spinning kernel.
 
-    Each run begins with a spinning kernel. None if fewer than half of the ``repeats`` runs are complete. Complete runs
-    have as many activities as the largest, and at least one for each launch.
+    Complete runs have as many activities as the largest. None if fewer than half of the ``repeats`` are.
     """
     runs: list[list[Activity]] = []
     for activity in sorted(activities):
@@ -109,10 +104,7 @@ def _busy(run: Sequence[Activity]) -> float:
 
 
 def _activities(events: Iterable[Any], index: int) -> Iterator[Activity]:
-    """The kernels, fills and copies of torch.profiler's events on the device of that index.
-
-    A kernel of no duration is one whose times CUPTI lost.
-    """
+    """The kernels, fills and copies among torch.profiler's events on a device, but for those whose times CUPTI lost."""
     for event in events:
         if (
             event.device_type.name == "CUDA"
@@ -130,9 +122,8 @@ def cross_check(
     *,
     progress: Callable[[str, str], None] = lambda stage, id: None,
 ) -> dict[str, float]:
-    """Seconds per launch by the profiler's clock, by id.
+    """Seconds per launch by the profiler's clock, by id, on new cold data; without those that it can't time.
 
-    It uses new cold data, for implementations that have passed a race. Those that the profiler can't time are left out.
     The process must time nothing afterwards: the profiler slows it down.
     """
     found = {}

@@ -1,7 +1,4 @@
-"""Results on disk, in the JSON layout of pytest-benchmark.
-
-``pytest-benchmark compare`` reads them too. They may come from pytest or from the command line.
-"""
+"""Results on disk, in the JSON layout of pytest-benchmark, whose ``compare`` reads them too."""
 
 from __future__ import annotations
 
@@ -83,14 +80,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
 def _energy(measured: Energy | None) -> Json | None:
     if measured is None or measured.unknown:  # the flags say why
         return None
-    return {
-        "launch_mj": _round(measured.joules, 1e3),
-        "launches": measured.launches,
-        "span_ms": _round(measured.span, 1e3),
-        "launch_us": _round(measured.launch, 1e6),
-        "step_ms": _round(measured.step, 1e3),
-        "step_mj": _round(measured.step_joules, 1e3),
-    }
+    return {name: value if isinstance(value, int) else _round(value) for name, value in measured.facts.items()}
 
 
 def table_of(implementation: Implementation, device: str) -> str | None:
@@ -181,8 +171,7 @@ def machine(device: str) -> Json:
 
 
 def source(modules: Sequence[Path]) -> Json:
-    """Digests of kernelzoo's files, and of each of the ``modules``. A module in a package counts with all files
-    there."""
+    """Digests of kernelzoo's files, and of each of the ``modules``: all files there, if it lies in a package."""
     by_name = {m.name: _digest([file for one in modules if one.name == m.name for file in _run(one)]) for m in modules}
     return {"sha256": _sources(), "modules": by_name}
 
@@ -194,8 +183,7 @@ def _run(module: Path) -> list[Path]:
 
 
 class Record:
-    """A results file that grows problem by problem. Each write replaces the whole file at once, so it is always
-    complete."""
+    """A results file that grows problem by problem. Each write replaces it at once, so it is always complete."""
 
     def __init__(
         self,
@@ -208,12 +196,10 @@ class Record:
         modules: Sequence[Path] = (),
         shard: Json | None = None,
     ) -> None:
-        """``device``: as from :func:`kernelzoo.measure.device_name`. ``shard``: facts of a
-        :class:`kernelzoo.measure.shards.Shard`, if any.
+        """``device``: as from :func:`kernelzoo.measure.device_name`. ``shard``: facts of a shard, if any.
 
         With ``resume``, an existing file is continued. Raises RecordError if it is no results file, or holds another
-        shard. The device, kernelzoo's files and the ``modules`` must be the same, and ``versions`` and ``rounds`` if
-        given.
+        shard, device, kernelzoo, ``modules`` of the same name, or ``versions`` or ``rounds`` if given.
         """
         now = source(modules)
         self.path = path

@@ -1,7 +1,6 @@
 """The runner: binds kernels to the judge's memory, launches what it is told, and times turns.
 
-It holds no reference and no right result. Everything that it could do to itself costs only its own rows; what it
-returns are seconds, which the judge compares with its own clock.
+It holds no reference and no right result. What it could do to itself costs only its own rows.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ class Runner:
     def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]:
         """Bind an implementation to every set, and launch it once on the first.
 
-        Returns the seconds of the first call, the seconds to submit a launch, and the form that was bound. Raises what
-        the implementation raises; ContractError for a bind that returns no launch.
+        Returns the seconds of the first call and of submitting a launch, and the form that was bound. Raises what the
+        implementation raises; ContractError for a bind that returns no launch.
         """
         sets = self._sets
         if id == COPY:
@@ -160,10 +159,9 @@ class Runner:
     def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None:
         """Prepare a turn with a launch on each of these sets, in this order. Their data changes before it is run.
 
-        ``delivered``: copying the results that launches return is part of the turn, and not left for after it.
-
-        ``link``: a place in the order, a set, and a number of elements. Right before the launch at that place, so many
-        elements are copied from that set's first input to its own.
+        ``delivered``: copying the results that launches return is part of the turn. ``link``: a place in the order, a
+        set, and a number of elements. Right before the launch at that place, so many are copied from that set's first
+        input.
         """
         lane, key = self._lanes[id], (*order, *link, delivered)
         lane.waits = lane.returns and not delivered
@@ -270,10 +268,7 @@ class Runner:
 
 
 def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:
-    """The id of the form that an implementation would launch; nothing is launched.
-
-    With several launches, it is the form of the first.
-    """
+    """The id of the form that an implementation would launch first; nothing is launched."""
     forms = list[str]()
 
     def ask(*tensors: torch.Tensor, **scalars: Any) -> Launch:

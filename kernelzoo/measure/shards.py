@@ -55,10 +55,7 @@ def parsed(text: str) -> Shard | None:
 
 
 def merged(paths: Sequence[Path]) -> Json:
-    """Merge the files of all shards of a sweep.
-
-    Raises ShardError for a duplicate or missing shard or result, or for files of different sweeps or kernelzoos.
-    """
+    """Merge the files of all shards of a sweep. Raises ShardError unless they make one, each once and complete."""
     by_number: dict[int, tuple[Path, Json]] = {}
     for path in paths:
         document = _read(path)

@@ -21,8 +21,7 @@ FEWEST = 6
 """Fewest samples for an interval of the median at 95 %: the range of five has 93.75 %."""
 
 CAUTION = 3.5
-"""Standard errors added to the measured autocorrelation for the interval of paired rounds. With fewer, races of a
-kernel with itself differ too often; statistics.md has the simulation."""
+"""Standard errors added to the measured autocorrelation of paired rounds; statistics.md simulates other numbers."""
 
 LONGEST = 4
 """A race without a verdict may run up to this many times the rounds asked for."""
@@ -159,11 +158,7 @@ def settled(lanes: Sequence[Sequence[float]]) -> bool:
 
 
 def noisy(samples: Sequence[float], allowed: float) -> str:
-    """Why these samples can't be a baseline for later ones, or "".
-
-    allowed: the slowdown that a comparison allows, 0.05 for 5 %. A less certain median can't tell a regression from
-    noise.
-    """
+    """Why these samples can't be a baseline for later ones, or "". allowed: the slowdown, 0.05 for 5 %."""
     if len(samples) < FEWEST:
         return f"{len(samples)} samples; a baseline needs at least {FEWEST}"
     half = median_interval(samples).relative_half_width
@@ -219,8 +214,7 @@ def _median(array: NDArray[np.float64], confidence: float) -> Interval:
 def _widened(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
     """Widen an interval by the autocorrelation that the rounds allow, and record it if it is significant.
 
-    It is the autocorrelation of ranks (Bartels, JASA 77, 1982), which outliers don't hide. Its standard error is 1 /
-    sqrt(n) without autocorrelation; the test is at 5 %.
+    It is that of ranks (Bartels, JASA 77, 1982), which outliers don't hide, with the standard error 1 / sqrt(n).
     """
     count = len(rounds)
     if math.isinf(interval.high) or interval.low == interval.high:

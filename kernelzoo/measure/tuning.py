@@ -239,8 +239,7 @@ class Tuner:
         return replace(trial, ratio=ratio, worst=worst, verdict=said.value, reason=slow)
 
     def _verify(self, current: Values, outcome: Outcome) -> None:
-        """Verify the table against the shipped one. Knobs that slow a problem are removed until it is better or
-        empty."""
+        """Verify the table against the shipped one, without knobs that slow a problem, until it is better or empty."""
         values = dict(current)
         while values:
             self._tell("verifying", 1 - VERIFYING)
@@ -275,8 +274,7 @@ class Tuner:
         return found, slow
 
     def _changed(self, values: Values, problems: Sequence[Problem]) -> list[tuple[str, Problem]]:
-        """The implementations and problems with a changed plan: first ``auto``, then variants that alone show a
-        knob."""
+        """Implementations and problems with a changed plan: first ``auto``, then variants that alone show a knob."""
         found, shown = list[tuple[str, Problem]](), set[str]()
         for id in self.ids:
             left = [name for name in values if name not in shown]
@@ -343,10 +341,7 @@ def _some(first: Sequence[Problem], others: Sequence[Problem], most: int) -> lis
 
 
 def _combined(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], confidence: float) -> tuple[Interval, float]:
-    """The geometric mean of ratios over problems by round, with its interval, and the largest ratio.
-
-    Seven rounds can't exclude autocorrelation. What is accepted wrongly fails on the held-out problems.
-    """
+    """The geometric mean of ratios over problems by round, with its interval, and the largest ratio."""
     logs = [[math.log(one / other) for one, other in zip(*pair, strict=True)] for pair in pairs]
     means = [math.exp(math.fsum(of_round) / len(of_round)) for of_round in zip(*logs, strict=True)]
     worst = max(ratio_interval(*pair, paired=True).mid for pair in pairs)

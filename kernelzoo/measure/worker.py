@@ -135,8 +135,7 @@ class Worker(Answering):
     def on_verify(
         self, id: str, problems: list[dict[str, Any]], cases: list[str], dtypes: list[str], seed: int
     ) -> dict[str, Any]:
-        """Run the contract's cases, then the gate at the problems' shapes; see
-        :class:`kernelzoo.check.verifying.Found`. ``cases`` and ``dtypes`` select some."""
+        """Run the contract's cases, then the gate at the problems' shapes; ``cases`` and ``dtypes`` select some."""
         implementation = registry.implementation(id)
         device = self._place(id)
         if isinstance(device, str):

@@ -1,7 +1,6 @@
 """Workers that share a sweep. Each takes the next problem when it is free, and no race is split.
 
-A worker is a :class:`kernelzoo.measure.guard.Guard` bound to one GPU of this machine, or one elsewhere; see
-:mod:`kernelzoo.measure.over_ray`.
+A worker is a :class:`kernelzoo.measure.guard.Guard` on one GPU here, or one of :mod:`kernelzoo.measure.over_ray`.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ R = TypeVar("R")
 
 
 class WorkerPool:
-    """The workers of one sweep, started together.
-
-    Use it as a context manager. Raises GuardError if one can't start, or two are on one GPU.
-    """
+    """The workers of one sweep, started together. Raises GuardError if one can't start, or two are on one GPU."""
 
     def __init__(self, starts: Sequence[Callable[[], Worker]]) -> None:
         self._over = False
@@ -85,9 +81,9 @@ class WorkerPool:
     def hand_out(self, tasks: Sequence[T], do: Callable[[Worker, T], R]) -> Iterator[tuple[Worker, T, R]]:
         """Have each task done by one worker, and yield each result as it comes, in this thread.
 
-        A worker that raises anything but RaceLostError gets no more tasks. Its task is lost, unless it raised
-        LostError: then another worker takes it. LostError and GuardError are raised at the end, once all other tasks
-        are done; any other error at once.
+        A worker that raises anything but RaceLostError gets no more tasks. If it raised LostError, another worker takes
+        its task. LostError and GuardError are raised at the end, once all other tasks are done; any other error at
+        once.
         """
         said: queue.SimpleQueue[tuple[Worker, T, Future[R]] | None] = queue.SimpleQueue()
 

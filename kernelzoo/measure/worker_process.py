@@ -103,10 +103,10 @@ WAITING, UNSET = "OMP_WAIT_POLICY", "\0"
 
 
 class WorkerProcess:
-    """A process of the module ``program`` that answers one request at a time.
+    """A process of the module ``program`` that answers one request at a time. Use it as a context manager.
 
-    Use it as a context manager. With a ``gpu``, it and its replacements see no other GPU. ``environment``: variables
-    beside those of this process. Raises GuardError if it can't ``start``.
+    With a ``gpu``, it and its replacements see no other GPU. ``environment``: variables beside those of this process.
+    Raises GuardError if it can't ``start``.
     """
 
     program = _WORKER

@@ -1,4 +1,4 @@
-"""The functions of an operation's class: how they are called, and whose fault an error of theirs is."""
+"""The functions of an operation's class: their parameters, and where an error of theirs lies."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from kernelzoo.errors import KernelZooError, OperationError
 
 Hook = Callable[..., Any]
 """A function of the operation's class. Its parameters are any of the inputs, the scalars, ``n``, ``unit``, ``tiny``,
@@ -21,23 +19,7 @@ def parameters(function: Hook) -> tuple[str, ...]:
     return function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
 
 
-def guarded(whose: str, hook: str, function: Hook, *args: Any, **named: Any) -> Any:
-    """Call a function that an operation declares. Raises OperationError, with file and line, if it fails.
-
-    Lack of memory is no failure of its own, nor is an error of kernelzoo, nor one that a kernel left on the device.
-    """
-    try:
-        return function(*args, **named)
-    except (KernelZooError, MemoryError):
-        raise
-    except Exception as error:
-        short = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
-        if short or _device_fails():  # torch is not imported for this alone
-            raise
-        raise fault(whose, hook, f"raised {type(error).__name__}: {error}", place_of(function, error)) from error
-
-
-def _device_fails() -> bool:
+def device_fails() -> bool:
     """Whether a kernel broke the current device, which fails every later call."""
     import torch
 
@@ -47,10 +29,6 @@ def _device_fails() -> bool:
         except RuntimeError:
             return True
     return False
-
-
-def fault(whose: str, hook: str, words: str, place: str) -> OperationError:
-    return OperationError(f"{whose} is at fault, no kernel: its {hook} {words} ({place})")
 
 
 def place_of(function: Hook, error: Exception | None = None) -> str:

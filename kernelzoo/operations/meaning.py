@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, OperationError
 from kernelzoo.layout import dtype_name
+from kernelzoo.operations import sampling
 from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims
 from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
 from kernelzoo.operations.expected import Bounds, Expected, Rare, bounds_of, compared_in
 from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.rows import Rows, parts
-from kernelzoo.operations.sampling import completed, draw
 from kernelzoo.operations.signature import zip_dict
 from kernelzoo.operations.tensors import describe
 
@@ -239,22 +239,7 @@ class Operation(Bindable):
 
     # --- What it is tried on --------------------------------------------------------------------------------------
 
-    def sample(
-        self,
-        shape: tuple[int, ...],
-        dtype: str,
-        dim: Dims = -1,
-        *,
-        generator: torch.Generator,
-        sizes: Mapping[str, int] | None = None,
-        scalars: Mapping[str, Any] | None = None,
-    ) -> tuple[torch.Tensor, ...]:
-        """Random inputs whose right result is not constant, zero or equal between rows.
-
-        ``scalars``: those of the call that are not at their default, since drawing may depend on them. The generator's
-        device is used.
-        """
-        return draw(self, shape, dtype, dim, sizes or {}, scalars or {}, generator=generator)
+    sample, completed = sampling.sample, sampling.completed
 
     def unset(self, args: Arguments, device: torch.device | str) -> tuple[torch.Tensor, ...]:
         """Inputs like these in a device's memory, with any values that are legal."""
@@ -262,12 +247,6 @@ class Operation(Bindable):
 
         made = zip(self.inputs.values(), args.inputs, strict=True)
         return tuple((torch.zeros_like if one.checked else torch.empty_like)(x, device=device) for one, x in made)
-
-    def completed(
-        self, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator
-    ) -> tuple[torch.Tensor, ...]:
-        """The inputs, with companion inputs that match the first where the operation defines them."""
-        return completed(self, inputs, dim, generator)
 
     @property
     def related(self) -> bool:

@@ -17,21 +17,24 @@ if TYPE_CHECKING:
     from kernelzoo.operations.declared import Input
 
 
-def draw(
+def sample(
     op: Bindable,
     shape: tuple[int, ...],
     dtype: str,
-    dim: Dims,
-    sizes: Mapping[str, int],
-    scalars: Mapping[str, Any],
+    dim: Dims = -1,
     *,
     generator: torch.Generator,
+    sizes: Mapping[str, int] | None = None,
+    scalars: Mapping[str, Any] | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    """The inputs of an operation; see :meth:`kernelzoo.operations.Operation.sample`."""
-    dims = axes_of(dim, len(shape)) if op.by_rows else ()
+    """Random inputs whose right result is not constant, zero or equal between rows.
+
+    ``scalars``: those of the call that are not at their default, since drawing may depend on them.
+    """
+    dims, sizes = axes_of(dim, len(shape)) if op.by_rows else (), sizes or {}
     _, *others = op.inputs
     shapes = op.shapes(shape, dims, False, sizes)
-    known: dict[str, Any] = {name: scalar.default for name, scalar in op.scalars.items()} | {**sizes, **scalars}
+    known: dict[str, Any] = {name: scalar.default for name, scalar in op.scalars.items()} | {**sizes, **(scalars or {})}
     n = math.prod(shape[d] for d in dims) if shape else 1
     known |= {"n": n} if op.by_rows else dict(zip(op.axes[0], shape, strict=True))
     known = completed_sizes(op.derived, known)
@@ -40,11 +43,11 @@ def draw(
     drawn = [_first(op, shape, dtype, dim, dims, known, generator)]
     for name, size in zip(others, shapes[1:], strict=False):
         drawn.append(as_declared(op.inputs[name], size, op.dtype_of(name, dtype), known, generator))
-    return completed(op, tuple(drawn), dim, generator)
+    return completed(op, tuple(drawn), dim, generator=generator)
 
 
 def completed(
-    op: Bindable, inputs: tuple[torch.Tensor, ...], dim: Dims, generator: torch.Generator
+    op: Bindable, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator
 ) -> tuple[torch.Tensor, ...]:
     """The inputs, with companion inputs that match the first where the operation defines them."""
     if "others" not in op.hooks or not inputs[0].numel():

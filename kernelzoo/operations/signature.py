@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from kernelzoo.errors import OperationError
+from kernelzoo.errors import KernelZooError, OperationError
 from kernelzoo.operations.declared import ROW, WIDE, Input, Output, Scalar
 from kernelzoo.operations.derived import completed_sizes, shape_of, variables
-from kernelzoo.operations.hooks import Hook, fault, guarded, parameters, place_of
+from kernelzoo.operations.hooks import Hook, device_fails, parameters, place_of
 from kernelzoo.operations.limits import Limit, merged
 
 
@@ -131,12 +131,24 @@ class Signature:
         return self.guarded(hook, function, **{name: known[name] for name in parameters(function)})
 
     def guarded(self, hook: str, function: Hook, *args: Any, **named: Any) -> Any:
-        """Call a function that the operation declares; see :func:`kernelzoo.operations.hooks.guarded`."""
-        return guarded(f"operation {self.name}", hook, function, *args, **named)
+        """Call a function that the operation declares. Raises OperationError, with file and line, if it fails.
 
-    def fault(self, hook: str, words: str) -> OperationError:
-        """The error for a function of the class that returned what it must not."""
-        return fault(f"operation {self.name}", hook, words, place_of(self.hooks[hook]))
+        Lack of memory is no failure of its own, nor is an error of kernelzoo, nor one that a kernel left on the device.
+        """
+        try:
+            return function(*args, **named)
+        except (KernelZooError, MemoryError):
+            raise
+        except Exception as error:
+            short = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+            if short or device_fails():  # torch is not imported for this alone
+                raise
+            raise self.fault(hook, f"raised {type(error).__name__}: {error}", place_of(function, error)) from error
+
+    def fault(self, hook: str, words: str, place: str = "") -> OperationError:
+        """The error for a function of the class that failed, or returned what it must not."""
+        place = place or place_of(self.hooks[hook])
+        return OperationError(f"operation {self.name} is at fault, no kernel: its {hook} {words} ({place})")
 
     def dtype_of(self, name: str, dtype: str) -> str:
         """The dtype of an input where the first has ``dtype``. It is the first declared of several."""

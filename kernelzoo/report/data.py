@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from kernelzoo.measure.measurement import OF_CALLS
@@ -61,7 +60,7 @@ def _row(selection: Selection, row: Row) -> Json:
         "gb_per_s": None if row.clock in OF_CALLS else row.gb_per_s,
         "of_limit": row.of_limit,
         "copy_us": row.copy_us,
-        "energy": None if row.energy is None else asdict(row.energy),
+        "energy": None if row.energy is None else row.energy.facts,
         "energy_ratio": selection.energy_ratio(row),
         "submit_us": row.submit_us,
         "first_call_ms": row.first_call_ms,

@@ -1,30 +1,11 @@
-"""The energy of a launch in a results file, and how to read it."""
+"""How to read the energy of a launch."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Energy:
-    """A launch's energy by the GPU's counter; see :mod:`kernelzoo.measure.energy`."""
-
-    launch_mj: float
-    launches: int
-    span_ms: float
-    """Length of the span in which it was read."""
-    launch_us: float
-    """A launch's time in that span."""
-    step_ms: float
-    """Time between two moves of the counter."""
-    step_mj: float
-
-    @property
-    def watts(self) -> float:
-        """Mean power in watts, including idle power."""
-        return 1e3 * self.launch_mj / self.launch_us
+from kernelzoo.measure.energy import Energy
 
 
 def digits(value: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from importlib import resources
@@ -20,15 +20,19 @@ from markupsafe import Markup
 from kernelzoo import __version__
 from kernelzoo.files import printable, write_whole
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.report import cards, explorer, looks, notes, packed, page_tables, sections
+from kernelzoo.report import cards, explorer, looks, notes, packed, result_tables, sections
 from kernelzoo.report.page_changes import differences
-from kernelzoo.report.results import Group, Results
-from kernelzoo.report.table import Cell, Table
+from kernelzoo.report.results import Group, Results, Row
+from kernelzoo.report.table import WORDS, Cell, Table
 
 VENDOR = (("vendor/d3.min.js", "vendor/LICENSE.d3"), ("vendor/plot.umd.min.js", "vendor/LICENSE.plot"))
 """D3 7.9.0 and Observable Plot 0.6.17 from npm (web/vendor/README.md), each with its licence."""
 
 OURS = ("state.js", "charts.js", "tables.js", "page.js")
+
+
+UNITS = {"mhz": " MHz", "c": " °C", "w": " W", "s": " s"}
+"""The unit of a state of the device, by the end of its name."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,9 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
             replace(made, caption=said, op=said.rpartition(": ")[0]) for said, made in cards.tables(results).items()
         ],
         cards_note=cards.NOTE,
-        breaking=page_tables.breaking(results),
+        breaking=_captioned(result_tables.breaking_table(results), "Timed although it breaks the contract"),
         breaking_note=sections.BREAKING_NOTE,
-        failures=page_tables.failures(results),
+        failures=_captioned(result_tables.failure_table(results), "Without a result, and why"),
         differing=results.differing(),
         differing_note=sections.DIFFERING_NOTE,
         against=None if against is None else differences(results, against),
@@ -111,14 +115,61 @@ def _part(group: Group, id: str) -> Part:
     facts = [("device", group.device), ("clock", f"{group.clock}: {sections.clocks(group.rows)}")]
     if group.clock not in OF_CALLS:  # the cache matters to kernels only
         facts.append(("cache", group.cache))
-    facts += [*sections.limits(group.rows), *page_tables.conditions(group.rows), *sections.aged(group)]
+    facts += [*sections.limits(group.rows), *_conditions(group.rows), *sections.aged(group)]
     if group.repeated:
         facts.append(("left out", f"{group.repeated} results of older runs; a ratio may compare two runs"))
     return Part(
         id=id,
         heading=group.label,
         facts=facts,
-        runs=page_tables.runs(group),
+        runs=_runs(group),
         notes=notes.lines([row.marks for row in group.rows]),
-        summaries=[page_tables.summary(group, op) for op in group.operations()],
+        summaries=[_summary(group, op) for op in group.operations()],
     )
+
+
+def _runs(group: Group) -> Table:
+    lines = [
+        [
+            Cell(run.file),
+            *(Cell(text, kind=WORDS) for text in (run.minute, run.commit or "unknown")),
+            Cell(", ".join(sorted({row.shape_set for row in rows})), kind=WORDS),
+            Cell(str(len(rows))),
+            Cell(sections.samples(rows)),
+        ]
+        for run, rows in group.runs()
+    ]
+    headers = ["file", "measured", "commit", "shapes", "results", "samples each"]
+    return Table(headers, lines, caption="Files")
+
+
+def _conditions(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    """The device's state over all rows, by name: the range of numbers, or all texts."""
+    found: dict[str, set[str | float]] = {}
+    for row in rows:
+        for name, value in row.condition:
+            if name != "at_s":  # the time of the reading
+                found.setdefault(name, set()).add(value)
+    facts = []
+    for name, values in found.items():
+        what, _, unit = name.rpartition("_")
+        if unit not in UNITS:
+            what, unit = name, ""
+        numbers = sorted(value for value in values if isinstance(value, float))
+        texts = sorted(value for value in values if isinstance(value, str))
+        if numbers:
+            ends = dict.fromkeys(f"{round(number, 1):g}" for number in (numbers[0], numbers[-1]))
+            texts.append(" to ".join(ends) + UNITS.get(unit, ""))
+        facts.append((what.replace("_", " "), ", ".join(texts)))
+    return facts
+
+
+def _summary(group: Group, op: str) -> Table:
+    tables = {"submit": result_tables.submit_table, "call": result_tables.call_table}
+    table = tables.get(group.clock, result_tables.summary_table)(group.select(op))
+    return replace(table, caption=f"{op}: the fastest first", op=op)
+
+
+def _captioned(table: Table, caption: str) -> Table | None:
+    """The table with a caption; None for an empty one."""
+    return replace(table, caption=caption) if table.rows else None

@@ -15,8 +15,7 @@ from typing import Any
 from kernelzoo import files
 from kernelzoo.files import printable
 from kernelzoo.measure import schema
-from kernelzoo.report.again import Again
-from kernelzoo.report.energy import Energy
+from kernelzoo.measure.energy import Energy
 from kernelzoo.report.results import (
     BASELINE,
     CACHES,
@@ -104,7 +103,7 @@ def _read(path: Path) -> _File:
     if wrong := schema.wrong(data):
         raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
     commit = data.get("commit_info")
-    again = tuple(Again.of(one) for one in data.get("kernelzoo", {}).get("again", []))
+    again = tuple(map(_again, data.get("kernelzoo", {}).get("again", [])))
     commit = _commit(commit if isinstance(commit, dict) else {})
     run = Run(printable(path.name), _text(data.get("datetime")), commit, again)
     failed = [
@@ -230,7 +229,7 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
 
 
 _FIGURES = ("submit_us", "ceiling_gb_per_s", "floor_us", "copy_us", "first_call_ms", "cupti_us")
-_ENERGY = tuple(field.name for field in fields(Energy))
+_ENERGY = tuple(field.name for field in fields(Energy) if field.name != "unknown")
 
 ROUNDED = 1e-3
 """Figures within this share are equal, since files hold five digits."""
@@ -288,6 +287,13 @@ def _commit(info: Mapping[str, object]) -> str:
     if not id:
         return ""
     return id[:10] + (" with uncommitted changes" if info.get("dirty") else "")
+
+
+def _again(one: Mapping[str, Any]) -> tuple[str, str]:
+    """Backends that were measured later, with the date; and torch's time then over its earlier time."""
+    mean, least, most = (float(one["yardstick"][name]) for name in ("mean", "least", "most"))
+    took = f"took {mean:.3f} of its earlier time in the mean, {least:.2f} to {most:.2f}"
+    return ", ".join(map(printable, one["backends"])), f"{printable(one['datetime'])}, while torch/eager {took}"
 
 
 def _text(value: object) -> str:

@@ -12,10 +12,9 @@ from typing import Any
 
 from kernelzoo import registry
 from kernelzoo.errors import KernelZooError
+from kernelzoo.measure.energy import Energy
 from kernelzoo.measure.measurement import BREAKS
 from kernelzoo.report import notes
-from kernelzoo.report.again import Again
-from kernelzoo.report.energy import Energy
 
 BASELINE = f"{registry.BASELINE}/{registry.BASELINE_VARIANT}"
 """The default baseline: what a user would call without kernelzoo."""
@@ -89,7 +88,8 @@ class Run:
     file: str
     date: str
     commit: str
-    again: tuple[Again, ...] = ()
+    again: tuple[tuple[str, str], ...] = ()
+    """Backends whose rows were measured later (bench/again.py): their names with the date, and what torch took then."""
 
     @property
     def minute(self) -> str:

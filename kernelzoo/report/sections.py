@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import date
 from importlib import resources
 
-from kernelzoo.measure.drawn import count_of
 from kernelzoo.measure.measurement import OF_CALLS
+from kernelzoo.measure.problems import count_of
 from kernelzoo.report import energy, notes, score
 from kernelzoo.report.result_tables import (
     UNRANKED,
@@ -281,7 +281,7 @@ def _environment(group: Group) -> Iterator[str]:
         facts.append(measured + (f" at commit {run.commit}" if run.commit else ""))
         clock = f"{group.clock} clock ({escape(clocks(rows))})"
         yield f"- **{escape(group.device)}**, {clock}: {escape('; '.join(facts))} ({escape(run.file)})"
-        yield from (f"- {escape(f'{again} ({run.file})')}" for again in run.again)
+        yield from (f"- {escape(f'{of} measured again {when} ({run.file})')}" for of, when in run.again)
     if group.repeated:
         yield (
             f"- {escape(group.label)}: results of older runs left out: {group.repeated}; newer runs measured the same, "

@@ -13,8 +13,8 @@ from kernelzoo import operations, testing
 from kernelzoo.check import cases as contract
 from kernelzoo.check import running, strategies, verifying
 from kernelzoo.check.bits import bits
-from kernelzoo.check.cases import NoRoomError
 from kernelzoo.check.special import special_rows
+from kernelzoo.errors import NoRoomError
 from kernelzoo.testing import Conformance
 
 FAR = [case for op in operations.OPERATIONS for case in contract.cases(op) if case.name.endswith("-apart")]

@@ -6,7 +6,7 @@ import pytest
 
 from kernelzoo import measure
 from kernelzoo.errors import UnknownNameError
-from kernelzoo.measure.drawn import LARGEST, SMALLEST, count_of
+from kernelzoo.measure.problems import LARGEST, SMALLEST, count_of
 
 SAMPLE = measure.problems("random:400", ("softmax",), seed=5)
 

@@ -67,11 +67,12 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], Energy]:
 def test_coarse_steps_tell_the_energy_of_a_launch_all_the_same(told: Callable[[Machine], Energy], step: float) -> None:
     machine = Machine(step)
     found = told(machine)
-    assert found.joules == pytest.approx(WATTS * LAUNCH, rel=0.01)
-    assert found.span >= max(0.2, 4 * step * 0.98)
-    assert found.launches == pytest.approx(found.span / LAUNCH, rel=1e-3)
-    assert found.step == pytest.approx(step, rel=0.05) and found.step_joules == pytest.approx(WATTS * step, rel=0.05)
-    assert found.launch == pytest.approx(LAUNCH) and found.unknown == ""
+    assert found.launch_mj == pytest.approx(1e3 * WATTS * LAUNCH, rel=0.01)
+    assert found.span_ms >= 1e3 * max(0.2, 4 * step * 0.98)
+    assert found.launches == pytest.approx(found.span_ms / 1e3 / LAUNCH, rel=1e-3)
+    assert found.step_ms == pytest.approx(1e3 * step, rel=0.05)
+    assert found.step_mj == pytest.approx(1e3 * WATTS * step, rel=0.05)
+    assert found.launch_us == pytest.approx(1e6 * LAUNCH) and found.unknown == ""
     assert machine.asked > 100 and machine.ended == 1  # the device was kept at work
 
 
@@ -87,7 +88,7 @@ def test_a_span_begins_after_the_device_is_warm_and_where_the_counter_moves(
             told = math.floor(self.now / self.step) * self.step
             return round(WATTS * 1e3 * (0.1 * told if told < 100.07 else told - 0.9 * 100.07))
 
-    assert told(Resting(step)).joules == pytest.approx(WATTS * LAUNCH, rel=0.01)
+    assert told(Resting(step)).launch_mj == pytest.approx(1e3 * WATTS * LAUNCH, rel=0.01)
 
 
 def test_a_counter_that_stands_still_is_said_and_no_number(told: Callable[[Machine], Energy]) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo.check.bits import bits
-from kernelzoo.check.case import NoRoomError
+from kernelzoo.check.case import far
 from kernelzoo.check.fuzz import values
 from kernelzoo.check.fuzz.case import Case, Companion, Layout, contiguous, families, span
 from kernelzoo.operations import Operation
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 _GUARD = 256
 """Guard elements on either side of a tensor, in whole 16-byte vectors of any dtype."""
-
-_BELOW = 2**31
-"""Elements in front of a far case, for offsets that wrap to negative."""
 
 Placed: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 """A stretch of memory, and the tensor in it."""
@@ -42,7 +39,7 @@ def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed
         dtype = given.dtype or op.dtype_of(given.name, case.dtype)
         draw = partial(_values, op, case, number, given, dtype, generator, placed[0][1] if number else None)
         if case.far and not number:
-            placed.append(_far_input(case, draw, generator.device))
+            placed.append(far(draw(case.shape), case.x.strides[0], _GUARD))
             continue
         layout = given.layout or Layout(contiguous(shape))
         memory, x = _input(shape, layout, getattr(torch, dtype), draw, generator.device)
@@ -127,25 +124,6 @@ def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw
     if overlaps_itself(core):
         core = memory[start : start + extent]
     core.copy_(draw(tuple(core.shape)))
-    return memory, x
-
-
-def _far_input(case: Case, draw: Draw, device: torch.device) -> Placed:
-    """Rows too far apart for 32-bit offsets, with decoys where those wrap to. The rest is never touched."""
-    import torch
-
-    kind = getattr(torch, case.dtype)
-    extent = span(case.shape, case.x.strides)
-    try:
-        memory = torch.empty(_BELOW + extent + _GUARD, dtype=kind, device=device)
-    except RuntimeError as error:
-        raise NoRoomError(str(error)) from error
-    rows, width = case.shape
-    for row in range(rows):
-        wrapped = (row * case.x.strides[0] + _BELOW) % 2**32
-        memory[wrapped : wrapped + width] = -128 if kind != torch.uint8 else 0
-    x = memory.as_strided(case.shape, case.x.strides, _BELOW)
-    x.copy_(draw(case.shape))
     return memory, x
 
 

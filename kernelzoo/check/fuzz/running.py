@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import errors
-from kernelzoo.calls.backend import get
 from kernelzoo.check.bits import bits
 from kernelzoo.check.case import NoRoomError
 from kernelzoo.check.fuzz import placing
 from kernelzoo.check.fuzz.case import Case, Layout, contiguous
 from kernelzoo.check.fuzz.faulty import FAULTS, Call
 from kernelzoo.check.fuzz.placing import Placed
+from kernelzoo.check.running import called
 from kernelzoo.device import device_lives
 from kernelzoo.errors import (
     BackendUnavailableError,
@@ -118,7 +118,6 @@ class _Runner:
 
         self.found = Found()
         self._implementation, self._device, self._in_words = implementation, device, in_words
-        self._backend = get(implementation.backend)
         self._operation = implementation.operation
         self._generator = torch.Generator(device)
         self._pending: list[tuple[int, Case, list[Check]]] = []
@@ -282,14 +281,8 @@ class _Runner:
         may raise."""
         import torch
 
-        op = self._operation
-        given = [arguments.get(name, x) for name, x in zip(op.inputs, inputs, strict=True)]
-        named: dict[str, Any] = {"variant": self._implementation.variant, **dict(case.scalars)}
-        named |= {"dim": case.dim} if op.by_rows else {}
-        named |= {"keepdim": case.keepdim} if op.reduces else {}
-        named |= {name: value for name, value in arguments.items() if name not in op.inputs}
         try:
-            return getattr(self._backend, op.name)(*given, **named)
+            return called(self._implementation, case, inputs, arguments)
         except (
             UnsupportedProblemError,
             BackendUnavailableError,

@@ -1,7 +1,6 @@
 """A runner in a process of its own, which is stopped whenever it is not asked for something.
 
-So it can't work between the change of its inputs and the start of a turn. Processes that it starts are stopped with it,
-and named after the turn.
+So it can't work between the change of its inputs and the start of a turn. What it starts is stopped too, and named.
 """
 
 from __future__ import annotations
@@ -71,8 +70,7 @@ class Apart(WorkerProcess):
     def together(
         cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str], waiting: str
     ) -> list[Apart]:
-        """Runners with these modules, started at once. ``lost`` gets why some can't start, by number; they are left
-        out. Raises what the first one raises."""
+        """Runners with these modules, started at once. ``lost`` gets why some, but the first, can't start."""
         runners = [cls(device, modules, patience, waiting) for modules in given]
         with ThreadPoolExecutor(len(runners)) as threads:
             list(threads.map(cls._spawn, runners))
@@ -124,10 +122,7 @@ class Apart(WorkerProcess):
 
     @contextlib.contextmanager
     def meanwhile(self, request: Json) -> Iterator[None]:
-        """Let it answer a request while this process does something else, for which nothing is stopped.
-
-        Only for a runner without code of a user. If it dies, the next request says so.
-        """
+        """Let a runner without a user's code answer while this process works. If it dies, the next request says so."""
         _send(self._stopped, signal.SIGCONT)
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(super()._answer, request, quiet, max(IMPORTING, self._patience))

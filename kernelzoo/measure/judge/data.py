@@ -37,10 +37,7 @@ class Data:
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
 
     def draw(self, turn: float) -> None:
-        """Allocate the sets for turns of so many seconds; few if nothing is to be timed, for 0.
-
-        Raises NoRoomError and what torch raises.
-        """
+        """Allocate the sets for turns of so many seconds; a few for 0. Raises NoRoomError and what torch raises."""
         one = max(1, self.problem.bytes)
         least, fastest = _SHORTEST[self.device.type]
         shortest = least + one / fastest
@@ -54,9 +51,9 @@ class Data:
         self.gate = Gate(self.sets, secrets.randbits(48))
 
     def settle(self) -> None:
-        """Fill the cache with other data for a cold turn, half of it written if the operation writes as much.
+        """Drop what kernels asked the cache to keep, and fill it with other data for a cold turn.
 
-        What a kernel asked the cache to keep is dropped first. Else a turn finds part of its input there.
+        Half of it is written if the operation writes as much as it reads.
         """
         if self._reset is not None:
             status = self._reset()

@@ -50,10 +50,7 @@ class Doubts:
     """Seconds of a turn without launches, by the judge's clock."""
 
     def false_time(self, entrant: Entrant, median: float) -> str:
-        """Why the judge's clock contradicts the samples; or "".
-
-        The last turn runs again, so often that it takes twenty milliseconds. Its time is no sample.
-        """
+        """Why the judge's clock contradicts the samples; or "". The last turn runs again, for twenty milliseconds."""
         if self.timed == "call":
             return ""
         once = median * entrant.count
@@ -112,10 +109,7 @@ class Doubts:
             b.copy_(a)
 
     def impossible(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
-        """Why the times of a lane can't be true; or "".
-
-        A definition does not say which parts of its inputs are read, so that only its outputs count.
-        """
+        """Why the times of a lane can't be true; or "". Of a definition only its outputs count as moved."""
         stated = "written" not in self.data.problem.operation.hooks
         moved = measurement.bytes if stated else sum(x.nbytes for x in self.data.sets[0][1])
         if ceilings is not None:

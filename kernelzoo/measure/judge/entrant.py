@@ -63,10 +63,9 @@ class Entrant:
         return self.name or self.implementation.id
 
     def order(self, sets: Sets, *, kept: bool, linked: bool) -> tuple[list[int], tuple[int, ...]]:
-        """The sets of a turn in a random order, and its link.
+        """The sets of a turn in a random order, and its link, so that no launch can do the work of a later one.
 
-        The link changes an input in the middle of the turn, so that no launch can do the work of a later one. With
-        ``kept``, long turns take one of a few orders, since each is arranged at some cost.
+        With ``kept``, long turns take one of a few orders, since each is arranged at some cost.
         """
         if kept and self.count > _REORDERED and len(self.orders) == _ORDERS:
             return random.choice(self.orders)

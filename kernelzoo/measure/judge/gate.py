@@ -57,8 +57,7 @@ class Gate:
     def admit(self, lane: Entrant, *, special: bool = True) -> Admitted:
         """Check a lane: all sets, special values, single elements, streams, chained launches, memory beside.
 
-        Without ``special`` only ordinary values are used, for an implementation whose user waived the special ones.
-        Raises ContractError, which says what is wrong, or whatever the lane raises.
+        Without ``special`` only ordinary values are used. Raises ContractError, or whatever the lane raises.
         """
         with self._told():
             everything = list(range(self.sets.count))
@@ -84,8 +83,7 @@ class Gate:
 
     @cached_property
     def special(self) -> Tensors:
-        """Inputs with special values in some rows, for the last turn of every lane. Plain ones if there are none, or if
-        the bounds decide nothing for them."""
+        """Inputs with special values in some rows, for the last turn of lanes; plain ones if these decide nothing."""
         found = self._values(True)[0][0]
         args = self.problem.arguments(found)
         undecided = self.operation.undecidable(args, self.operation.expect(args))
@@ -119,8 +117,7 @@ class Gate:
 
     @cached_property
     def _drawn(self) -> list[tuple[Tensors, dict[int, str]]]:
-        """Inputs with special values in at most every other row. For each companion input of floats, inputs with a NaN
-        in it."""
+        """Special values in at most every other row; for each companion input of floats, inputs with a NaN in it."""
         operation, generator = self.operation, self.mutation.generator
         first = next(iter(operation.inputs.values()))
         field, fresh = self.sets.inputs[0], list[tuple[Tensors, dict[int, str]]]()
@@ -293,8 +290,8 @@ class Gate:
     def _check_chain(self, lane: Entrant, same_bits: bool) -> None:
         """Launches that follow each other at once: into one output, and each into the input of the next.
 
-        Results of results may be harder than what is asked of a kernel: a softmax's are nearly equal. So a result that
-        is wrong there must be what the kernel gives of the same input alone.
+        Results of results may be harder than what is asked of a kernel. So a result that is wrong there must be what
+        the kernel gives of the same input alone.
         """
         self.mutation.write([0, 1])
         lane.ask("overwrite")

@@ -1,7 +1,6 @@
 """The memory of a race: sets of inputs and outputs that the judge and the runners share.
 
-On a GPU it is shared by CUDA IPC, on the host as an anonymous file. Between any two tensors lie guard bytes, in which a
-write out of bounds shows.
+On a GPU it is shared by CUDA IPC, on the host as an anonymous file. Guard bytes between tensors show writes beside.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Field:
 
 
 class Sets:
-    """``count`` sets of a problem in one block of memory. ``memory``: the block of another process.
+    """``count`` sets of a problem in one block of memory, or in ``memory``, the block of another process.
 
     The maker shares it by :attr:`handle`, and must live as long as others use it.
     """
@@ -97,7 +96,7 @@ class Sets:
         return min(_LINKS, self.count // 2 * 2) if free and fits and not self.problem.operation.related else 0
 
     def linked(self, number: int) -> torch.Tensor:
-        """The first output of a chained launch. That of an even set is in the first input of the next.
+        """The first output of a chained launch: of an even set, in the first input of the next.
 
         Chains are of two, since a longer one makes ever flatter values of its own.
         """

@@ -100,9 +100,7 @@ class Mutation:
         )
 
     def check(self, numbers: Sequence[int], *, whole: Sequence[int] = (), linked: int | None = None) -> None:
-        """Check results: a sample of rows of a sample of sets, and all of the sets in ``whole``.
-
-        Of the set ``linked`` the first row is in the sample.
+        """Check results: a sample of rows of a sample of sets, with the first of ``linked``, and all of ``whole``.
 
         Raises ContractError, also for a set that was left out and for a changed input.
         """

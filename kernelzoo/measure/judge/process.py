@@ -56,8 +56,8 @@ class Judge(Answering):
     ) -> dict[str, Any]:
         """Start a runner for kernelzoo's kernels, and one for each file of kernels.
 
-        ``needs``: the files of operations that each file of kernels needs; by default all. ``waiting``: how threads of
-        OpenMP wait in runners, as the user says it.
+        ``needs``: the files of operations that each needs; by default all. ``waiting``: how OpenMP's threads wait
+        there.
         """
         meanings = [path for path in modules if declares_operations(path)]
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}

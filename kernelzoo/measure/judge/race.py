@@ -58,22 +58,21 @@ def race(
 
     An :class:`Entrant` runs in its own process; any other implementation runs in this one. Each is bound to several
     sets of data and passes :class:`kernelzoo.measure.judge.gate.Gate`. Then all are timed in interleaved rounds: one
-    turn each, in shuffled order. Before a turn all its inputs change and all its outputs are poisoned; after it a
-    sample of results is checked. See :mod:`kernelzoo.measure.judge.mutation`. A wrong implementation loses its result.
+    turn each, in shuffled order. See :mod:`kernelzoo.measure.judge.mutation` for what changes before a turn, and is
+    checked after it. A wrong implementation loses its result.
 
     Cold: the cache is filled with other data before a turn, and no set is used twice in it. Hot: the sets of a turn fit
     into half the cache, and were written just before. A round with a disturbed device is repeated, for at most
-    ``rounds`` rounds; see :mod:`kernelzoo.measure.condition`. If the operation writes as much as it reads, a copy is
-    timed in the same rounds. ``until_clear``: double the rounds, up to fourfold, while a verdict against the first
-    implementation is UNCLEAR. ``timed``: whole calls pass the same gate, and have no limit.
+    ``rounds`` rounds. If the operation writes as much as it reads, a copy is timed too. ``until_clear``: double the
+    rounds, up to fourfold, while a verdict against the first implementation is UNCLEAR. ``timed``: whole calls pass the
+    same gate, and have no limit.
 
     With ``ceilings``, a cold result more than 5 % faster than its limit is wrong. So is a cold host result faster than
-    memory, and one whose turns took longer by the judge's clock. An id in ``waive`` may be wrong on special values
-    (NaN, infinities, a dtype's largest). It is timed, and its result says that it breaks the contract. ``progress`` is
-    called before each step. With 0 ``rounds`` nothing is timed, and what is right has neither samples nor a fault.
+    memory, and one whose turns took longer by the judge's clock. An id in ``waive`` may be wrong on special values. It
+    is timed, and its result says that it breaks the contract. ``progress`` is called before each step. With 0
+    ``rounds`` nothing is timed, and what is right has neither samples nor a fault.
 
-    Raises DeviceLostError if an implementation broke the device for this process. Raises EnergyError if the device has
-    no energy counter.
+    Raises DeviceLostError if the device is broken for this process, EnergyError if it has no energy counter.
     """
     here = Here(device)
     entrants = [one if isinstance(one, Entrant) else Entrant(one, here) for one in implementations]
