@@ -128,9 +128,9 @@ def measure(
     *,
     progress: Callable[[str], None] = lambda id: None,
 ) -> list[dict[str, Any]]:
-    """Measure implementations of one operation and dtype on the same values; returns their rows.
+    """Measure implementations of one operation and dtype on the same values; returns their rows, see :meth:`Tally.row`.
 
-    See :meth:`Tally.row`. Each problem runs twice, over different old output contents. ``progress`` gets the next id.
+    Each problem runs twice, over different old output contents. ``progress`` gets the next id.
     """
     import torch
 
@@ -192,8 +192,7 @@ def _bound(truth: Truth, id: str, outs: Sequence[torch.Tensor]) -> Launch:
 
 
 class Truth:
-    """The right results of one problem. A rounded first output is known to a fraction of a ulp, and others by their
-    bounds."""
+    """The right results of one problem: a rounded first output to a fraction of a ulp, others by their bounds."""
 
     def __init__(self, operation: operations.Operation, args: Arguments, problem: Problem) -> None:
         self.operation, self.args, self.problem = operation, args, problem

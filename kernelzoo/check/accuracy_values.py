@@ -124,8 +124,7 @@ def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
 
 
 def _by_axes(operation: operations.Operation, values: int, seed: int) -> Iterator[Problem]:
-    """Problems for each length of the last axis of the first input. The first axis gets the rest of the share, other
-    axes a few elements."""
+    """Problems for each length of the first input's last axis. The first axis gets the rest, others a few elements."""
     axes = operation.axes[0]
     lengths = [int(axes[-1])] if axes[-1].isdigit() else [length for length in LENGTHS if length <= 4097]
     for number, length in enumerate(lengths):

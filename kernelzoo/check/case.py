@@ -106,7 +106,7 @@ def by(shape: tuple[int, ...]) -> str:
 def far(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Memory, and in it a copy of the values with ``stride`` elements between steps of the first axis.
 
-    Decoys lie where a 32-bit offset wraps to. The rest, and ``beyond`` elements at the end, is never touched. Raises
+    Decoys lie where a 32-bit offset wraps to. The rest, and ``beyond`` more elements, is not touched. Raises
     NoRoomError.
     """
     import torch

@@ -1,7 +1,6 @@
 """The contract as cases, for the conformance suite (:mod:`kernelzoo.testing`) and for ``kernelzoo verify``.
 
-A :class:`Case` makes one input; :func:`kernelzoo.check.running.check` runs it through an implementation. Nothing here
-needs pytest.
+A :class:`Case` makes one input; :func:`kernelzoo.check.running.check` runs it through an implementation.
 """
 
 from __future__ import annotations
@@ -261,8 +260,7 @@ def _extremes(draw: Draw) -> Inputs:
 def _far_apart(op: str) -> Iterator[Case]:
     """A few short rows that span more than 2^31 elements, in x and in ``out``.
 
-    A 32-bit offset wraps around to a decoy. The rest is never touched, so the host commits little memory. A GPU needs 6
-    GB for int8 and 9 GB for float16.
+    The host commits little memory, since most is never touched. A GPU needs 6 GB for int8 and 9 GB for float16.
     """
     dtype = operations.OPERATIONS[op].narrowest
     # One stride fits in 32 bits while its multiples do not, and one does not fit. One is a multiple of 16 bytes, one

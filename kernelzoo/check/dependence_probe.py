@@ -30,8 +30,7 @@ def probe_all_elements(
 ) -> None:
     """Check that long rows are read whole: make one element decisive, launch, and repeat at many places.
 
-    A few long rows alone show little: a minimum depends on one element. A result that rounds sums all elements, so it
-    needs fewer probes. Raises ContractError. The inputs are restored.
+    A result that rounds sums all elements, so it needs fewer probes. Raises ContractError. The inputs are restored.
     """
     import torch
 

@@ -99,8 +99,7 @@ class Conformance:
     def test_takes_a_case(self, implementation: registry.Implementation) -> None:
         """Each variant must take at least one case, and ``auto`` every one: otherwise nothing is checked.
 
-        A form for columns may refuse every row along the last axis, and one for half precision all of float32. In an
-        emulator the smallest case is enough, since large ones take a minute.
+        In an emulator the smallest case is enough, since large ones take a minute.
         """
         backend = get(implementation.backend)
         device = self.device(implementation.backend)

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 
 def slow_to_bind(id: str) -> bool:
-    """Whether an implementation takes seconds to bind a problem, as its backend's package says. It runs the core cases
-    only."""
+    """Whether an implementation takes seconds to bind a problem, as its backend's package says."""
     backend, _, variant = id.split("/")
     package = packages().get(backend)
     with suppress(BackendUnavailableError), importing(backend, tuple(OPERATIONS)):
@@ -208,8 +207,7 @@ def _run(launch: Launch) -> None:
 
 
 def _cause(error: ContractError, implementation: Implementation, args: Arguments, result: Inputs) -> ContractError:
-    """The likely cause of a wrong result: elements that no launch writes, or a launch that returns its result. Else the
-    error itself."""
+    """The likely cause of a wrong result: elements that no launch writes, or a returned result; else the error."""
     import torch
 
     if error.place is None:

@@ -27,8 +27,7 @@ WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def weak(operation: Operation) -> tuple[str, ...]:
-    """Names of the :data:`WRONG` results that the bounds accept. Empty if they reject all, or if a function of the
-    operation fails or lacks memory, as its cases then say."""
+    """Names of the :data:`WRONG` results that the bounds accept; none if a function of the operation fails."""
     with suppress(OperationError, NoRoomError, MemoryError):
         return _accepted(operation)
     return ()

@@ -1,7 +1,6 @@
 """The command line ``kernelzoo``, with a function for each command that returns the exit status.
 
-A command's options are in its signature. It imports what it needs when it runs, so help, completion and refusals load
-no torch.
+A command's options are in its signature. It imports what it needs when it runs, so that help loads no torch.
 """
 
 from __future__ import annotations

@@ -113,8 +113,7 @@ Task = tuple[str, str, list[str]]
 
 
 def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
-    """The tasks: implementations measured on the same values. Raises UnknownNameError for a dtype that no chosen
-    operation takes."""
+    """The tasks: implementations measured on the same values. Raises UnknownNameError for a dtype that none takes."""
     from kernelzoo import operations
     from kernelzoo.check import accuracy as engine
 

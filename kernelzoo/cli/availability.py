@@ -10,8 +10,7 @@ from kernelzoo.errors import BackendUnavailableError, KernelZooError
 
 @dataclass(frozen=True)
 class Availability:
-    """Where a backend can run. ``devices`` is empty if it can't run here; then there is a ``reason`` and a
-    ``remedy``."""
+    """Where a backend can run. Without ``devices`` there are a ``reason`` and a ``remedy``."""
 
     backend: str
     devices: tuple[str, ...] = ()

@@ -69,10 +69,7 @@ def measured(
     to: Path | None = None,
     show: Callable[[Row], None] | None = None,
 ) -> Compared:
-    """Measure what is in question, and show each problem as soon as it is measured.
-
-    ``to``: a results file to write. Raises OptionError.
-    """
+    """Measure what is in question, and show each problem as soon as it is measured, also ``to`` a results file."""
     from kernelzoo.cli.progress import Bar
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.record import Record
@@ -183,8 +180,7 @@ def compare(
 
 
 def baseline(known: Mapping[str, str], asked: str, op: str, ids: Sequence[str]) -> str:
-    """The baseline of the ratios: the id asked for, else the registry's baseline, else the first id. Raises
-    OptionError."""
+    """The baseline of the ratios: what is asked for, else the registry's, else the first id. Raises OptionError."""
     if not asked:
         return usual if (usual := registry.baseline(op)) in known else ids[0]
     found = options.choose(known, [asked], [op])

@@ -1,7 +1,6 @@
 """``kernelzoo compare --definitions FOLDER --solutions FOLDER``: a verdict on each solution, in one run.
 
-The solutions of a definition share its process, its sets of inputs and the times of its reference. Each has a process
-of its own, as any file of a user; those of several definitions start together.
+The solutions of a definition share its process, its sets of inputs and the times of its reference.
 """
 
 from __future__ import annotations

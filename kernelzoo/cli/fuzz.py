@@ -198,8 +198,7 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
 
 
 def _keep(works: Sequence[_Work]) -> None:
-    """Keep the failures that are printed for later runs, and forget those of earlier ones that pass. Raises ImportError
-    without Hypothesis."""
+    """Keep the failures that are printed, and forget those of earlier runs that pass. Raises ImportError."""
     from kernelzoo.check import fuzz as engine
 
     for work in works:

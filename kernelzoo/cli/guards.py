@@ -54,8 +54,7 @@ def asked(
 def in_threads(tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: Sequence[W]) -> Iterator[tuple[W, T, R]]:
     """Have each task done with the next free worker, and yield its results as they come.
 
-    Each worker has a thread, and this one gets the results. Raises what one of them raises. After that, or after
-    Ctrl-C, no other task begins.
+    Each worker has a thread. Raises what one of them raises. After that, or after Ctrl-C, no other task begins.
     """
     left, said, over = deque(tasks), queue.SimpleQueue[Any](), threading.Event()
 
@@ -88,10 +87,7 @@ def in_threads(tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: S
 
 
 class Guards:
-    """Starts one process at once, and more when there is work. With ``gpus``, each is on the next GPU.
-
-    Use it as a context manager.
-    """
+    """Starts one process at once, and more when there is work. With ``gpus``, each is on the next GPU."""
 
     def __init__(self, start: Callable[[Gpu | None], Guard], gpus: Sequence[Gpu] = ()) -> None:
         self._start, self.places = start, gpus
@@ -112,8 +108,7 @@ class Guards:
         return [gpu for place, gpu in enumerate(found) if gpu not in found[:place]]
 
     def processes(self, jobs: int, tasks: int) -> int:
-        """The number of processes: ``jobs``, or one for each core. At least one for each GPU, and at most one for each
-        task."""
+        """The number of processes: ``jobs``, or one a core; at least one a GPU, and at most one a task."""
         return min(max(jobs or len(os.sched_getaffinity(0)), len(self.places)), tasks)
 
     def each(

@@ -132,8 +132,7 @@ def inspect(
 
 
 def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kernel, ...]], json: bool) -> None:
-    """Print the files of a form, or of the form that a chooser chooses. Without its language they are the chooser's
-    own. For a user's kernel, print its module."""
+    """Print the files of a form, or of those that a chooser chooses; without its language, the chooser's own."""
     from kernelzoo import operations, packages, registry
 
     forms, note = [id], ""

@@ -21,9 +21,8 @@ _BASE = 0xFFFFFF01  # NVML_CLOCK_LIMIT_ID_TDP: what the card holds within its po
 def locked(gpus: Sequence[Mapping[str, Any] | None]) -> Iterator[None]:
     """A context in which these GPUs run at their base clock. Whatever ends it, their clocks are free then.
 
-    A clock that somebody had locked before is free too. SIGKILL alone leaves it locked, until ``nvidia-smi -rgc``.
-    ``gpus``: as in :attr:`kernelzoo.measure.worker_process.About.gpu`. Raises OptionError if one can't be locked; then
-    none is.
+    SIGKILL alone leaves them locked, until ``nvidia-smi -rgc``. ``gpus``: as in
+    :attr:`kernelzoo.measure.worker_process.About.gpu`. Raises OptionError if one can't be locked; then none is.
     """
     if not gpus:
         yield

@@ -153,10 +153,10 @@ def _steps(ids: Sequence[str], how: How) -> int:
 
 @contextmanager
 def prepared(path: Path, *, resume: bool | None = None) -> Iterator[None]:
-    """A context that reserves a results file: it checks that the file can be written, and keeps other processes out.
+    """A context that reserves a results file: it can be written, and other processes keep out.
 
     ``resume`` is None for a command that can't resume. Raises OptionError if the file exists and is not to be resumed,
-    or its folder can't be written. Raises FileError without such a folder, or while another process writes the file.
+    or can't be written. Raises FileError without its folder, or while another process writes the file.
     """
     check_folder(path)
     with claimed(path):

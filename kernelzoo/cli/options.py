@@ -238,8 +238,7 @@ def axes(text: str) -> dict[str, int]:
 
 
 def check_modules(modules: Sequence[Path]) -> list[str]:
-    """The modules' paths as text. It prints which modules and other packages' backends will run; no other foreign code
-    runs. Raises OptionError for a missing path."""
+    """The modules' paths as text, after printing what foreign code will run. Raises OptionError for a missing path."""
     from kernelzoo import packages
 
     for module in modules:

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 
 def console(*, errors: bool = False) -> Console:
-    """A console for standard output or standard error, without markup. Only the terminal breaks lines, so that a
-    printed command can be copied whole."""
+    """A console without markup. Only the terminal breaks lines, so that a printed command can be copied whole."""
     from rich.console import Console as RichConsole
 
     class Console(RichConsole):
@@ -39,8 +38,7 @@ def console(*, errors: bool = False) -> Console:
 
 @contextmanager
 def ours_alone() -> Iterator[None]:
-    """A context in which only this thread prints to standard output. Prints of a library's threads go to standard
-    error."""
+    """A context in which only this thread prints to standard output; a library's threads print to standard error."""
     before = sys.stdout
     sys.stdout = cast(TextIO, _Ours(before, threading.current_thread()))
     try:
@@ -157,8 +155,7 @@ def interrupted(done: str, to: Path | None, *more: str) -> int:
 
 
 def absent(unavailable: Mapping[str, str], missing: Sequence[str]) -> None:
-    """Print what can't run here, each reason once: an error for what was named (see ``options.missing``), else as
-    skipped. ``unavailable`` holds reasons by id."""
+    """Print what can't run here, each reason once: an error for what was named (``missing``), else as skipped."""
     for reason in dict.fromkeys(unavailable.values()):
         if reason in missing:
             console(errors=True).print(f"error: {brief(reason)}")

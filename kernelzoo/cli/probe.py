@@ -135,10 +135,7 @@ LOOKS: dict[str, Callable[[], Facts]] = {
 
 
 def look(names: Sequence[str]) -> dict[str, Facts]:
-    """The answers of these parts, or ``backend:NAME``, examined in parallel processes.
-
-    One that fails, crashes or hangs gives ``{"error": text}``.
-    """
+    """The answers of these parts, or ``backend:NAME``, examined in parallel processes. A failure is ``error``."""
     running = {
         name: subprocess.Popen(
             [sys.executable, "-P", "-m", "kernelzoo.cli.probe", name],

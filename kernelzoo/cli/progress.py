@@ -16,7 +16,7 @@ from kernelzoo.files import printable
 class Bar:
     """A progress bar with the items done, the time left and the current step. Without a terminal, a line for each item.
 
-    Use it as a context manager. Without ``steps`` it only shows activity, until :meth:`expect` gives their number.
+    Without ``steps`` it only shows activity, until :meth:`expect` gives their number.
     """
 
     def __init__(self, steps: int | None = None) -> None:

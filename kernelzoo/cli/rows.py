@@ -222,8 +222,7 @@ def not_taken(problems: Sequence[Row]) -> list[str]:
 
 
 def without_result(problems: Sequence[Row]) -> list[str]:
-    """Lines for broken contracts, then for wrong or failed rows, then for refusals by reason. Many missing backends
-    share one line. :func:`not_taken` has the problems that forms refuse."""
+    """Lines for broken contracts, then for wrong or failed rows, then for refusals by reason."""
     lines, refusals = list[str](), dict[str, list[str]]()
     breaking: dict[str, str] = {}
     for described in problems:

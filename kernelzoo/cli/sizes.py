@@ -102,10 +102,7 @@ def of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
 
 
 def _sized(op: str, dtype: str, given: Mapping[str, int], beside: Mapping[str, int] | None = None) -> Problem:
-    """The problem of such sizes. By rows, outer and inner may be missing. Raises OptionError.
-
-    ``beside``: the sizes of axes that no input has, which are scalars.
-    """
+    """The problem of such sizes, and scalars ``beside``. By rows only ``n`` is needed. Raises OptionError."""
     from kernelzoo import measure
 
     operation, wanted = OPERATIONS[op], OPERATIONS[op].free_axes

@@ -119,7 +119,7 @@ class _Gpu:
 class HostWatch:
     """A host. Samples are disturbed if a ready thread of these processes waited for a processor over 2 % of the time.
     They are, too, if others left too few processors for torch's threads.
-    
+
     Linux counts this wait in nanoseconds for each thread, and the work of others in ticks of 10 ms. Not seen are a
     changed clock, and work on the core's other thread. ``waited_s`` sums the longest wait of any thread, since that
     delays a kernel on all threads."""

@@ -1,7 +1,6 @@
 """Speed changes over the results of many commits.
 
-Each row is compared with the last run at which its time had changed, not with the previous run. So small steps are
-found once they add up to the threshold.
+Each row is compared with the last run at which its time had changed. So small steps are found once they add up.
 """
 
 from __future__ import annotations

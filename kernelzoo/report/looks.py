@@ -53,8 +53,7 @@ class Look:
 def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
     """A look for each implementation, by id. It depends only on the set of implementations.
 
-    Two implementations of one operation have different symbols, or shades of different lightness. That holds for up to
-    66 implementations; later ones repeat.
+    Two of one operation differ in symbol, or in lightness. That holds for up to 66 implementations; later ones repeat.
     """
     ids = sorted(
         {(row.op, row.backend, row.variant) for row in rows},

@@ -36,8 +36,7 @@ def unmarked(flags: Iterable[str]) -> list[str]:
 
 
 def costs(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """A line for each choice of the baseline's backend that is another form than the baseline, from ids and forms. The
-    contract makes it slower, and the ratio is still to the baseline."""
+    """A line for each choice of the baseline's backend that is another form, and slower, since the contract asks so."""
     found: dict[tuple[str, str], None] = {}
     for id, form in rows:
         backend, op, _ = id.split("/")

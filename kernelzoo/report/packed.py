@@ -36,9 +36,10 @@ def texts(results: Results) -> dict[str, dict[str, str]]:
 
 
 def pairs(selection: Selection) -> dict[str, list[str]]:
-    """Comparisons of every two implementations on each common problem, if their samples give an interval. The key
-    ``"1 4"`` names two by number. Each problem has the ratio, its ends, the verdict's number and the marks. Those with
-    the baseline are in its rows."""
+    """Comparisons of every two implementations but the baseline on each common problem. ``"1 4"`` names two by number.
+
+    Each problem has the ratio, its ends, the verdict's number and the marks, if samples give an interval.
+    """
     found = {}
     problems = looks.by_length(selection.problems)
     for (one, name), (other, base) in combinations(enumerate(selection.names), 2):

@@ -1,7 +1,6 @@
 """The report as one HTML page that holds everything and fetches nothing.
 
-Results files are untrusted. The template escapes every text, and the explorer's script sets its data only as text. The
-page's policy allows no other script and no request.
+Results files are untrusted: every text is escaped or set as text, and no other script or request is allowed.
 """
 
 from __future__ import annotations

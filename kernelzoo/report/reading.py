@@ -269,8 +269,10 @@ def _gpu(value: object) -> str:
 
 
 def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
-    """Split a group's rows by card where several cards measured one problem, since ratios are within one card. The
-    baseline's card keeps the group, or else the first. A row measured again names the card beside which it stands."""
+    """Split a group's rows by card where several cards measured one problem, since ratios are within one card.
+
+    The baseline's card keeps the group, or else the first. A row measured again stands beside another card's.
+    """
     cards: dict[tuple[str, Problem], str] = {}
     for row in sorted(rows, key=lambda row: row.name != BASELINE):  # stable
         cards.setdefault((row.op, row.problem), row.card)

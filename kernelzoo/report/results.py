@@ -135,8 +135,7 @@ class Row:
     cache: str
     """``"cold"``, or ``"hot"`` for the same data in every launch."""
     race: str
-    """Rows with the same file and race were measured in the same rounds, so their samples are paired. Empty if
-    unknown."""
+    """Rows with the same file and race were measured in the same rounds, so their samples are paired."""
     repeated_rounds: int
     """Rounds of the race that were repeated because the device was disturbed."""
     first_call_ms: float | None
@@ -274,8 +273,7 @@ class Selection:
 
     @cached_property
     def names(self) -> list[str]:
-        """Implementation names: the baseline, the rest of its backend, then by backend; ``auto`` before its
-        siblings."""
+        """Implementation names: the baseline, the rest of its backend, then by backend; ``auto`` first."""
         names = {(row.backend, row.variant) for row in self.rows}
         first, _, variant = self.baseline.partition("/")
         order = sorted(names, key=lambda n: (n != (first, variant), n[0] != first, n[0], n[1] != "auto", n[1]))

@@ -30,8 +30,7 @@ WORST = 10  # worst cases against each side
 
 
 def score_table(group: Group, op: str) -> Table | None:
-    """Scores by implementation in the order of :func:`ranked`, then of the best variant, the best peer and a copy. None
-    without limits."""
+    """Scores by implementation, then of the best variant, the best peer and a copy. None without limits."""
     selection = group.select(op)
     if not any(row.of_limit is not None for row in selection.rows):
         return None
@@ -68,10 +67,9 @@ def shortfall_table(group: Group, op: str) -> Table | None:
 
 
 def behind_table(group: Group, op: str) -> Table | None:
-    """Problems on which a peer is faster than the best kernelzoo variant, the widest gap first.
+    """Problems on which a peer is faster than the best kernelzoo variant, the widest gap first, with the verdict.
 
-    The verdict says whether samples can tell the gap from noise. Peers that break the contract count here, and are
-    marked.
+    Peers that break the contract count here, and are marked.
     """
     from kernelzoo.report.compare import compare  # imports numpy, which a report without gaps does not need
 
@@ -94,8 +92,7 @@ def behind_table(group: Group, op: str) -> Table | None:
 
 
 def spread_table(group: Group, op: str) -> Table | None:
-    """The distribution of kernelzoo's speed relative to the best peer and a plain copy. It has the best variant and
-    each backend's choice."""
+    """The distribution of the speed of the best variant and of each backend's choice, relative to a peer and a copy."""
     selection = group.select(op)
     kernels = {ZOO: list(dict(sides(selection)).get(ZOO, {}).values())}
     kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _own_backends(selection)}
@@ -162,8 +159,7 @@ def variant_table(group: Group, op: str) -> Table | None:
 
 
 def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
-    """The fastest row of each problem: of kernelzoo, and of peers that keep the contract. A third one has all peers, if
-    some break it."""
+    """The fastest row of each problem: of kernelzoo, of peers that keep the contract, and maybe of all peers."""
     own = _own_backends(selection)
     others = [row for row in selection.rows if row.backend not in own]
     found = [

@@ -121,8 +121,7 @@ def environment(results: Results) -> str:
 
 
 def terminal(results: Results, width: int = 0) -> str:
-    """The ratios to the baseline as plain text: a summary of each operation, and on the host every problem. Tables are
-    at most ``width`` wide; 0 is no limit."""
+    """Ratios to the baseline as plain text: a summary of each operation, and on the host every problem."""
 
     def prose(text: str) -> str:
         return "\n".join(wrapped(text, width or len(text)))

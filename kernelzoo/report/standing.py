@@ -44,8 +44,10 @@ class Standing:
 
 
 def lead(selection: Selection) -> list[str]:
-    """The implementations shown at first: the baseline, each language's auto, and all of a backend without one. All, if
-    these are fewer than two. The baseline stands for torch's auto, unless it takes fewer shapes."""
+    """The implementations shown at first: the baseline, each language's auto, and all of a backend without one.
+
+    All, if these are fewer than two. The baseline stands for torch's auto, unless it takes fewer shapes.
+    """
     base, _, _ = selection.baseline.partition("/")
     firsts = [name for name in selection.names if name == selection.baseline or name.endswith("/auto")]
     chosen = {name.partition("/")[0] for name in firsts}
@@ -134,10 +136,9 @@ def shapes(found: Standing, asked: int) -> str:
 
 
 def interval(rows: Sequence[Score]) -> tuple[float, float, float]:
-    """The geometric mean of scores, and its 95 % interval; 0 and 0 where samples are too few.
+    """The geometric mean of scores, and its 95 % interval of noise alone; 0 and 0 where samples are too few.
 
-    It holds the noise of measuring alone: other shapes would give another mean. Student's t with the degrees of freedom
-    of Welch and Satterthwaite.
+    Student's t with the degrees of freedom of Welch and Satterthwaite.
     """
     mean = math.exp(math.fsum(log for log, _ in rows) / len(rows))
     if not all(of_row for _, of_row in rows):

@@ -51,8 +51,7 @@ class Table:
         return "\n".join(lines)
 
     def text(self, width: int = 0) -> str:
-        """Aligned columns, with a star at the best of a row. Columns beyond the width follow below with the first
-        column again. A width of 0 is no limit."""
+        """Aligned columns, with a star at the best of a row. What is beyond the width (0 is none) follows below."""
         rows = [[cell.text + "*" * cell.best for cell in row] for row in self.rows]
         if not self.matrix or not width:
             fitted = fit(self.headers, rows, width or 10**6, range(1, len(self.headers)), self.spare)

@@ -16,8 +16,7 @@ def is_page(path: Path) -> bool:
 
 
 def check_output(path: Path) -> None:
-    """Check the path of a page or folder. Raises ResultsError for any other name, FileError if its place does not
-    exist."""
+    """Raise ResultsError for what is no page or folder, FileError if its place does not exist."""
     check_folder(path)
     if path.is_dir() or is_page(path):
         return
@@ -33,9 +32,8 @@ def write(
 ) -> str:
     """Write one self-contained page if ``path`` ends in .html, else ``path``/report.md and its figures.
 
-    Returns a sentence that says what was written. ``against``: older results for the page to compare. ``figures=False``
-    leaves out the figures of report.md. Raises ResultsError for another kind of path or a missing package, OSError if
-    something can't be written.
+    Returns a sentence that says what was written. ``against``: older results for the page to compare. Raises
+    ResultsError for another kind of path or a missing package, OSError if something can't be written.
     """
     check_output(path)
     if is_page(path):

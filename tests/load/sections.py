@@ -25,8 +25,8 @@ from kernelzoo import operations, registry
 from kernelzoo.calls.backend import get
 from kernelzoo.calls.methods import is_plain
 from kernelzoo.check.bits import bits, poison_like
-from kernelzoo.check.cases import NoRoomError, by
-from kernelzoo.errors import BackendUnavailableError, KernelZooError, UnsupportedProblemError
+from kernelzoo.check.cases import by
+from kernelzoo.errors import BackendUnavailableError, KernelZooError, NoRoomError, UnsupportedProblemError
 from kernelzoo.packages import load_module
 
 OUTCOMES = ("passed", "refused", "no room", "skipped", "unfinished", "failed")

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GROUP = 8
-"""Cases in a row that share a layout, so that kernels are seldom compiled anew. Sizes differ by multiples of 16 within
-one power of two. Values and specials differ."""
+"""Cases in a row that share a layout, so that kernels are seldom compiled anew. Values, specials and sizes differ."""
 
 
 def largest(implementation: Implementation) -> int:
@@ -52,8 +51,7 @@ class Choose(Protocol):
 
 
 def _recorded(number_of: Callable[[int, Sequence[int]], int]) -> tuple[Choose, list[int]]:
-    """What chooses by the number that ``number_of`` makes of a count and ``often``, and the numbers so far. 0 is the
-    simplest."""
+    """What chooses by the numbers that ``number_of`` makes, of which 0 is the simplest; and those numbers so far."""
     choices = list[int]()
 
     def choose(among: Sequence[T], /, plain: T | None = None, often: Sequence[int] = ()) -> T:
@@ -221,8 +219,7 @@ def _lengths(most: int) -> list[int]:
 
 
 def layout_of(choose: Choose, shape: Sequence[int], room: int, *, read_alone: bool) -> Layout:
-    """A random layout within ``room`` elements: contiguous, permuted, stepped or padded. One that is only read may also
-    be expanded or overlap itself."""
+    """A random layout within ``room`` elements. One that is only read may also be expanded or overlap itself."""
     offset = choose((0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 7, 8, 12, 15))
     kind = choose(("contiguous",) * 3 + ("permuted", "gaps", "permuted gaps") * 2 + ("read alone",) * 2)
     rank = len(shape)

@@ -277,8 +277,7 @@ class _Runner:
         ]
 
     def _call(self, case: Case, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
-        """Call as a user does, with ``arguments`` in place of the case's. Raises _RaisedError for an error that no call
-        may raise."""
+        """Call as a user does, with ``arguments`` in place of the case's. Raises _RaisedError for an illegal error."""
         import torch
 
         try:
