@@ -18,8 +18,7 @@ _made: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def environment(*, here: bool = False) -> dict[str, str]:
-    """The environment of a child: this process's, without empty entries of PYTHONPATH. ``here`` puts this package's
-    path first."""
+    """This process's environment for a child. ``here`` puts this package's path first."""
     places = [str(Path(__file__).parents[1])] if here else []
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places + _named())}
 

@@ -264,8 +264,7 @@ def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
 
 @contextmanager
 def attached(index: int) -> Iterator[None]:
-    """A context in which a GPU is also the driver's current one, for direct driver calls. A thread that has not used a
-    GPU has none."""
+    """A context in which a GPU is the driver's current one, for direct driver calls from any thread."""
     import torch
 
     before = torch.cuda.current_device()

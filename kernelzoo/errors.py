@@ -163,8 +163,7 @@ class NoRoomError(KernelZooError, MemoryError, RuntimeError):
 
 
 class DeviceLostError(KernelZooError, RuntimeError):
-    """An implementation broke the device's context, for example by an illegal access, or made a lasting change. This
-    process can't measure any more."""
+    """An implementation broke the device's context, or changed it for good; this process can't measure any more."""
 
     def __init__(self, id: str, reason: str) -> None:
         super().__init__(f"{id} broke the device or this process: {reason}")

@@ -99,8 +99,7 @@ def _shows(request: Request) -> bool:
 
 @contextmanager
 def _watched(device: Device) -> Iterator[None]:
-    """A context that records launches in any installed language. It begins before a user's file runs, which may import
-    the language's classes."""
+    """A context that records launches in any language. It begins before a user's file runs."""
     with ExitStack() as stack:
         for package in reversed(BUILT_IN.values()):  # Triton asks torch for a device, so torch comes after it
             if importlib.util.find_spec(f"{package}.watching") is not None:

@@ -47,8 +47,7 @@ class Bound:
         """Where each tensor ends in its storage, in bytes; 0 if it is empty, wherever it begins."""
 
     def check(self, outputs: int) -> None:
-        """Raise InputTypeError or OutputError where memory is gone. ``outputs``: how many of the last tensors are
-        outputs."""
+        """Raise InputTypeError or OutputError where memory is gone. ``outputs``: how many of the last tensors."""
         for i, storage in enumerate(self.storages):
             if len(storage) < self.ends[i]:
                 raise self.lost(outputs)
@@ -228,8 +227,7 @@ def void(_: object) -> None:
 
 
 def sequence(*launches: Launch | None) -> Launch:
-    """One launch after the other, without the Nones. Kernels with workspaces, of one's tensors or some of them, become
-    one such launch."""
+    """One launch after the other, without the Nones; with workspaces, as one such launch."""
     steps = [launch for launch in launches if launch is not None]
     if len(steps) == 1:
         return steps[0]

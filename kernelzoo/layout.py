@@ -58,10 +58,7 @@ def cdiv(a: int, b: int) -> int:
 
 
 def unraveled(place: Any, shape: Sequence[int]) -> tuple[Any, ...]:
-    """The index along each axis of an element's number, or of many in a tensor.
-
-    ``torch.unravel_index`` imports sympy, which takes seconds.
-    """
+    """The index along each axis of an element's number, without ``torch.unravel_index``, whose import takes seconds."""
     indices = []
     for size in reversed(shape):
         indices.append(place % size)
@@ -130,11 +127,9 @@ class Layout:
     """Elements from a 16-byte boundary to the start of x."""
     out_phase: int
     planned: int
-    """Rows for which forms and launch numbers are chosen: all, or in a batch-invariant call a number that n alone
-    sets."""
+    """Rows that forms and launch numbers are chosen for. In a batch-invariant call n alone sets them."""
     single: bool
-    """Whether elements are moved one by one, since in a batch-invariant call rows begin anywhere in a vector. Phases
-    say so too, and not where tensors start."""
+    """Whether elements are moved one by one, as rows of a batch-invariant call begin anywhere in a vector."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -239,8 +234,7 @@ class Rows(Layout):
 
     @property
     def ragged(self) -> bool:
-        """Whether rows of a few vectors, or a single row, have no gaps and unaligned starts. The first row starts
-        aligned."""
+        """Whether short rows, or a single one, have no gaps and unaligned starts but the first."""
         vector, alone = self.whole_vector, self.planned == 1 and self.contiguous
         return (self.one_piece or alone) and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
 
@@ -252,8 +246,7 @@ class Rows(Layout):
 
     @property
     def apart(self) -> int:
-        """0 if every row has the same alignment in x and in out. Otherwise a multiple of the elements for which that
-        holds."""
+        """0 if every row has the same alignment in x and out, else a multiple of the elements that have."""
         if not self.out_n:
             return int(self.single)
         return (self.x_phase - self.out_phase) | (self.x_outer - self.out_outer) | (self.x_inner - self.out_inner)
@@ -271,8 +264,7 @@ class Rows(Layout):
 
 
 class Strides(NamedTuple):
-    """The layout of another tensor by the rows of x: elements from row to row, and along a row. ``n`` is 0 for one
-    element a row."""
+    """Another tensor by the rows of x: strides from row to row and along it. ``n`` is 0 for one element a row."""
 
     outer: int
     n: int
@@ -282,8 +274,7 @@ class Strides(NamedTuple):
 
 
 def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tuple[Rows, tuple[Strides, ...]]:
-    """The rows of x and out, and the strides of other tensors in the same order. Those are (outer, n, inner), (outer,
-    inner) or (n,)."""
+    """The rows of x and out, and other tensors' strides likewise: (outer, n, inner), (outer, inner) or (n,)."""
     outer, n, inner = x.shape
     turned, rows_of_x = _turned(outer, inner, x.stride(0), x.stride(2)), rows_of(x, out)
     found = []

@@ -73,10 +73,7 @@ def knob(shipped: int, *, among: Sequence[int], unit: str, why: str) -> Any:
 
 
 def numbers(part: type[T]) -> type[T]:
-    """Declare the decorated class, whose fields are knobs, as one form's part of a launch table.
-
-    The operation's table inherits it (see ``launch_table``), and ``of(part, device)`` is that table's instance.
-    """
+    """Declare the decorated class as one form's knobs; the operation's table inherits it (see ``launch_table``)."""
     return dataclass(frozen=True, eq=False)(part)
 
 

@@ -81,8 +81,7 @@ def is_ordinary(x: object) -> bool:
 
 
 def is_traced_by_mode() -> bool:
-    """Whether torch traces or only pretends to compute: ``make_fx``, ``torch.export``, fake tensors. There is no public
-    way to see torch's own modes."""
+    """Whether torch traces or only pretends to compute: ``make_fx``, ``torch.export``, fake tensors."""
     modes = map(torch._C._get_dispatch_stack_at, range(count_modes()))
     return any(getattr(mode, "_mode_key", None) is not None for mode in modes)
 
@@ -132,8 +131,7 @@ def make_tensor_guard(*tensors: Tensor) -> Callable[..., bool]:
 
 
 def allocator(device: str) -> Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor]:
-    """A function that allocates a tensor of a shape, strides and dtype. It is that of torch's compiled code, half a
-    microsecond faster than ``torch.empty_strided``."""
+    """The function that allocates in torch's compiled code, half a microsecond faster than ``torch.empty_strided``."""
     return getattr(_guards, f"_empty_strided_{device}", partial(_empty_strided, device=device))
 
 

@@ -38,8 +38,7 @@ def probed(backend: str) -> tuple[tuple[str, ...], str]:
 
 @contextmanager
 def unloaded() -> Iterator[None]:
-    """A context in which ``require`` locates packages without loading them. Other imports of them raise
-    NotSeenError."""
+    """A context in which ``require`` only locates packages; other imports of them raise NotSeenError."""
     _numbers.cache_clear()
     sys.meta_path.insert(0, guard := _Guard())
     token = packages.instead.set(_found)

@@ -24,8 +24,7 @@ from kernelzoo.torch_private import current_device, current_stream
 
 
 class Library:
-    """Converts arrays of one library to tensors and back. This one is for array-API libraries such as JAX, and for
-    DLPack alone. A result that the library can't hold comes back as a tensor."""
+    """Converts one library's arrays to tensors and back: here array-API ones, and DLPack alone."""
 
     def tensor(self, x: Any) -> torch.Tensor:
         """The same memory as a tensor, ready on the current stream."""

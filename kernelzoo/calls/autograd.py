@@ -199,8 +199,7 @@ def followed(call: Call, *inputs: torch.Tensor) -> Any:
 
 @functools.cache
 def applied(kind: type[torch.autograd.Function], op: Operation) -> Callable[..., Any]:
-    """The ``apply`` of an autograd function whose node is named after the operation. It skips torch's check for
-    ``torch.func``, which takes as long as a call."""
+    """The ``apply`` of a function named after the operation, without torch's slow check for ``torch.func``."""
     found: Callable[..., Any] = super(torch.autograd.Function, named(kind, op)).apply
     return found
 

@@ -179,8 +179,7 @@ class Backend(Operations):
         return launch, outs
 
     def _found(self, op: Operation, variant: str) -> tuple[str, Bind, str]:
-        """The variant, its bind, and its id if it is to be batch-invariant. ``auto`` means the only one registered.
-        Raises UnknownNameError."""
+        """Variant (``auto``: the only one), bind, and id if batch-invariant. Raises UnknownNameError."""
         known = self.variants(op.name)
         name = variant.removesuffix(registry.BATCH_INVARIANT) if isinstance(variant, str) else variant
         found = known[0] if name == "auto" and len(known) == 1 else name
@@ -207,8 +206,7 @@ def get(name: str) -> Backend:
 
 
 def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
-    """Store a backend in a table. While torch.compile traces it does not, since the compiled code assumes the old
-    table."""
+    """Store a backend in a table; not while torch.compile traces, whose code assumes the old table."""
     import torch
 
     if not torch.compiler.is_dynamo_compiling():
@@ -267,8 +265,7 @@ functions: dict[str, Callable[..., Any]] = {}
 
 
 def _declared(op: Operation) -> None:
-    """Add the method of an operation to backends, and make its function. Raises RegistrationError for a name that is
-    taken."""
+    """Add an operation's method to backends, and make its function. Raises RegistrationError if it is taken."""
     taken = vars(Backend).get(op.name)
     if taken is not None and not isinstance(taken, Undeclared) and op.name not in functions:
         raise RegistrationError(f"an operation can't be called {op.name!r}, as a backend has an attribute of that name")

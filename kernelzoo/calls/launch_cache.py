@@ -104,16 +104,14 @@ class LaunchCache:
         """Keys of layouts that are copied. The launches of their copies can be cached."""
         self._launches: dict[Key, CachedLaunch] = {}
         self.expected: dict[Operation, CachedLaunch] = {}
-        """What the next call of an operation is likely to use: what came after the call before it the last time. So
-        layouts in turn, as the layers of a model have them, need no key."""
+        """What came after the call before the last time, as in a model's layers; it needs no key."""
         self._previous: dict[Operation, CachedLaunch] = {}
         """What the call before used."""
         self._workspace_bytes = 0
         self._on_host, self._tensor = on_host, torch.Tensor
 
     def find(self, call: Call, inputs: Any, outs: Any) -> tuple[CachedLaunch | None, list[int]]:
-        """The launch of a call by its key, and the addresses of its tensors; no addresses if there is none. ``outs``:
-        outputs of the caller."""
+        """The launch of a call by its key, and its tensors' addresses; none without one. ``outs``: the caller's."""
         key = self.key(call, inputs, outs)
         cached = None if key is None else self._launches.get(key)
         if cached is None:
@@ -133,8 +131,7 @@ class LaunchCache:
         self.expected[op] = cached.following or cached
 
     def key(self, call: Call, inputs: Tensors, outs: Tensors) -> Key | None:
-        """All that a launch depends on except addresses; None for a call that is not cached. Not cached are unusual
-        tensors, other device types, and calls whose checks the key can't replace."""
+        """All that a launch depends on except addresses; None where the checks of a call can't be skipped."""
         _, op, dim, keepdim, scalars, variant = call
         if not plain_dim(dim) or type(variant) is not str or type(keepdim) is not bool or is_jit_traced():
             return None

@@ -61,8 +61,7 @@ def signature_of(op: Operation) -> inspect.Signature:
 
 
 def constant(function: FunctionT) -> FunctionT:
-    """Marks a function's result as a constant for torch.compile. ``torch.compiler.assume_constant_result`` does the
-    same, but importing torch's compiler takes a second."""
+    """As ``torch.compiler.assume_constant_result``, without importing torch's compiler, which takes a second."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 
@@ -189,8 +188,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
 
 
 class Undeclared:
-    """The method of an operation that is not imported yet. The first look-up imports it and replaces this one.
-    ``__getattr__`` would slow down every attribute in Python 3.11."""
+    """The method of an operation that the first look-up imports. ``__getattr__`` would slow down every attribute."""
 
     def __init__(self, op: str) -> None:
         self.op = op
@@ -220,8 +218,7 @@ def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[...,
 
 
 class Declared:
-    """The public function of an operation from a user's module. Unpickling imports that module first, since only it
-    adds the function to this package."""
+    """The public function of an operation from a user's module, which unpickling imports first."""
 
     def __init__(self, call: Callable[..., Any], op: Operation) -> None:
         self._call, self._declared_in = call, op.module

@@ -119,8 +119,7 @@ def _overridden(call: Call, tensors: Sequence[Any], out: Any) -> Any:
 
 
 class Recorded:
-    """The best backend for a proxy of ``torch.fx.symbolic_trace``, which has no device yet. It records a call of the
-    public function."""
+    """The best backend for a proxy of ``torch.fx.symbolic_trace``, which has no device yet."""
 
     def __init__(self, function: Callable[[str], Callable[..., Any]]) -> None:
         self._function = function
@@ -219,8 +218,7 @@ def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tens
 
 @functools.lru_cache(1024, typed=True)
 def _told(op: Operation, *rest: Any) -> tuple[str, Dims, bool, dict[str, Any], str]:
-    """Backend, axes, keepdim, scalars and variant of a flat argument list. Cached, since a repeated call is recognised
-    by the identity of these objects."""
+    """Backend, axes, keepdim, scalars and variant of a flat list. Cached: calls are recognised by their identity."""
     left = list(rest)
     dim: Any = left.pop(0) if op.by_rows else -1
     keepdim = left.pop(0) if op.reduces else False

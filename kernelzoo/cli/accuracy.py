@@ -88,13 +88,9 @@ def accuracy(
         part = f"{done} of {len(tasks)} groups of implementations"
         return output.interrupted(part, to, f"--seed {seed} draws the same values again")
     ours = [row for row in rows if not engine.is_torchs(row["id"])]
-    bad = [row for row in ours if _bad(row)]
+    bad = [row for row in ours if row.get("failed") or row["wrong"] or not row["same_bits"]]
     measured = any(row.get("problems") for row in ours)
     return 1 if bad else 0 if measured else 2
-
-
-def _bad(row: dict[str, Any]) -> bool:
-    return bool(row.get("failed") or row["wrong"] or not row["same_bits"])
 
 
 def _count(text: str) -> int:

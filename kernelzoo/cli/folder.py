@@ -201,7 +201,7 @@ class Crew:
         Returns whether the definition can be judged on others: not where its reference changes an input that it
         returns, nor where it, or the judge itself, dies or hangs.
         """
-        mine = {id: case for case in cases for id in case.ids if options.op_of(id) == problem.op and not case.lost}
+        mine = {id: case for case in cases for id in case.ids if options.op_of(id) == problem.op and not case.wrong}
         if not mine:
             return True
         reference = f"reference/{problem.op}/reference"

@@ -336,10 +336,7 @@ def _words(text: str, op: str) -> str:
     told.append(f"values {case.values!r}")
     told += [f"{name} at element {place}" for name, place in case.specials]
     told += ["x lazily negated"] if case.negated else []
-    told += [f"{companion.name} {_said(companion.said())}" for companion in case.companions]
+    for companion in case.companions:
+        told.append(" ".join([companion.name, *(f"{name} {value!r}" for name, value in companion.said().items())]))
     told += [f"a wrong call: {case.fault}"] if case.fault else []
     return ", ".join(told)
-
-
-def _said(facts: dict[str, Any]) -> str:
-    return " ".join(f"{name} {value!r}" for name, value in facts.items())

@@ -67,11 +67,6 @@ def _change(step: Step) -> dict[str, Any]:
     }
 
 
-def _worst_first(step: Step) -> tuple[bool, float]:
-    """A sort key: slowdowns before speedups, the largest of each first."""
-    return step.comparison.ratio < 1, -abs(math.log(step.comparison.ratio))
-
-
 def _print(points: Sequence[Point]) -> None:
     from kernelzoo.measure.statistics import Verdict
     from kernelzoo.report.results import BASELINE
@@ -86,7 +81,8 @@ def _print(points: Sequence[Point]) -> None:
             counts = (point.results, point.again, point.count(Verdict.SLOWER), point.count(Verdict.FASTER))
             runs.add_row(point.run.date[:16].replace("T", " ") or "-", commit, *map(str, counts), point.run.file)
         output.show(console, runs)
-        steps = sorted((step for point in of for step in point.steps), key=_worst_first)
+        steps = [step for point in of for step in point.steps]  # slowdowns first, the largest of each before others
+        steps.sort(key=lambda step: (step.comparison.ratio < 1, -abs(math.log(step.comparison.ratio))))
         if not steps:
             console.print("nothing changed by more than --by")
             continue

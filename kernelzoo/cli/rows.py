@@ -163,7 +163,7 @@ class Tables:
             ">median, µs": output.number(row["median_us"]),
             ">95 %, µs": output.interval(*row["interval_us"]).strip() if full else "",
             ">ratio": output.number(row["ratio"]),
-            ">95 % interval": _interval(row),
+            ">95 % interval": output.interval(*row["ratio_interval"]).strip() if row["verdict"] else "",
             "verdict": row["verdict"] or "",
             ">GB/s": output.number(row["gb_per_s"]),
             ">of limit": output.percent(row["of_limit"]),
@@ -188,10 +188,6 @@ def _form(row: Row) -> str:
     """The form that ran, if it is not the implementation itself."""
     form: str = row["form"] or row["id"]
     return "" if form == row["id"] else form.rpartition("/")[2]
-
-
-def _interval(row: Row) -> str:
-    return "" if row["verdict"] is None else output.interval(*row["ratio_interval"]).strip()
 
 
 def tell_without_result(console: Console, problems: Sequence[Row]) -> None:

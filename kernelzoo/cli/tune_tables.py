@@ -20,33 +20,21 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-class Bench:
-    """Plans and measures in the measuring process."""
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-
-    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[dict[str, int]]) -> list[list[str]]:
-        return self._guard.plans(id, problems, values)
-
-    def race(
-        self, id: str, problem: Problem, values: Mapping[str, dict[str, int]], rounds: int
-    ) -> tuple[dict[str, list[float]], dict[str, str]]:
-        lanes = {f"{id}@{label}": of_label for label, of_label in values.items()}
-        entries, failed = self._guard.race(problem, list(lanes), rounds=rounds, tables=lanes, label="tune")
-        samples = {entry["extra_info"]["id"].partition("@")[2]: entry["stats"]["data"] for entry in entries}
-        return samples, {f["id"].partition("@")[2]: f"{f['outcome']}: {f['reason']}" for f in failed}
-
-
 def tuner_of(
     one: Json, guard: Guard, dtypes: Sequence[str], card: Card, rounds: int, seconds: float = 0.0, tell: Any = None
 ) -> Tuner:
     from kernelzoo.measure.planning import pool
     from kernelzoo.measure.tuning import Tuner
 
+    def race(id: str, problem: Problem, values: Mapping[str, dict[str, int]], rounds: int) -> Any:
+        lanes = {f"{id}@{label}": of_label for label, of_label in values.items()}
+        entries, failed = guard.race(problem, list(lanes), rounds=rounds, tables=lanes, label="tune")
+        samples = {entry["extra_info"]["id"].partition("@")[2]: entry["stats"]["data"] for entry in entries}
+        return samples, {f["id"].partition("@")[2]: f"{f['outcome']}: {f['reason']}" for f in failed}
+
     chosen = {"tell": tell} if tell is not None else {}
     problems = pool(one["op"], dtypes, card.multiprocessors)
-    return Tuner(knobs_of(one), one["ids"], problems, Bench(guard), rounds=rounds, time_limit=seconds, **chosen)
+    return Tuner(knobs_of(one), one["ids"], problems, guard.plans, race, rounds=rounds, time_limit=seconds, **chosen)
 
 
 def knobs_of(one: Json) -> list[Knob]:
@@ -134,9 +122,9 @@ def described(
         with planning.Described(backend, arch) as there:
             for declared in there.tables([backend], ops)["declared"]:
                 problems = planning.pool(declared["op"], dtypes, ARCHITECTURES[arch].multiprocessors)
-                rows += listed_knobs(
-                    declared, Tuner(knobs_of(declared), declared["ids"], problems, there, rounds=rounds)
-                )
+                knobs, ids = knobs_of(declared), declared["ids"]
+                tuner = Tuner(knobs, ids, problems, there.plans, lambda *nothing: ({}, {}), rounds=rounds)
+                rows += listed_knobs(declared, tuner)
     except TuningError:
         raise
     except KernelZooError as error:

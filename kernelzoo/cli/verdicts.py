@@ -51,14 +51,9 @@ class Case:
     failures: list[Row] = field(default_factory=list)
     """What it raised, which is a fault only if it can run at all."""
     wrong: Row | None = None
-    """The first workload on which it is wrong, crashes or hangs."""
+    """The first workload on which it is wrong, crashes or hangs, which settles its verdict."""
     times: list[tuple[float, float | None]] = field(default_factory=list)
     """Seconds of a launch, and of the reference in the same rounds."""
-
-    @property
-    def lost(self) -> bool:
-        """Whether nothing can change its verdict."""
-        return self.wrong is not None
 
     def add(self, problem: Problem, failed: Row | None, seconds: float | None, reference: float | None) -> None:
         """Note a workload: why it failed there, or its time where it has one."""

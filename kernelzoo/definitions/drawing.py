@@ -153,8 +153,7 @@ def _together(axes: Axes, inputs: dict[str, Input], own: Mapping[str, Draw]) -> 
 
 
 def _boundaries(end: str, first: str) -> Draw:
-    """Non-decreasing offsets from 0 to a size. Those of several inputs are cut alike, so that no part of a longer one
-    is shorter."""
+    """Non-decreasing offsets from 0 to a size. Several inputs are cut alike: no part of a longer one is shorter."""
 
     def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
         import torch

@@ -49,7 +49,8 @@ class Problem:
         with torch.device("meta"), torch.no_grad():
             self.made = self.arguments(torch.device("meta"))
             model = space["Model"](*space["get_init_inputs"]())
-            self.random = [type(each).__name__ for each in model.modules() if _drops(each)]
+            dropping = [each for each in model.modules() if "Dropout" in type(each).__name__ and each.training]
+            self.random = [type(each).__name__ for each in dropping if getattr(each, "p", 0) > 0]
             self.results = model(*self.made)
 
     def arguments(self, device: torch.device) -> list[Any]:
@@ -161,8 +162,3 @@ def load_submission(path: str | Path) -> registry.Implementation:
     bind = bind_returning(op, lambda arguments, outs: partial(function, *arguments))
     doc = f"{Path(path).name}, a submission to {loaded[op].data['name']}."
     return registered("submission", op, Path(path).stem, bind, doc)
-
-
-def _drops(module: Any) -> bool:
-    """Whether a module draws random numbers when it runs."""
-    return "Dropout" in type(module).__name__ and module.training and getattr(module, "p", 0) > 0

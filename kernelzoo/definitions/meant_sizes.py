@@ -25,10 +25,7 @@ _PLAIN = (
 def meant_sizes(
     axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json], least: Mapping[str, int]
 ) -> list[dict[str, int]]:
-    """A few small sizes of the free axes, smallest first.
-
-    ``texts``: the axes of each tensor. ``least``: the least sizes of some.
-    """
+    """A few small sizes of the free axes, smallest first. ``texts``: each tensor's axes; ``least``: least sizes."""
     found = list[dict[str, int]]()
     known = _known(free, workloads)
     starts = _scaled(free, texts, known, axes) if known else [_start(free, start) for start in _STARTS]

@@ -127,10 +127,7 @@ def hook_of(results: Callable[[Sequence[Any]], tuple[Any, ...]], order: tuple[st
 def errors_of(
     run: Reference, order: tuple[str, ...], dtypes: Mapping[str, str], outs: Sequence[str]
 ) -> Callable[..., Iterator[Any]]:
-    """The hook ``errors``, learnt from the reference on nearby inputs: from none of them, some, and all.
-
-    ``dtypes``: of the inputs by name, without scalars. ``outs``: of the outputs.
-    """
+    """The hook ``errors``, learnt from the reference on nearby inputs. ``dtypes``: of the inputs but scalars."""
     floats = [dtype for dtype in dtypes.values() if dtype in FLOATS]
 
     def errors(unit: float, tiny: float, ref: Any, **given: Any) -> Iterator[Any]:

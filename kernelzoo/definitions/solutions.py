@@ -113,8 +113,7 @@ def _module(folder: Path, entry: str) -> Any:
 
 
 def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
-    """Whether the function takes the outputs as its last arguments. Older files don't say; then the number of
-    parameters decides."""
+    """Whether the function takes the outputs last. Older files don't say; the number of parameters decides."""
     said = data["spec"].get("destination_passing_style")
     if said is not None:
         return bool(said)

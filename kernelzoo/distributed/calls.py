@@ -15,15 +15,10 @@ if TYPE_CHECKING:
     import torch
 
 _last: dict[str, tuple[Any, ...]] = {}
-"""For each operation: axis, keepdim and backend of the last call, a test for similar tensors, and the result of
-:func:`checked`."""
+"""For each operation: the last call's arguments, a test for similar tensors, and the result of :func:`checked`."""
 
 
-def _forget(_: str) -> None:
-    _last.clear()
-
-
-registry.on_change.append(_forget)
+registry.on_change.append(lambda _: _last.clear())
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str = "group") -> torch.Tensor:

@@ -40,11 +40,7 @@ def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
 
 
 def _settled(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
-    """The DTensor without partial sums, the groups that share the axis, and the axis. Each group is one axis of the
-    mesh.
-
-    Partial sums are reduced first, since softmax and minimum are not linear.
-    """
+    """The DTensor without partial sums, which are not linear here, the groups (mesh axes) of the axis, and the axis."""
     if any(isinstance(placed, Partial) for placed in x.placements):
         whole = [Replicate() if isinstance(placed, Partial) else placed for placed in x.placements]
         x = x.redistribute(placements=whole)

@@ -53,16 +53,11 @@ def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any, beside: Sequence[t
     return found
 
 
-def _forget(_: str) -> None:
-    _kept.clear()
-
-
-registry.on_change.append(_forget)
+registry.on_change.append(lambda _: _kept.clear())
 
 
 def implementation_of(op: str, backend: str, x: torch.Tensor) -> registry.Implementation:
-    """The implementation of an operation on a rank's tensors: the backend's, else the best backend's. The latter is
-    Triton on a GPU, torch elsewhere. Raises DeviceError if none has it."""
+    """The backend's implementation, else that of Triton on a GPU, of torch elsewhere. Raises DeviceError."""
     found = registry.implementations(backend, op)
     if not found:
         found = registry.implementations(backends.best(op, x).name, op)

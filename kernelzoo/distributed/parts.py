@@ -115,7 +115,6 @@ def _further(places: Sequence[int], elements: Sequence[int], tensors: Sequence[t
 
 
 def cut_of(x: torch.Tensor, dim: int, parts: int, dense: bool) -> Cut:
-    """The split of a shard, with at most ``parts`` parts. It is not split unless its elements are contiguous. dense:
-    whether all tensors of a call are."""
+    """The split of a shard, at most ``parts``; none unless elements are contiguous. dense: if all tensors are."""
     last = dense and math.prod(x.shape[dim + 1 :]) == 1
     return cut(x.size(dim), parts if last else 1)

@@ -103,10 +103,7 @@ def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
 
 
 def _follow(device: torch.device) -> None:
-    """Make this stream wait for the last launch on any stream.
-
-    Two launches at once could each hold the SMs that the other's peer waits for.
-    """
+    """Wait for the last launch on any stream: two at once could hold each other's SMs."""
     import torch
 
     from kernelzoo.torch_private import current_stream

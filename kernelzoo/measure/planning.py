@@ -154,9 +154,4 @@ class Described(WorkerProcess):
             **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), ""),
             **getattr(importlib.import_module(package), "COMPILES_WITH", {}),
         }
-        self._arch = arch
         super().__init__(patience=math.inf, opening={"simulated": [backend, arch]}, environment=environment)
-
-    def race(self, id: str, problem: Problem, values: Mapping[str, Values], rounds: int) -> Any:
-        """Raises InspectionError, since nothing is measured."""
-        raise InspectionError(f"{id} can't be measured on {self._arch}, a simulated device")

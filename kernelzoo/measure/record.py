@@ -24,7 +24,6 @@ from kernelzoo.measure.energy import Energy
 from kernelzoo.measure.environment import device_name, gpu_uuid, versions
 from kernelzoo.measure.measurement import OF_CALLS, Measurement, disagree
 from kernelzoo.measure.problems import Problem
-from kernelzoo.registry import Implementation
 
 if TYPE_CHECKING:
     from kernelzoo.measure.ceilings import Ceilings
@@ -53,7 +52,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "cache": measured.cache,
         "device": device_name(device),
         "gpu": {"index": _index(device), "uuid": uuid} if (uuid := gpu_uuid(device)) else None,
-        "table": table_of(implementation, device),
+        "table": tables.label(implementation.backend, problem.op, _index(device)),
         "versions": versions(device),
         "samples": len(measured.samples),
         "rounds": measured.rounds,
@@ -81,11 +80,6 @@ def _energy(measured: Energy | None) -> Json | None:
     if measured is None or measured.unknown:  # the flags say why
         return None
     return {name: value if isinstance(value, int) else _round(value) for name, value in measured.facts.items()}
-
-
-def table_of(implementation: Implementation, device: str) -> str | None:
-    """The name of the launch table that an implementation uses on a device; None if it has none."""
-    return tables.label(implementation.backend, implementation.op, _index(device))
 
 
 def _index(device: str) -> int:

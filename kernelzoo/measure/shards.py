@@ -38,7 +38,7 @@ class Shard:
 
     def facts(self, plan: Sequence[tuple[Problem, Sequence[str]]], how: Mapping[str, Any]) -> Json:
         """The shard as JSON: its sweep, and what was asked."""
-        whole = [_asked(problem, ids) for problem, ids in plan]
+        whole = [{"op": problem.op, **record.described(problem), "ids": list(ids)} for problem, ids in plan]
         sweep = hashlib.sha256(json.dumps([whole, how], sort_keys=True).encode()).hexdigest()
         return {"number": self.number, "of": self.of, "sweep": sweep, "asked": self.part(whole)}
 
@@ -128,10 +128,6 @@ def _joined(documents: Sequence[Json]) -> Json:
         "benchmarks": [entry for document in documents for entry in document["benchmarks"]],
         "kernelzoo": kernelzoo,
     }
-
-
-def _asked(problem: Problem, ids: Sequence[str]) -> Json:
-    return {"op": problem.op, **record.described(problem), "ids": list(ids)}
 
 
 def _keys(asked: Sequence[Json]) -> dict[object, None]:

@@ -1,6 +1,6 @@
 """Tunes a launch table's knobs by coordinate descent over measured races.
 
-It knows no language and no device: a :class:`Bench` plans and measures. A change is accepted if it is faster with the
+It knows no language and no device: it is given calls that plan and race. A change is accepted if it is faster with the
 confidence needed for all changes together. The final table must be faster than the shipped one on held-out problems.
 """
 
@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TypeAlias
 
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.planning import REFUSED
@@ -40,21 +40,15 @@ Values = dict[str, int]
 Races = list[dict[int, list[float]]]
 """For each problem, samples by a knob's value."""
 
+Plans: TypeAlias = Callable[[str, Sequence[Problem], Sequence[Values]], list[list[str]]]
+"""For each problem, the plan of an implementation with each table. Equal texts are equal launches, ``refused`` none."""
+
+Race: TypeAlias = Callable[[str, Problem, Mapping[str, Values], int], tuple[dict[str, list[float]], dict[str, str]]]
+"""Seconds of an implementation with each table, from one race of so many rounds; and why a table has none."""
+
 
 class TuningError(KernelZooError, ValueError):
     """The request can't give a verdict."""
-
-
-class Bench(Protocol):
-    """Plans and measures tables."""
-
-    def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Values]) -> list[list[str]]:
-        """For each problem, the plan of each table. Equal texts are equal launches; ``refused`` is none."""
-
-    def race(
-        self, id: str, problem: Problem, values: Mapping[str, Values], rounds: int
-    ) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """Seconds of an implementation with each table, from one race; and why a table has none."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +124,15 @@ class Tuner:
         knobs: Sequence[Knob],
         ids: Sequence[str],
         pool: Sequence[Problem],
-        bench: Bench,
+        plans: Plans,
+        race: Race,
         *,
         rounds: int = 15,
         time_limit: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
         tell: Callable[[str, float], None] = lambda words, share: None,
     ) -> None:
-        self.knobs, self.ids, self.bench, self.rounds = tuple(knobs), tuple(ids), bench, rounds
+        self.knobs, self.ids, self.plans, self.race, self.rounds = tuple(knobs), tuple(ids), plans, race, rounds
         places = {place: k for k, place in enumerate(dict.fromkeys((p.shape, p.dim) for p in pool))}
         self.pool = [p for p in pool if places[p.shape, p.dim] % 2 == 0]
         self.held = [p for p in pool if places[p.shape, p.dim] % 2]
@@ -154,7 +149,7 @@ class Tuner:
         for id in self.ids:
             if left:  # at once, since planning may take a process
                 tables = [{**values, knob.name: value} for knob in left for value in knob.among]
-                plans = [iter(of_tables) for of_tables in self.bench.plans(id, self.pool, tables)]
+                plans = [iter(of_tables) for of_tables in self.plans(id, self.pool, tables)]
                 for knob in left:
                     of_values = [[next(plan) for _ in knob.among] for plan in plans]
                     now = values.get(knob.name, knob.shipped)
@@ -212,7 +207,7 @@ class Tuner:
             # One lane for each plan. The current value comes first, so that its plan has its name.
             lanes = {plan_of[value]: value for value in (*reversed(knob.among), now) if value not in lost}
             tables = {f"{knob.name}={value}": {**current, knob.name: value} for value in lanes.values()}
-            samples, failed = self.bench.race(site.id, problem, tables, self.rounds)
+            samples, failed = self.race(site.id, problem, tables, self.rounds)
             by_plan = {plan: samples.get(f"{knob.name}={value}", []) for plan, value in lanes.items()}
             races.append({value: by_plan.get(plan_of[value], []) for value in knob.among})
             for plan, value in lanes.items():
@@ -258,7 +253,7 @@ class Tuner:
             sites = self._changed(values, self.pool)
         pairs, slow = list[tuple[list[float], list[float]]](), list[tuple[str, Problem]]()
         for id, problem in sites:
-            samples, failed = self.bench.race(id, problem, {"shipped": {}, "tuned": values}, self.rounds)
+            samples, failed = self.race(id, problem, {"shipped": {}, "tuned": values}, self.rounds)
             if "tuned" in failed and not failed["tuned"].startswith(REFUSED):
                 outcome.findings.append(f"{id} with {values}: {failed['tuned']} ({problem.id})")
             if not samples.get("tuned") and samples.get("shipped"):
@@ -281,7 +276,7 @@ class Tuner:
             if not left:
                 break
             alone = [{k: v for k, v in values.items() if k != name} for name in left]
-            plans = self.bench.plans(id, problems, [{}, values, *alone])
+            plans = self.plans(id, problems, [{}, values, *alone])
             differ = [
                 (problem, {name for name, plan in zip(left, rest, strict=True) if plan != tuned})
                 for problem, (shipped, tuned, *rest) in zip(problems, plans, strict=True)
@@ -299,11 +294,11 @@ class Tuner:
     def _blamed(self, id: str, problem: Problem, values: Values) -> set[str]:
         """The knobs that slow a problem: those whose removal makes it faster, else all that affect it."""
         without = {name: {k: v for k, v in values.items() if k != name} for name in values}
-        ((whole, *rest),) = self.bench.plans(id, [problem], [values, *without.values()])
+        ((whole, *rest),) = self.plans(id, [problem], [values, *without.values()])
         left = {name: of for (name, of), plan in zip(without.items(), rest, strict=True) if plan != whole}
         if len(left) < 2:
             return set(left)
-        samples, _ = self.bench.race(id, problem, {"tuned": values, **left}, self.rounds)
+        samples, _ = self.race(id, problem, {"tuned": values, **left}, self.rounds)
         base = samples.get("tuned", [])
         ratios = {
             name: ratio_interval(samples[name], base, paired=True, independent=True)

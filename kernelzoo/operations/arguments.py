@@ -85,8 +85,7 @@ def plain_dim(dim: object) -> bool:
 
 
 def normalize_dim(dim: Any, several: bool) -> Any:
-    """Convert other ways to name axes: NumPy integers, and lists or None where several are allowed. Anything else is
-    returned unchanged."""
+    """Convert other ways to name axes: NumPy integers, lists, None. Anything else is returned unchanged."""
     if dim is None and several:
         return ()
     if isinstance(dim, list | tuple):
@@ -295,8 +294,7 @@ class Bindable(Signature):
             before.append((name, out))  # type: ignore[arg-type]  # it is a tensor, by now
 
     def bytes_moved(self, args: Arguments) -> int:
-        """Fewest bytes of device memory that an implementation must move. Each input is read once and each output
-        written once. An expanded axis counts once."""
+        """Fewest bytes that an implementation must move: each input and output once, an expanded axis once."""
         read = sum(distinct(x) * x.element_size() for x in args.inputs)
         outs = zip(self.out_shapes(args), self.out_dtypes(args), strict=True)
         return read + sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)
@@ -344,8 +342,7 @@ class Bindable(Signature):
             return launch_invariant(bind, args.inputs, outs, self.axes, args.dims if args.x.ndim else ())
 
     def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The launch where an input is a lazily negated view (the imaginary part of a conjugate), which is copied
-        first."""
+        """The launch where an input is a lazily negated view, which is copied first."""
         plain = [readable(x) for x in args.inputs]
         launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
         return sequence(*(copy for _, copy in plain), launch)

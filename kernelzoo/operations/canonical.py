@@ -48,8 +48,7 @@ def runs_of(axes: Sequence[Group]) -> list[Group]:
 
 
 def merge(kept: Sequence[Group]) -> list[Group]:
-    """Like runs_of, for kept axes marked by whether they follow the row's axis. More than two are merged across that
-    axis too, if memory order allows."""
+    """Like runs_of, for kept axes by whether they follow the row's; those merge across it if memory order allows."""
     runs = runs_of(kept)
     return runs if len(runs) <= 2 else runs_of([(*run[:2], False) for run in runs])
 
@@ -78,8 +77,7 @@ Launched: TypeAlias = "Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]]
 
 
 def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
-    """A launch that copies inputs in and results out where their layouts need it. ``launched`` binds contiguous
-    tensors."""
+    """A launch that copies inputs in and results out where needed. ``launched`` binds contiguous tensors."""
     steps: list[Launch] = []
     own: list[torch.Tensor] = []
 

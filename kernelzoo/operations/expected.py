@@ -121,8 +121,7 @@ class Expected:
 
 
 def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """The least and the greatest right value in a float dtype. ``exact`` and ``error`` are float64. NaN and infinities
-    are due where ``exact`` has them."""
+    """The least and greatest right value in a float dtype; ``exact`` and ``error`` are float64."""
     import torch
 
     lower = rounded_to(exact - error, dtype, up=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 Hook = Callable[..., Any]
-"""A function of the operation's class. Its parameters are any of the inputs, the scalars, ``n``, ``unit``, ``tiny``,
-``ref`` and ``generator``."""
+"""A class's function of inputs, scalars, ``n``, ``unit``, ``tiny``, ``ref`` and ``generator``, or some of them."""
 
 
 def parameters(function: Hook) -> tuple[str, ...]:

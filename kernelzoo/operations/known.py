@@ -14,8 +14,7 @@ from kernelzoo.operations.declaring import declared
 from kernelzoo.operations.meaning import Operation
 
 ENTRY_POINTS = "kernelzoo.operations"
-"""Entry-point group of operations in other packages. The name is the operation, the value the module that declares it.
-"""
+"""Entry-point group of other packages' operations: a name, and the module that declares it."""
 
 
 MAPPED = ("softmax", "min")

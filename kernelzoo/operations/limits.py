@@ -77,8 +77,7 @@ def _limit(bounds: Iterable[tuple[str, str]], text: str) -> Limit:
 
 
 def merged(texts: Iterable[str]) -> dict[str, Limit]:
-    """The limits of each axis that has bounds in any of these texts; they all hold. Raises RegistrationError if they
-    leave no size."""
+    """The limits of axes with bounds in any of these texts. Raises RegistrationError if no size is left."""
     found: dict[str, Limit] = {}
     for name, more in (pair for text in texts for pair in parse(text)[1]):
         known = found.get(name, Limit())

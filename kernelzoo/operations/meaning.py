@@ -199,9 +199,8 @@ class Operation(Bindable):
 
     @staticmethod
     def _rounding(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The error that the output's dtype adds. It is half a unit in the last place for a half precision, plus the
-        smallest normal number, since results may flush to zero. For float16 that is half the smallest subnormal. A
-        float8 comes rounded from the reference."""
+        """The error that the output's dtype adds: half an ulp of a half precision, and the smallest normal number,
+        which may flush to zero. A float8 comes rounded from the reference."""
         import torch
 
         if dtype.itemsize == 1:
@@ -220,8 +219,7 @@ class Operation(Bindable):
         return error + self._rounding(exact, self.out_dtypes(args)[0])
 
     def exact(self, args: Arguments) -> Exact:
-        """The first output of an operation that rounds, in canonical form, to a hundredth of a ulp. For float64 it is a
-        pair, if the operation has ``exact``."""
+        """The first output in canonical form, to a hundredth of a ulp; for float64 a pair, if ``exact`` is declared."""
         import torch
 
         rows = Rows(self, args)

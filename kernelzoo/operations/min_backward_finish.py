@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     import torch
 
 
-def _counts(dtype: torch.finfo, n: int) -> tuple[float, float]:
-    return 1, dtype.max
-
-
 @operation()
 class min_backward_finish:
     """Gradient of a minimum in a part of each row: ``grad / count`` where x equals y. Others get ``grad * 0 / count``.
@@ -31,7 +27,7 @@ class min_backward_finish:
     grad = Input("outer inner")
     count = Input("outer inner", dtype=WIDE)
     out = Output("outer n inner")
-    domain = {"count": _counts}
+    domain = {"count": lambda dtype, n: (1, dtype.max)}
     finite = ("count",)
 
     sample = min_backward.sample

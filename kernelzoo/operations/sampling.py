@@ -91,8 +91,7 @@ def _first(
 
 
 def decide(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
-    """Put one decisive element into each row, at a random place, in place. So a kernel that skips part of a row gets
-    many rows wrong. For bool it clears elements of some all-true rows; see :func:`plain`."""
+    """Put a decisive element at a random place in each row, so that a kernel that skips part of rows is found."""
     import torch
 
     if not x.numel():

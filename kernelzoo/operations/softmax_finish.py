@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     import torch
 
 
-def _sums(dtype: torch.finfo, n: int) -> tuple[float, float]:
-    return 1, dtype.max  # the term of the maximum is 1
-
-
 @operation()
 class softmax_finish:
     """Softmax of a part of each row, from the row's (max, sum) state: ``exp(min(x - maximum, 0)) / total``.
@@ -29,14 +25,13 @@ class softmax_finish:
     maximum = Input("outer inner", dtype=WIDE)
     total = Input("outer inner", dtype=WIDE)
     out = Output("outer n inner")
-    domain = {"total": _sums}
+    domain = {"total": lambda dtype, n: (1, dtype.max)}  # the term of the maximum is 1
 
     def reference(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
         return (x - maximum.unsqueeze(1)).clamp_(max=0).exp_() / total.unsqueeze(1)
 
     def error(ref: torch.Tensor, x: torch.Tensor, maximum: torch.Tensor, unit: float, tiny: float) -> torch.Tensor:
-        """The error of the exponential, whose argument carries x's depth below the maximum, and of a division. Either
-        may be zero below the normal numbers."""
+        """The error of the exponential by x's depth below the maximum, and of a division; either may flush to zero."""
         depth = (maximum.unsqueeze(1) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(8 * unit).mul_(ref.abs()).add_(2 * tiny).nan_to_num_(0.0, 0.0, 0.0)
 

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     import torch
 
 
-def _largest(dtype: torch.finfo, n: int) -> float:
-    return dtype.max / max(n, 1)
-
-
 @operation(dtypes=("float32", "float64"))
 class softmax_merge:
     """Merge (max, sum) states along one axis: the largest ``maximum``, and ``sum(total * exp(maximum - largest))``.
@@ -29,7 +25,7 @@ class softmax_merge:
     total = Input("outer n inner")
     largest = Output("outer inner")
     sum = Output("outer inner")
-    domain = {"total": _largest}
+    domain = {"total": lambda dtype, n: dtype.max / max(n, 1)}
     finite = ("total",)
 
     def reference(maximum: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

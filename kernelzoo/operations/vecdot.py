@@ -35,7 +35,6 @@ class vecdot:
         return (x * y).sum(1)
 
     def error(x: torch.Tensor, y: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor:
-        """The error of a sum in order: a random walk of n additions over the sizes. A subnormal product may count as
-        zero."""
+        """A random walk of n additions over the sizes. A subnormal product may count as zero."""
         sizes = (x * y).abs_().sum(1)
         return sizes.mul_(unit * (8 + math.sqrt(n) / 2)).add_(n * tiny).nan_to_num_(0.0, 0.0, 0.0)

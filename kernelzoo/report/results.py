@@ -75,11 +75,6 @@ class Problem:
         """Length of the reduced axis."""
         return self.shape[self.dim]
 
-    @property
-    def is_matrix(self) -> bool:
-        """Whether it is rows by columns, reduced along the columns, like the points of a sweep."""
-        return len(self.shape) == 2 and self.dim == 1 and not self.axes
-
 
 @dataclass(frozen=True)
 class Run:
@@ -336,9 +331,10 @@ class Selection:
         return [problem for problem in self.problems if problem not in hidden]
 
     def _by_row_count(self) -> dict[tuple[int, str], list[Problem]]:
+        """The matrices that are reduced along their columns, as those of a sweep are."""
         found: dict[tuple[int, str], list[Problem]] = {}
         for problem in self.problems:
-            if problem.is_matrix:
+            if len(problem.shape) == 2 and problem.dim == 1 and not problem.axes:
                 found.setdefault((problem.shape[0], problem.dtype), []).append(problem)
         return found
 

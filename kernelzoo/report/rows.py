@@ -60,7 +60,8 @@ def read(*paths: str | Path) -> Rows:
 
     found = load(paths)
     measured = [_measured(row) for group in found.groups for row in group.rows]
-    return Rows([*measured, *map(_lost, found.failed)])
+    lost = [{**_of(one), "outcome": one.outcome, "reason": one.reason} for one in found.failed]
+    return Rows([*measured, *lost])
 
 
 def to_csv(rows: Sequence[dict[str, Any]]) -> str:
@@ -118,7 +119,3 @@ def _measured(row: Row) -> dict[str, Any]:
     said = {"form": row.form or None, "flags": list(row.flags), "breaks": row.breaks}
     host = {"submit_us": row.submit_us, "first_call_ms": row.first_call_ms, "versions": dict(row.versions)}
     return {**_of(row), "outcome": "measured", **timed, **moved, **how, **said, **host}
-
-
-def _lost(failure: Failure) -> dict[str, Any]:
-    return {**_of(failure), "outcome": failure.outcome, "reason": failure.reason}

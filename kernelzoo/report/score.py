@@ -41,8 +41,8 @@ def score_table(group: Group, op: str) -> Table | None:
     ]
     for label, best in sides(selection):
         lines.append(_score_line(label, list(best.values()), selection))
-    if copies := _copies(selection):
-        lines.append(_score_line(COPY, copies, selection))
+    if copies := {row.problem: _copied(row) for row in selection.rows if row.copy_us and row.of_limit}:
+        lines.append(_score_line(COPY, list(copies.values()), selection))
     headers = ["implementation", "score", "even lengths", "odd lengths", "worst", "at", "problems"]
     return Table(headers, lines)
 
@@ -204,12 +204,8 @@ def _copy_share(row: Row) -> Cell:
     return known(_copied(row).of_limit)
 
 
-def _copies(selection: Selection) -> list[Row]:
-    """A row for each problem, with the time of a plain copy as its own."""
-    return list({row.problem: _copied(row) for row in selection.rows if row.copy_us and row.of_limit}.values())
-
-
 def _copied(row: Row) -> Row:
+    """The row with the time of a plain copy as its own."""
     assert row.of_limit is not None and row.copy_us is not None
     share = row.of_limit * row.microseconds / row.copy_us
     return replace(row, seconds=row.copy_us / 1e6, of_limit=share)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.tuning import CONFIDENCE, SLOWEST, Bench, Outcome, Tuner, TuningError, Values
+from kernelzoo.measure.tuning import CONFIDENCE, SLOWEST, Outcome, Tuner, TuningError, Values
 from kernelzoo.tables import Knob
 
 KNOBS = (
@@ -61,9 +61,13 @@ class Fake:
         return self.now
 
 
+def tuner(bench: Fake, time_limit: float = math.inf, variants: Sequence[str] = ("auto",)) -> Tuner:
+    ids = [f"toy/softmax/{variant}" for variant in variants]
+    return Tuner(KNOBS, ids, POOL, bench.plans, bench.race, time_limit=time_limit, clock=bench.clock)
+
+
 def tune(bench: Fake, time_limit: float = math.inf) -> Outcome:
-    checked: Bench = bench
-    return Tuner(KNOBS, ["toy/softmax/auto"], POOL, checked, time_limit=time_limit, clock=bench.clock).run()
+    return tuner(bench, time_limit).run()
 
 
 def flat(problem: Problem, table: Mapping[str, int]) -> float:
@@ -112,9 +116,9 @@ def test_the_check_above_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     stepped = 0
     for seed in range(40):
         bench = Fake(flat, 0.3, seed)
-        tuner = Tuner(KNOBS, ["toy/softmax/auto"], POOL, bench, clock=bench.clock)
-        tuner.confidence = 0.5
-        stepped += any(trial.verdict == "faster" for trial in tuner.run().trials)
+        tuned = tuner(bench)
+        tuned.confidence = 0.5
+        stepped += any(trial.verdict == "faster" for trial in tuned.run().trials)
     assert stepped > 6
 
 
@@ -130,7 +134,7 @@ def test_a_step_is_refused_if_one_problem_pays_for_it() -> None:
 
 
 def test_what_only_the_held_out_shapes_tell_is_left_out() -> None:
-    tuned_on = {p.shape for p in Tuner(KNOBS, ["toy/softmax/auto"], POOL, Fake(flat)).pool}
+    tuned_on = {p.shape for p in tuner(Fake(flat)).pool}
 
     def cost(problem: Problem, table: Mapping[str, int]) -> float:
         fill = 0.9 if table["fill"] == 100 and problem.shape[0] > 20 else 1.0
@@ -186,7 +190,7 @@ def test_other_variants_show_what_auto_does_not() -> None:
             return super().plans(id, problems, values)
 
     bench = Named(best_at_8)
-    outcome = Tuner(KNOBS, ["toy/softmax/auto", "toy/softmax/split"], POOL, bench, clock=bench.clock).run()
+    outcome = tuner(bench, variants=("auto", "split")).run()
     assert outcome.values == {"tile": 8}
     assert {id for id, _, _ in bench.raced} == {"toy/softmax/split"}
 
@@ -201,4 +205,4 @@ def test_time_runs_out() -> None:
 
 def test_too_few_rounds_are_refused() -> None:
     with pytest.raises(TuningError, match="rounds can't tell"):
-        Tuner(KNOBS, ["toy/softmax/auto"], POOL, Fake(flat), rounds=6)
+        Tuner(KNOBS, ["toy/softmax/auto"], POOL, Fake(flat).plans, Fake(flat).race, rounds=6)
