@@ -120,7 +120,7 @@ def _made(implementation: registry.Implementation, values: Values) -> Any:
 
 
 def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
-    """Problems to tune on: few to many rows, some near the number of SMs; lengths around powers of two; other axes."""
+    """Problems to tune on. Rows are few to many, some near the number of SMs; lengths are around powers of two."""
     m = multiprocessors
     rows = sorted({8, 16, 40, m // 2 + 1, m - 1, m, 2 * m + 1, 3 * m, 1000, 4096, 20011, 100003, 499979})
     lengths = (

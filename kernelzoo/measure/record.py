@@ -222,11 +222,6 @@ class Record:
     def failed(self) -> list[Json]:
         return list(self._document["kernelzoo"]["failed"])
 
-    @property
-    def verdicts(self) -> list[Json]:
-        """What was found of solutions; see :mod:`kernelzoo.cli.folder`."""
-        return list(self._document["kernelzoo"].get("verdicts", ()))
-
     def employ(self, workers: Sequence[Json]) -> None:
         """Add workers to the record; they are written with the next results."""
         self._document["kernelzoo"]["workers"] = [*self._document["kernelzoo"].get("workers", []), *workers]

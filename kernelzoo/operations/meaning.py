@@ -199,8 +199,7 @@ class Operation(Bindable):
 
     @staticmethod
     def _rounding(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The error that the output's dtype adds: half an ulp of a half precision, and the smallest normal number,
-        which may flush to zero. A float8 comes rounded from the reference."""
+        """The error that the output's dtype adds: half an ulp of a half precision, and what may flush to zero."""
         import torch
 
         if dtype.itemsize == 1:

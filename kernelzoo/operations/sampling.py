@@ -91,7 +91,7 @@ def _first(
 
 
 def decide(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
-    """Put a decisive element at a random place in each row, so that a kernel that skips part of rows is found."""
+    """Put a decisive element at a random place in each row. It finds a kernel that skips part of rows."""
     import torch
 
     if not x.numel():

@@ -79,7 +79,7 @@ def has_tangent(x: torch.Tensor) -> bool:
 
 
 def no_memory(x: torch.Tensor) -> str:
-    """Why a kernel must not read this tensor's memory, as torch or a wrapper would not see the result; "" if it may."""
+    """Why a kernel must not read this tensor's memory, or "". Torch or a wrapper would not see the result."""
     from kernelzoo.torch_private import is_hidden, is_jit_traced, is_transformed
 
     if is_transformed(x):

@@ -144,7 +144,7 @@ def breaking_table(results: Results) -> Table:
 
 
 def failure_table(results: Results) -> Table:
-    """A line for each reason why something has no time, the worst outcome first, whatever values or names are in it."""
+    """A line for each reason why something has no time, the worst outcome first. Reasons differ by more than values."""
     found: dict[tuple[str, str], list[Failure]] = {}
     for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
         words = failure.reason.replace(failure.id, "").replace(failure.id.replace(f"/{failure.op}/", "/"), "")

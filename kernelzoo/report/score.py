@@ -92,7 +92,7 @@ def behind_table(group: Group, op: str) -> Table | None:
 
 
 def spread_table(group: Group, op: str) -> Table | None:
-    """The distribution of the speed of the best variant and of each backend's choice, relative to a peer and a copy."""
+    """Speeds of the best variant and of each backend's choice, relative to a peer and a copy."""
     selection = group.select(op)
     kernels = {ZOO: list(dict(sides(selection)).get(ZOO, {}).values())}
     kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _own_backends(selection)}

@@ -136,10 +136,7 @@ def shapes(found: Standing, asked: int) -> str:
 
 
 def interval(rows: Sequence[Score]) -> tuple[float, float, float]:
-    """The geometric mean of scores, and its 95 % interval of noise alone; 0 and 0 where samples are too few.
-
-    Student's t with the degrees of freedom of Welch and Satterthwaite.
-    """
+    """The geometric mean of scores, and its 95 % interval of noise; 0 and 0 for too few samples."""
     mean = math.exp(math.fsum(log for log, _ in rows) / len(rows))
     if not all(of_row for _, of_row in rows):
         return mean, 0.0, 0.0

@@ -184,7 +184,7 @@ def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple
 
 
 def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """The families of values for an input of that dtype: only the declared one where a range is declared, or narrow."""
+    """The families of values for an input of that dtype. A declared or narrow range has its own alone."""
     operation = operations.OPERATIONS[op]
     declared = operation.inputs[name]
     if "others" in operation.hooks and name != next(iter(operation.inputs)):

@@ -63,10 +63,7 @@ class Entrant:
         return self.name or self.implementation.id
 
     def order(self, sets: Sets, *, kept: bool, linked: bool) -> tuple[list[int], tuple[int, ...]]:
-        """The sets of a turn in a random order, and its link, so that no launch can do the work of a later one.
-
-        With ``kept``, long turns take one of a few orders, since each is arranged at some cost.
-        """
+        """The sets of a turn in a random order, and its link. No launch can do a later one's work."""
         if kept and self.count > _REORDERED and len(self.orders) == _ORDERS:
             return random.choice(self.orders)
         order = random.sample(range(sets.count), self.count)
