@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from kernelzoo import registry
 from kernelzoo.calls import backend as backends
@@ -10,9 +12,6 @@ from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import AxisError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.tensors import check_storage
-
-if TYPE_CHECKING:
-    import torch
 
 _last: dict[str, tuple[Any, ...]] = {}
 """For each operation: the last call's arguments, a test for similar tensors, and the result of :func:`checked`."""
@@ -23,8 +22,6 @@ registry.on_change.append(lambda _: _last.clear())
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str = "group") -> torch.Tensor:
     """Softmax of a shard. Without groups it is the backend's own."""
-    import torch
-
     if not groups:  # whole rows on every rank
         return backends.get(backend).softmax(x, dim)
     if torch.is_grad_enabled() and x.requires_grad:
@@ -38,8 +35,6 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: s
 
 def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
     """Minimum of a shard. Without groups it is the backend's own."""
-    import torch
-
     if not groups:
         return backends.get(backend).min(x, dim, keepdim)
     if torch.is_grad_enabled() and x.requires_grad:
@@ -56,8 +51,6 @@ def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, kee
 
     Raises InputTypeError, ShapeError, AxisError, DeviceError, UnknownNameError, BackendUnavailableError.
     """
-    import torch
-
     from kernelzoo.torch_private import carries_tangents, count_modes, is_jit_traced, make_tensor_guard
 
     before = _last.get(op)

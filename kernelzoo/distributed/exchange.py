@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TypeAlias
 
+import torch
+import torch.distributed as dist
+
 from kernelzoo.distributed.local import capturing
 from kernelzoo.errors import PeerError, ShapeError
 
 if TYPE_CHECKING:
-    import torch
     from torch.distributed import ProcessGroup
 
 Groups: TypeAlias = "tuple[ProcessGroup, ...]"
@@ -18,8 +20,6 @@ Groups: TypeAlias = "tuple[ProcessGroup, ...]"
 
 def world() -> ProcessGroup:
     """The default group. Raises PeerError where there is none."""
-    import torch.distributed as dist
-
     if not dist.is_available() or not dist.is_initialized():
         raise PeerError("there are no ranks yet; call torch.distributed.init_process_group first, or give a group")
     group = dist.group.WORLD
@@ -29,8 +29,6 @@ def world() -> ProcessGroup:
 
 def member(group: object) -> ProcessGroup:
     """The given group. Raises PeerError if this rank is not in it."""
-    import torch.distributed as dist
-
     if not isinstance(group, dist.ProcessGroup):
         raise PeerError(f"a group is one of torch.distributed's that this rank is a member of; got {group!r}")
     return group
@@ -48,9 +46,6 @@ def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
     ``TORCH_NCCL_BLOCKING_WAIT=1``; otherwise NCCL's watchdog ends the process. On the host, ranks with other rows also
     raise ShapeError on every rank.
     """
-    import torch
-    import torch.distributed as dist
-
     ranks = group.size()
     if ranks == 1:
         return sent.unsqueeze(0)

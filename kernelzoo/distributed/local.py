@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import torch
 
 from kernelzoo import registry, tables
 from kernelzoo.calls import backend as backends
 from kernelzoo.device import on_device_of
 from kernelzoo.launch import RebindableLaunch, WorkspaceLaunch
-
-if TYPE_CHECKING:
-    import torch
 
 T = TypeVar("T")
 
@@ -28,8 +27,6 @@ _kept: dict[tuple[object, ...], Any] = {}
 
 def capturing(x: torch.Tensor) -> bool:
     """Whether work on x is being captured into a CUDA graph."""
-    import torch
-
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 

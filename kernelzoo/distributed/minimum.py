@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+
+import torch
 
 from kernelzoo.device import on_device_of
 from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, capturing, kept
 from kernelzoo.errors import EmptyReductionError
 
-if TYPE_CHECKING:
-    import torch
-
 
 def greatest(dtype: torch.dtype) -> float | int | bool:
     """The largest value, which is the minimum of an empty shard."""
-    import torch
-
     if dtype.is_floating_point:
         return math.inf
     return True if dtype == torch.bool else torch.iinfo(dtype).max
@@ -31,8 +27,6 @@ class Plan:
     """
 
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str) -> None:
-        import torch
-
         self.dim, self.kept_shape = dim, x.shape[:dim] + x.shape[dim + 1 :]
         self.rows = math.prod(self.kept_shape)
         self._sent = [torch.empty(self.rows + 1, dtype=x.dtype, device=x.device) for _ in ranks]
@@ -66,8 +60,6 @@ class Plan:
 
 def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
     """The minimum along the axis of all ranks' shards, from checked arguments."""
-    import torch
-
     kept_shape = [1 if d == dim else size for d, size in enumerate(x.shape) if keepdim or d != dim]
     out = torch.empty(kept_shape, dtype=x.dtype, device=x.device)
     if out.numel():

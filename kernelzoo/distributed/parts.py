@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import torch
 
 from kernelzoo.distributed.local import Step
 from kernelzoo.layout import cdiv
-
-if TYPE_CHECKING:
-    import torch
 
 BLOCKS = 528
 """Least number of parts on a GPU: four for each SM of an H200. It is the same on every card, so that ranks agree."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import torch
 
 from kernelzoo.device import on_device_of
 from kernelzoo.distributed import parts, symmetric
@@ -12,9 +13,6 @@ from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, kept
 from kernelzoo.errors import UnknownNameError
 from kernelzoo.operations.tensors import check_storage
-
-if TYPE_CHECKING:
-    import torch
 
 EXCHANGES = ("group", "symmetric")
 """How (max, sum) states reach other ranks: by the group's collective, or by symmetric memory in one launch."""
@@ -36,8 +34,6 @@ class Plan:
     """
 
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str, op: str, dense: bool) -> None:
-        import torch
-
         first, merge, last, empty = PASSES[op]
         self._kept_shape = x.shape[:dim] + x.shape[dim + 1 :]
         rows = math.prod(self._kept_shape)
@@ -103,8 +99,6 @@ def run(
 
     asked: tensors of one number a row for both passes. also: those for the second only.
     """
-    import torch
-
     x, *beside = *shards, *asked, *also
     for one in (x, *beside):  # autograd saved some, which may have lost their memory
         check_storage(one, f"a tensor that {op} takes")

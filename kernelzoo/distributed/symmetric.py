@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from kernelzoo import tables
 from kernelzoo.device import on_device_of
 from kernelzoo.distributed.exchange import gathered
@@ -21,7 +23,6 @@ from kernelzoo.errors import BackendUnavailableError, PeerError
 from kernelzoo.packages import packages
 
 if TYPE_CHECKING:
-    import torch
     from torch.distributed import ProcessGroup
 
 
@@ -42,8 +43,6 @@ class Workspace:
     """Words of a group for a number of rows, made by all ranks together. One launch at a time uses them."""
 
     def __init__(self, group: ProcessGroup, rows: int, device: torch.device) -> None:
-        import torch
-
         self.group = weakref.ref(group)
         self.rank, self.ranks = group.rank(), group.size()
         with _without_multicast():
@@ -104,8 +103,6 @@ def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
 
 def _follow(device: torch.device) -> None:
     """Wait for the last launch on any stream: two at once could hold each other's SMs."""
-    import torch
-
     from kernelzoo.torch_private import current_stream
 
     handle = current_stream(device.index)
@@ -136,8 +133,6 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
     Raises BackendUnavailableError where the backend has no such form. Raises PeerError after a call in which a rank
     exceeded the group's timeout, whose results are NaN.
     """
-    import torch
-
     form = _form(backend)
     if form is None or not x.is_cuda or x.itemsize > 4:
         reason = "its kernels exchange no states by symmetric memory for this tensor"

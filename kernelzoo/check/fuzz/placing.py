@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import torch
 
 from kernelzoo.check.bits import bits
 from kernelzoo.check.case import far
@@ -14,9 +16,6 @@ from kernelzoo.check.fuzz.case import Case, Companion, Layout, contiguous, famil
 from kernelzoo.operations import Operation
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.operations.sampling import as_declared
-
-if TYPE_CHECKING:
-    import torch
 
 _GUARD = 256
 """Guard elements on either side of a tensor, in whole 16-byte vectors of any dtype."""
@@ -29,8 +28,6 @@ Draw: TypeAlias = "Callable[[tuple[int, ...]], torch.Tensor]"
 
 def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed]:
     """Every input of a case, on the generator's device. Raises NoRoomError."""
-    import torch
-
     from kernelzoo.torch_private import negated
 
     first = Companion(next(iter(op.inputs)), case.dtype, case.x, case.values, case.specials, case.negated)
@@ -58,8 +55,6 @@ def _values(
     shape: tuple[int, ...],
 ) -> torch.Tensor:
     """The values of one input, within the operation's domain. ``first``: the first input, for a companion input."""
-    import torch
-
     generator.manual_seed(case.seed ^ number * 0x9E3779B9)  # a seed of its own, so that no two inputs are equal
     family = given.values or families(op.name, given.name, dtype)[0]
     if (
@@ -109,8 +104,6 @@ def _known(op: Operation, case: Case) -> dict[str, Any]:
 
 def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw, device: torch.device) -> Placed:
     """Memory with a tensor in it. The rest is NaN or the least integer, so that reading it gives a wrong result."""
-    import torch
-
     extent = span(shape, layout.strides)
     memory = torch.empty(2 * _GUARD + layout.offset + extent, dtype=kind, device=device)
     memory.fill_(math.nan if kind.is_floating_point else kind != torch.bool and torch.iinfo(kind).min)
@@ -129,8 +122,6 @@ def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw
 
 def output(shape: tuple[int, ...], layout: Layout, dtype: torch.dtype, pattern: int, device: torch.device) -> Placed:
     """Memory filled with one pattern, and an out of that layout in the middle."""
-    import torch
-
     extent = span(shape, layout.strides)
     board = torch.empty(2 * _GUARD + layout.offset + extent, dtype=dtype, device=device)
     if dtype == torch.bool:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from kernelzoo import errors
 from kernelzoo.check.bits import bits
@@ -32,9 +34,6 @@ from kernelzoo.errors import (
 from kernelzoo.operations import Arguments, Bounds, Expected
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation
-
-if TYPE_CHECKING:
-    import torch
 
 AT_ONCE = 32
 """Cases queued on a GPU before their results are read."""
@@ -83,8 +82,6 @@ def run(
     ``progress`` gets the number of the next case, and of the oldest case that the device may still run. They differ on
     a GPU unless ``one_by_one``.
     """
-    import torch
-
     if "draws" in implementation.operation.hooks:
         words = (
             f"the inputs of {implementation.op} belong together, and fuzzing draws each by itself; verify draws them"
@@ -114,8 +111,6 @@ def run(
 class _Runner:
     def __init__(self, implementation: Implementation, device: torch.device, *, in_words: bool) -> None:
         """``in_words``: wait for the device after each call, and report the wrong element."""
-        import torch
-
         self.found = Found()
         self._implementation, self._device, self._in_words = implementation, device, in_words
         self._operation = implementation.operation
@@ -124,8 +119,6 @@ class _Runner:
 
     def add(self, number: int, case: Case) -> None:
         """Start a case. What is known without waiting for the device is counted at once."""
-        import torch
-
         found = self.found
         try:
             checks = self._checks(case)
@@ -159,8 +152,6 @@ class _Runner:
 
     def settle(self) -> None:
         """Wait for the device, and count the pending cases."""
-        import torch
-
         if not self._pending:
             return
         flags = torch.stack([wrong for _, _, checks in self._pending for _, wrong in checks]).tolist()
@@ -177,8 +168,6 @@ class _Runner:
 
     def _count_wrong(self, number: int, case: Case, words: str) -> None:
         """Count a case with wrong elements, unless the operation's bounds decide nothing for it."""
-        import torch
-
         op = self._operation
         with torch.no_grad():
             inputs = [x for _, x in placing.inputs(op, case, self._generator)]
@@ -193,8 +182,6 @@ class _Runner:
         device_lives(self._device, self._implementation.id, words)
 
     def _checks(self, case: Case) -> list[Check]:
-        import torch
-
         op = self._operation
         with torch.no_grad():
             placed = placing.inputs(op, case, self._generator)
@@ -278,8 +265,6 @@ class _Runner:
 
     def _call(self, case: Case, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
         """Call as a user does, with ``arguments`` in place of the case's. Raises _RaisedError for an illegal error."""
-        import torch
-
         try:
             return called(self._implementation, case, inputs, arguments)
         except (
@@ -295,8 +280,6 @@ class _Runner:
 
     def _expect_error(self, case: Case, inputs: Sequence[torch.Tensor], arguments: dict[str, Any], name: str) -> None:
         """Make a faulty call, which must raise that error. Raises AssertionError."""
-        import torch
-
         before = [bits(x).clone() for x in inputs]
         try:
             self._call(case, inputs, arguments)
@@ -329,8 +312,6 @@ def _check_result(
     what: str, result: object, args: Arguments, shape: tuple[int, ...], dtype: torch.dtype, *, own: bool
 ) -> None:
     """Raise AssertionError for a result of the wrong kind. ``own``: the call allocated it."""
-    import torch
-
     if not isinstance(result, torch.Tensor):
         raise AssertionError(f"{what} is {type(result).__name__}, must be a tensor")
     told = {"shape": tuple(result.shape), "dtype": result.dtype, "device": result.device}
