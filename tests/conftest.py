@@ -1,7 +1,7 @@
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 
 import kernelzoo
 from kernelzoo.check.cases import Case
+from kernelzoo.launch import Bind
 
 # Test modules are imported by path, each by itself: this is how they find what several languages share. Not this folder
 # itself: its folders would pass for languages that aren't installed.
@@ -142,3 +143,39 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With --benchmark-only, collecting thousands of tests to skip them would only cost time."""
     return True if config.getoption("--benchmark-only", default=False) else None
+
+
+@pytest.fixture
+def enter() -> Iterator[Callable[[str, Bind], kernelzoo.Implementation]]:
+    """Registers a bind under a throw-away name, the one before it being forgotten; waits for what it left running."""
+    import known_bad
+    import torch
+    from registered import forget
+
+    def clear() -> None:
+        known_bad.go_on.set()
+        while known_bad.threads:
+            known_bad.threads.pop().join()
+        known_bad.go_on.clear()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        forget("entrant")
+
+    def enter(op: str, bind: Bind) -> kernelzoo.Implementation:
+        clear()
+        kernelzoo.register("entrant", op, "only")(bind)
+        return kernelzoo.implementation(f"entrant/{op}/only")
+
+    yield enter
+    clear()
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Threads of torch's own would spin against those of other tests."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

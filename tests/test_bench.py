@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from forked import pytests
+from commands import Forked
 
 from kernelzoo.measure import problems
 
@@ -18,8 +18,10 @@ ROOT = Path(__file__).parents[1]
 
 def bench(*runs: tuple[str, ...]) -> list[tuple[int, str]]:
     """The exit status and the output of the benches, with each of these options."""
-    options = ("--benchmark-only", "--rounds", "2", "--device", "cpu")
-    return pytests([(ROOT, [*options, *more]) for more in runs])
+    options = ("pytest", "--benchmark-only", "--rounds", "2", "--device", "cpu")
+    with Forked(columns=80) as forked:
+        found = [forked.run(ROOT, [*options, *more]) for more in runs]
+    return [(status, out + err) for status, out, err in found]
 
 
 UNKNOWN = {

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from forked import pytests
+from commands import Forked
 
 pytestmark = pytest.mark.slow
 
@@ -20,15 +20,16 @@ def run_suites(folder: Path, bodies: Iterable[str]) -> list[tuple[int, str]]:
     assert RIGHT in kernel
     kernel = kernel.partition("kernelzoo.get(")[0]
     chosen = "float32 and (3x or special or layout or takes or strided)"
-    options = ("-q", "-p", "kernelzoo.testing", "-p", "no:cacheprovider", "-c", "/dev/null", "-k", chosen, "--tb=line")
+    options = ("-q", "-p", "kernelzoo.testing", "-c", "/dev/null", "-k", chosen, "--tb=line")
     runs = []
     for number, body in enumerate(bodies):
         path = folder / str(number) / "test_mine.py"
         path.parent.mkdir()
         path.write_text(kernel.replace(RIGHT, body) + suite, encoding="utf-8")
         first = [] if body == RIGHT else ["-x"]  # one failure is enough
-        runs.append((ROOT, [*options, *first, f"--rootdir={path.parent}", str(path)]))
-    return pytests(runs)
+        runs.append(["pytest", *options, *first, f"--rootdir={path.parent}", str(path)])
+    with Forked() as forked:
+        return [forked.run(ROOT, given)[:2] for given in runs]
 
 
 WRONG = {

@@ -1,7 +1,7 @@
 """Accuracy: ulps by hand, an exact value that is exact, and wrong implementations that are as wrong as they are."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -20,13 +20,7 @@ SOFTMAX = operations.OPERATIONS["softmax"]
 HAND = Problem("by hand", 0, -1, 1, 0)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Small problems, and other tests on the other cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def tally(x: torch.Tensor, result: torch.Tensor) -> Tally:

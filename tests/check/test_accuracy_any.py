@@ -1,7 +1,7 @@
 """Accuracy of any operation: results of either sign, several inputs and outputs, what overflows, axes with names."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -17,15 +17,7 @@ HAND = Problem("by hand", 0, -1, 1, 0)
 Tensor = torch.Tensor
 
 
-pytestmark = pytest.mark.usefixtures("declared")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("declared", "one_thread")
 
 
 def exact(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -90,7 +82,7 @@ def test_a_right_implementation_is_half_a_ulp_off(entrant: Callable[[str, Bind],
 def test_a_dtype_without_an_exact_result_is_left_out(entrant: Callable[[str, Bind], str]) -> None:
     assert "float64" not in accuracy.dtypes("own_norm") and "float64" in accuracy.dtypes("softmax")
     assert accuracy.dtypes("min") == operations.OPERATIONS["min"].dtypes
-    assert accuracy.measure("own_norm", "float64", ["entered/own_norm/only"], 1000, 1, CPU) == []
+    assert accuracy.measure("own_norm", "float64", ["entrant/own_norm/only"], 1000, 1, CPU) == []
     assert (accuracy.torch_id("softmax"), accuracy.torch_id("min"), accuracy.torch_id("own_norm")) == (
         "torch.softmax",
         "",

@@ -74,7 +74,7 @@ def test_takes_a_case(op: str, enter: Enter) -> None:
     Suite().test_takes_a_case(enter(op, RIGHT[op]))
 
     def refuses(*tensors: Tensor, **scalars: float) -> Launch:
-        raise kernelzoo.UnsupportedProblemError(f"entered/{op}/only", "takes nothing")
+        raise kernelzoo.UnsupportedProblemError(f"entrant/{op}/only", "takes nothing")
 
     with pytest.raises(pytest.fail.Exception, match="takes nothing"):
         Suite().test_takes_a_case(enter(op, refuses))

@@ -1,6 +1,6 @@
 """What is timed is what is checked: a kernel that is lazy while it is timed has no result, or does its work."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import adversaries
@@ -8,7 +8,6 @@ import made_up
 import pytest
 import torch
 from adversaries import ADVERSARIES, PROBLEM, SMALL, Adversary
-from registered import forget
 
 import kernelzoo
 from kernelzoo import measure
@@ -17,7 +16,7 @@ from kernelzoo.errors import ContractError
 from kernelzoo.measure import Measurement, Problem
 from kernelzoo.measure.judge.doubts import Doubts
 from kernelzoo.measure.judge.mutation import Mutation
-from kernelzoo.registry import Bind
+from kernelzoo.registry import Bind, Implementation
 
 pytestmark = pytest.mark.slow
 
@@ -27,18 +26,15 @@ Race = Callable[..., dict[str, Measurement]]
 
 
 @pytest.fixture
-def race(monkeypatch: pytest.MonkeyPatch) -> Iterator[Race]:
+def race(enter: Callable[[str, Bind], Implementation], monkeypatch: pytest.MonkeyPatch) -> Race:
     """Races a bind under a throw-away name, on a few sets on the host, beside others."""
     monkeypatch.setattr("kernelzoo.measure.judge.data._MOST_SETS", 32)
 
     def race(bind: Bind, *others: str, problem: Problem = PROBLEM, **options: object):
-        kernelzoo.register("entrant", problem.op, "only")(bind)
-        ids = [f"entrant/{problem.op}/only", *others]
-        options = {"rounds": 12, **options}
-        return measure.race(problem, [kernelzoo.implementation(id) for id in ids], CPU, **options)
+        entrants = [enter(problem.op, bind), *map(kernelzoo.implementation, others)]
+        return measure.race(problem, entrants, CPU, **{"rounds": 12, **options})
 
-    yield race
-    forget("entrant")
+    return race
 
 
 @pytest.mark.parametrize("adversary", ADVERSARIES, ids=str)

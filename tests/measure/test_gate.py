@@ -1,14 +1,14 @@
 """The gate: every known wrong kernel is caught, for the reason that it is wrong; right ones pass, whatever is drawn."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import known_bad
 import pytest
 import torch
 from known_bad import KNOWN_BAD, PROBLEMS, Bad
-from registered import forget, forget_operation
+from registered import forget_operation
 
 import kernelzoo
 from kernelzoo import measure, operations
@@ -25,24 +25,6 @@ CPU = torch.device("cpu")
 CUDA = torch.device("cuda")
 
 Enter = Callable[[str, Bind], Implementation]
-
-
-@pytest.fixture
-def enter() -> Iterator[Enter]:
-    """Registers a bind of one operation under a throw-away name; waits for what it left running."""
-
-    def enter(op: str, bind: Bind) -> Implementation:
-        kernelzoo.register("entrant", op, "only")(bind)
-        return kernelzoo.implementation(f"entrant/{op}/only")
-
-    yield enter
-    known_bad.go_on.set()
-    while known_bad.threads:
-        known_bad.threads.pop().join()
-    known_bad.go_on.clear()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    forget("entrant")
 
 
 class Judged:
@@ -197,7 +179,6 @@ def test_many_small_sets_are_all_checked(enter: Enter) -> None:
 
     with pytest.raises(AssertionError, match="1 of 300 launches did not write out"):
         judged.admit(enter("softmax", skips_one))
-    forget("entrant")
     with pytest.raises(AssertionError, match=r"wrote outside its output: \d+ of the bytes beside"):
         judged.admit(enter("softmax", writes_beside_one))
 
@@ -241,10 +222,8 @@ def test_bits_that_differ_are_a_fact_and_no_fault(enter: Enter) -> None:
 
     found = Judged(PROBLEMS["softmax"]).admit(enter("softmax", varies))
     assert not found.same_bits
-    forget("entrant")
     found = Judged(PROBLEMS["softmax"]).admit(enter("softmax", by_rows))
     assert found.same_bits and found.batch_invariant is False
-    forget("entrant")
     assert Judged(PROBLEMS["softmax"]).admit(enter("softmax", right)).batch_invariant
 
 
@@ -263,7 +242,6 @@ def test_bits_that_differ_now_and_then_are_no_fault_either(period: int, enter: E
 
     for _ in range(4):
         Judged(PROBLEMS["softmax"]).admit(enter("softmax", varies))
-        forget("entrant")
 
 
 def test_an_error_says_how_to_repeat_it(enter: Enter) -> None:
@@ -289,7 +267,6 @@ def test_refusals_and_errors_go_through(enter: Enter) -> None:
 
     with pytest.raises(UnsupportedProblemError, match="it never can"):
         Judged(PROBLEMS["softmax"]).admit(enter("softmax", picky))
-    forget("entrant")
     with pytest.raises(ZeroDivisionError):
         Judged(PROBLEMS["softmax"]).admit(enter("softmax", breaks))
 

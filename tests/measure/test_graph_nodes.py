@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
-from registered import forget
 
 import kernelzoo
 from kernelzoo import measure
 from kernelzoo.errors import ContractError
-from kernelzoo.launch import Launch
+from kernelzoo.launch import Bind, Launch
 from kernelzoo.measure import Problem
 from kernelzoo.measure.graph_nodes import Nodes, alike
+from kernelzoo.registry import Implementation
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 ONE, OTHER, PROBE = (0, 1, 0, 8), (0, 2, 0, 8), (0, 3, 0, 1)
@@ -35,10 +36,10 @@ def test_launches_that_are_not_alike(found: dict[tuple[int, ...], int]) -> None:
 
 @GPU
 @pytest.mark.parametrize("lazy", ["skips", "another_kernel", "waits"])
-def test_what_is_captured(lazy: str) -> None:
+def test_what_is_captured(lazy: str, entrant: Callable[[Bind], Implementation]) -> None:
     count = itertools.count()
 
-    def entrant(x: torch.Tensor, out: torch.Tensor) -> Launch:
+    def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         def launch() -> None:
             capturing = torch.cuda.is_current_stream_capturing()
             if lazy == "waits" and capturing:
@@ -50,12 +51,8 @@ def test_what_is_captured(lazy: str) -> None:
 
         return launch
 
-    kernelzoo.register("entrant", "softmax", "only")(entrant)
-    try:
-        entrants = [kernelzoo.implementation(id) for id in ("entrant/softmax/only", "torch/softmax/eager")]
-        problem = Problem("softmax", (64, 512), "float32")
-        found, honest = measure.race(problem, entrants, torch.device("cuda"), rounds=6).values()
-    finally:
-        forget("entrant")
+    entrants = [entrant(bind), kernelzoo.implementation("torch/softmax/eager")]
+    problem = Problem("softmax", (64, 512), "float32")
+    found, honest = measure.race(problem, entrants, torch.device("cuda"), rounds=6).values()
     assert re.match(r"raised \w+: " if lazy == "waits" else DIFFER, found.wrong or found.failed)
     assert not found.samples and honest.samples

@@ -103,9 +103,10 @@ def plain(line: str) -> str:
 class Forked:
     """Runs programs, each in a child of one process that has imported torch and no more."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int = 200) -> None:
+        # Under pytest-xdist, which these variables tell of, pytest-benchmark would measure nothing.
         alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
-        wide = {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        wide = {"COLUMNS": str(columns), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=pipe, stdout=pipe, env={**alone, **wide}, text=True
