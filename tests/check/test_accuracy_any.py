@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from made_up import RIGHT, normed, picks
 
 from kernelzoo import operations
 from kernelzoo.check import accuracy, accuracy_values
@@ -18,11 +19,6 @@ Tensor = torch.Tensor
 
 
 pytestmark = pytest.mark.usefixtures("declared", "one_thread")
-
-
-def exact(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    wide = x.double()
-    return wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None].double()
 
 
 def tally(x: Tensor, weight: Tensor, result: Tensor) -> Tally:
@@ -46,7 +42,7 @@ def test_a_ulp_is_the_same_below_zero() -> None:
 def test_what_overflows_is_infinite_or_wrong() -> None:
     """And has no error in ulp."""
     x, weight = torch.tensor([1.0, -1.0, 1.0, 3.0]), torch.tensor([1.0, 3e38, 1.0, 3e38])
-    right = exact(x.view(1, 4, 1), weight, 0.0).view(4)
+    right = normed(x.view(1, 4, 1), weight, 0.0).view(4)
     assert right[3] > torch.finfo(torch.float32).max
     counted = tally(x, weight, right.float())
     assert counted.wrong == 0 and counted.normal == 3 and counted.worst <= 0.5
@@ -56,21 +52,18 @@ def test_what_overflows_is_infinite_or_wrong() -> None:
 
 
 def test_a_right_implementation_is_half_a_ulp_off(entrant: Callable[[str, Bind], str]) -> None:
-    def right(x: Tensor, weight: Tensor, out: Tensor, eps: float) -> Launch:
-        return lambda: void(out.copy_(exact(x, weight, eps)))
-
     def one_more(x: Tensor, weight: Tensor, out: Tensor, eps: float) -> Launch:
         def launch() -> None:
-            out.copy_(exact(x, weight, eps))
+            out.copy_(normed(x, weight, eps))
             out.copy_(torch.nextafter(out, torch.full_like(out, -math.inf)))
 
         return launch
 
     def without_eps(x: Tensor, weight: Tensor, out: Tensor, eps: float) -> Launch:
-        return lambda: void(out.copy_(exact(x, weight, 0.0)))
+        return lambda: void(out.copy_(normed(x, weight, 0.0)))
 
     for dtype in ("bfloat16", "float32"):
-        (row,) = accuracy.measure("own_norm", dtype, [entrant("own_norm", right)], 40_000, 1, CPU)
+        (row,) = accuracy.measure("own_norm", dtype, [entrant("own_norm", RIGHT["own_norm"])], 40_000, 1, CPU)
         assert 0.49 < row["worst_ulp"] <= 0.5001 and 0.1 < row["mean_ulp"] < 0.3, row
         assert (row["wrong"], row["same_bits"], row["refused"]) == (0, True, 0) and row["values"] > 20_000
     (row,) = accuracy.measure("own_norm", "float32", [entrant("own_norm", one_more)], 40_000, 1, CPU)
@@ -91,27 +84,17 @@ def test_a_dtype_without_an_exact_result_is_left_out(entrant: Callable[[str, Bin
 
 
 def test_axes_with_names(entrant: Callable[[str, Bind], str]) -> None:
-    def row_sum(x: Tensor, out: Tensor) -> Launch:
-        return lambda: void(out.copy_(x.double().sum(1)))
-
-    def pick(x: Tensor, index: Tensor, out: Tensor, known: Tensor) -> Launch:
-        def launch() -> None:
-            known.copy_(index >= 0)
-            out.copy_(x.gather(1, index.clamp(min=0)).where(index >= 0, 0))
-
-        return launch
-
     def all_known(x: Tensor, index: Tensor, out: Tensor, known: Tensor) -> Launch:
         def launch() -> None:
-            pick(x, index, out, known)()
+            picks(x, index, out, known)()
             known.fill_(True)
 
         return launch
 
-    (row,) = accuracy.measure("row_sum", "float32", [entrant("row_sum", row_sum)], 100_000, 1, CPU)
+    (row,) = accuracy.measure("row_sum", "float32", [entrant("row_sum", RIGHT["row_sum"])], 100_000, 1, CPU)
     assert row["worst_ulp"] <= 0.5001 and row["wrong"] == 0 and row["problems"] >= 6
     assert row["worst_family"] == accuracy_values.SAMPLE
-    (row,) = accuracy.measure("pick", "int32", [entrant("pick", pick)], 100_000, 1, CPU)
+    (row,) = accuracy.measure("pick", "int32", [entrant("pick", picks)], 100_000, 1, CPU)
     assert (row["wrong"], row["same_bits"], row["worst_ulp"]) == (0, True, None) and row["values"] > 10_000
     (row,) = accuracy.measure("pick", "float32", [entrant("pick", all_known)], 100_000, 1, CPU)
     assert row["wrong"] > 100

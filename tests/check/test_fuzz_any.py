@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
-from made_up import DTYPES
+from made_up import DTYPES, RIGHT, normed, picks
 
 from kernelzoo import operations
 from kernelzoo.check import fuzz
@@ -29,34 +29,6 @@ pytestmark = pytest.mark.usefixtures("declared")
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, list[Case]]:
     return {op: [case for case in fuzz.draw(op, 480, 7, 2**9) if not case.far] for op in DTYPES}
-
-
-# Right kernels
-
-
-def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """In float64, where nothing on the way is too small."""
-    wide = x.double()
-    return wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None].double()
-
-
-def own_norm(x: Tensor, weight: Tensor, out: Tensor, eps: float) -> Launch:
-    return lambda: void(out.copy_(normed(x, weight, eps)))
-
-
-def pick(x: Tensor, index: Tensor, out: Tensor, known: Tensor) -> Launch:
-    def launch() -> None:
-        known.copy_(index >= 0)
-        out.copy_(x.gather(1, index.clamp(min=0)).where(index >= 0, 0))
-
-    return launch
-
-
-def row_sum(x: Tensor, out: Tensor) -> Launch:
-    return lambda: void(out.copy_(x.double().sum(1)))
-
-
-RIGHT: dict[str, Bind] = {"own_norm": own_norm, "pick": pick, "row_sum": row_sum}
 
 
 @pytest.mark.parametrize("op", RIGHT)
@@ -124,7 +96,7 @@ def overwrites_x_too_early(x: Tensor, weight: Tensor, out: Tensor, eps: float) -
 
 def takes_index_for_contiguous(x: Tensor, index: Tensor, out: Tensor, known: Tensor) -> Launch:
     dense = index.as_strided(index.shape, contiguous(index.shape), index.storage_offset())
-    return pick(x, dense.clamp(-1, x.size(1) - 1), out, known)
+    return picks(x, dense.clamp(-1, x.size(1) - 1), out, known)
 
 
 def forgets_the_second_output(x: Tensor, index: Tensor, out: Tensor, known: Tensor) -> Launch:

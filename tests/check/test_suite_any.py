@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given, settings
-from made_up import DTYPES
+from made_up import DTYPES, RIGHT
 
 import kernelzoo
 from kernelzoo import operations
-from kernelzoo.launch import Bind, Launch, void
+from kernelzoo.launch import Bind, Launch
 from kernelzoo.registry import Implementation
 from kernelzoo.testing import Conformance, tensors
 
@@ -24,30 +24,6 @@ class Suite(Conformance):
     @staticmethod
     def device(backend: str) -> str:
         return "cpu"
-
-
-def own_norm(x: Tensor, weight: Tensor, out: Tensor, eps: float) -> Launch:
-    def launch() -> None:
-        wide = x.double()
-        scale = (wide.square().mean(1, keepdim=True) + eps).sqrt()
-        out.copy_(wide / scale * weight[:, None].double())
-
-    return launch
-
-
-def pick(x: Tensor, index: Tensor, out: Tensor, known: Tensor) -> Launch:
-    def launch() -> None:
-        known.copy_(index >= 0)
-        out.copy_(x.gather(1, index.clamp(min=0)).where(index >= 0, 0))
-
-    return launch
-
-
-def row_sum(x: Tensor, out: Tensor) -> Launch:
-    return lambda: void(out.copy_(x.double().sum(1)))
-
-
-RIGHT: dict[str, Bind] = {"own_norm": own_norm, "pick": pick, "row_sum": row_sum}
 
 
 def into_contiguous(bind: Bind) -> Bind:

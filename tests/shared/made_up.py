@@ -9,6 +9,7 @@ from registered import forget_operation
 
 import kernelzoo
 from kernelzoo import operations
+from kernelzoo.launch import Bind, Launch, void
 
 Tensor = torch.Tensor
 
@@ -59,6 +60,33 @@ class row_sum:
     def error(x: Tensor, unit: float) -> Tensor:
         return x.abs().sum(1) * unit * x.size(1)
 
+
+# Right kernels
+
+
+def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """In float64, where nothing on the way is too small."""
+    wide = x.double()
+    return wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None].double()
+
+
+def norms(x: Tensor, weight: Tensor, out: Tensor, eps: float) -> Launch:
+    return lambda: void(out.copy_(normed(x, weight, eps)))
+
+
+def picks(x: Tensor, index: Tensor, out: Tensor, known: Tensor) -> Launch:
+    def launch() -> None:
+        known.copy_(index >= 0)
+        out.copy_(x.gather(1, index.clamp(min=0)).where(index >= 0, 0))
+
+    return launch
+
+
+def sums(x: Tensor, out: Tensor) -> Launch:
+    return lambda: void(out.copy_(x.double().sum(1)))
+
+
+RIGHT: dict[str, Bind] = {"own_norm": norms, "pick": picks, "row_sum": sums}
 
 DTYPES = {"own_norm": operations.FLOATS, "pick": ("float32", "int32"), "row_sum": ("float32",)}
 
