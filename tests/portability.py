@@ -30,7 +30,7 @@ CONFORMANCE = str(HERE / "test_conformance.py")
 SOME = "(special or dim0 or unaligned or over or extremes or takes or wrong or strided or float32-3x1)"
 
 PYTEST: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    "import": (("test_import.py", "test_registry.py", "test_ops.py", "test_inspect.py"), {}),
+    "import": (("test_import.py", "test_registry.py", "operations/test_operations.py", "test_inspect.py"), {}),
     "torch, contract": ((CONFORMANCE, "-k", f"torch and {SOME}", "--kernelzoo-require", "torch"), {}),
     "cpu, contract": ((CONFORMANCE, "-k", f"cpu and {SOME}", "--kernelzoo-require", "cpu"), {}),
     "triton, interpreted": (

@@ -21,8 +21,10 @@ def run(code: str) -> str:
         "kernelzoo.implementations()",
         "kernelzoo.implementations('triton', 'softmax')",
         "kernelzoo.implementation('cpu/min/auto')",
+        "import kernelzoo.inspect",
+        "import kernelzoo.check.cases; kernelzoo.check.cases.cases('min')",
     ],
-    ids=["import", "backends", "implementations", "some", "one"],
+    ids=["import", "backends", "implementations", "some", "one", "inspect", "cases"],
 )
 def test_imports_nothing_heavy(use: str) -> None:
     loaded = run(f"import sys, kernelzoo\n{use}\nprint(*(m for m in {HEAVY} if m in sys.modules))")

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -119,8 +117,8 @@ def wait_for(path: Path, process: subprocess.Popen[str], count: int) -> None:
     raise AssertionError("nothing was written in two minutes")
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
-def test_a_run_that_is_ended_can_be_resumed(end, start, kernelzoo, small, tmp_path) -> None:
+def test_a_run_that_is_killed_can_be_resumed(start, kernelzoo, small, tmp_path) -> None:
+    """tests/cli/test_ends.py has the signals that it answers to."""
     path, module = tmp_path / "results.json", tmp_path / "slow.py"
     module.write_text(SLOW)
     options = ("bench", *small, "--shape", "32x96,32x128,32x160", "--op", "softmax", "--backend", "slow,torch")
@@ -129,17 +127,11 @@ def test_a_run_that_is_ended_can_be_resumed(end, start, kernelzoo, small, tmp_pa
     wait_for(path, process, 2)
     workers = children(process.pid)
     assert workers
-    process.send_signal(end)
-    _, err = process.communicate(timeout=60)
+    process.kill()
+    process.communicate(timeout=60)
     before = load(path)
     held = [entry["param"] for entry in before["benchmarks"]]
     assert 2 <= len(held) < 8
-    if end == signal.SIGINT:
-        assert process.returncode == 130
-        assert f"{path} is complete; to continue: kernelzoo " in err and err.rstrip().endswith("--resume")
-        assert shlex.split(err.strip().splitlines()[-1].partition("to continue: ")[2])[1:-1] == [*map(str, options)]
-    else:
-        assert process.returncode == -signal.SIGKILL
     deadline = time.monotonic() + 10
     while any(worker.exists() for worker in workers) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,8 +1,9 @@
-"""How a sweep may end, and what two of them do to one file; tests/cli/test_bench.py has the signals."""
+"""How a sweep may end, and what two of them do to one file; tests/cli/test_bench.py has the kill."""
 
 import errno
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -93,10 +94,10 @@ def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(bench, end, capsys) ->
     sweep.send_signal(end)
     out, err = sweep.communicate(timeout=60)
     assert sweep.returncode == 130, err
-    assert (
-        "interrupted after 1 of 2 problems; r.json is complete; to continue: kernelzoo bench" in err
-        and "2 results in r.json" in out
-    )
+    assert "interrupted after 1 of 2 problems; r.json is complete; to continue: kernelzoo bench" in err
+    assert "2 results in r.json" in out
+    given = shlex.split(err.strip().splitlines()[-1].partition("to continue: ")[2])
+    assert given == ["kernelzoo", *COMMAND, "r.json", "--shape", "4x4,7x4", "--resume"]
     assert Path("r.json").read_bytes() == before and len(json.loads(before)["benchmarks"]) == 2
     assert bench("--resume") == 0
     assert len(json.loads(Path("r.json").read_text())["benchmarks"]) == 4

@@ -41,6 +41,7 @@ def test_a_kernel_of_the_host(kernelzoo: Callable[..., Any], answer: Callable[..
     assert status == 0 and told["limit"] is None  # no data sheet is known of this host
     kernel = told["kernels"][0]
     assert kernel["implementation"].startswith("cpu/min/") and "def " in kernel["source"]
+    assert kernel["source_file"].startswith("kernelzoo/kernels/cpu/min/")
     done = kernelzoo(*options)
     assert done.returncode == 0
     assert kernel["name"] in done.stdout and kernel["source_file"] in done.stdout

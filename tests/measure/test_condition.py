@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import types
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -144,26 +143,20 @@ def test_real_nvml_numbers_the_reasons_and_clocks_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("clock", "mhz", "words"),
+    ("clock", "was", "mhz", "words"),
     [
-        (1, 1950, ""),
-        (1, 1900, "the SM clock went from 1980 to 1900 MHz"),
-        (2, 2619, "the memory clock went from 3201 to 2619 MHz"),
+        (1, 1980, 1950, ""),
+        (1, 1980, 1900, "the SM clock went from 1980 to 1900 MHz"),
+        (1, 345, 1980, "the SM clock went from 345 to 1980 MHz"),  # it comes up from rest
+        (2, 3201, 2619, "the memory clock went from 3201 to 2619 MHz"),
     ],
 )
-def test_a_clock_that_moved_disturbs(nvml: Nvml, clock: int, mhz: int, words: str) -> None:
+def test_a_clock_that_moved_disturbs(nvml: Nvml, clock: int, was: int, mhz: int, words: str) -> None:
     watcher = watched(CUDA)
+    nvml.clocks[clock] = was
     before = watcher.read()
     nvml.clocks[clock] = mhz
     assert watcher.disturbed(before, watcher.read()) == words
-
-
-def test_a_gpu_that_comes_up_from_rest_disturbs(nvml: Nvml) -> None:
-    nvml.clocks[1] = 345
-    watcher = watched(CUDA)
-    before = watcher.read()
-    nvml.clocks[1] = 1980
-    assert "from 345 to 1980" in watcher.disturbed(before, watcher.read())
 
 
 def test_a_process_that_comes_disturbs_and_one_that_stays_does_not(nvml: Nvml) -> None:
@@ -212,43 +205,25 @@ def test_a_device_is_found_by_its_place_where_its_uuid_is_not_known(nvml: Nvml) 
     assert watcher._handle == "by place"
 
 
-def _no_module(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-
-
-def _no_library(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml.refused.add("nvmlInit")
-
-
-def _no_gpu(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-
-
-def _unknown(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = types.SimpleNamespace(uuid="other", pci_domain_id=0, pci_bus_id=0, pci_device_id=0)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: elsewhere)
-
-
-def _unknown_and_no_place(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(uuid="other"))
+ELSEWHERE = types.SimpleNamespace(uuid="other", pci_domain_id=0, pci_bus_id=0, pci_device_id=0)
 
 
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        (_no_module, "pip install nvidia-ml-py"),
-        (_no_library, "NVML does not know the device: Not Supported"),
-        (_no_gpu, "torch sees no GPU"),
-        (_unknown, "NVML does not know the device: Not Found"),
-        (_unknown_and_no_place, "NVML does not know the device: Not Found"),
+        (lambda nvml, patch: patch.setitem(sys.modules, "pynvml", None), "pip install nvidia-ml-py"),
+        (lambda nvml, patch: nvml.refused.add("nvmlInit"), "NVML does not know the device: Not Supported"),
+        (lambda nvml, patch: patch.setattr(torch.cuda, "is_available", lambda: False), "torch sees no GPU"),
+        *(
+            (
+                lambda nvml, patch, found=found: patch.setattr(torch.cuda, "get_device_properties", lambda _: found),
+                "NVML does not know the device: Not Found",
+            )
+            for found in (ELSEWHERE, types.SimpleNamespace(uuid="other"))
+        ),
     ],
 )
-def test_what_cannot_be_watched_says_why_and_does_not_raise(
-    nvml: Nvml,
-    monkeypatch: pytest.MonkeyPatch,
-    broken: Callable[[Nvml, pytest.MonkeyPatch], None],
-    words: str,
-) -> None:
+def test_what_cannot_be_watched_says_why_and_does_not_raise(nvml, monkeypatch, broken, words) -> None:
     broken(nvml, monkeypatch)
     assert watch(CUDA) is None
     assert words in nvml_of(CUDA)

@@ -69,18 +69,11 @@ def test_equal_samples_give_equal_intervals() -> None:
 
 
 @pytest.mark.parametrize("paired", [True, False])
-def test_swapping_the_two_inverts_the_ratio(paired: bool) -> None:
+def test_swapping_the_two_inverts_the_ratio_and_the_unit_of_time_does_not_matter(paired: bool) -> None:
     a, b = np.random.default_rng(3).lognormal(0, 0.1, (2, 11))
-    one, other = ratio_interval(a, b, paired=paired), ratio_interval(b, a, paired=paired)
+    one, other = ratio_interval(a, b, paired=paired), ratio_interval(b * 1e-6, a * 1e-6, paired=paired)
     assert (one.low, one.mid, one.high) == pytest.approx((1 / other.high, 1 / other.mid, 1 / other.low))
     assert one.low < one.mid < one.high
-
-
-@pytest.mark.parametrize("paired", [True, False])
-def test_the_unit_of_time_does_not_matter(paired: bool) -> None:
-    a, b = np.random.default_rng(4).lognormal(0, 0.1, (2, 11))
-    one, other = ratio_interval(a, b, paired=paired), ratio_interval(a * 1e-6, b * 1e-6, paired=paired)
-    assert (one.low, one.mid, one.high) == pytest.approx((other.low, other.mid, other.high))
 
 
 def test_what_slows_a_whole_round_cancels_when_paired() -> None:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from registered import forget, forget_operation
 from scripts import loaded
 
-from kernelzoo import operations, registry
-from kernelzoo.calls import backend
 from kernelzoo.check.cases import Case, cases
 
 FOLDER = Path(__file__).parents[2] / "examples" / "operations"
@@ -23,16 +22,10 @@ def declared(*backends: str) -> Iterator[dict[str, ModuleType]]:
     try:
         yield modules
     finally:
-        for name, module in modules.items():
-            del operations.declared[name], backend.functions[name], sys.modules[module.__name__]
-            delattr(backend.Backend, name)
-        for table in (registry._registered, registry._choosers):
-            for key in [key for key in table if key[0] in ("mine", *backends)]:
-                del table[key]
-        for name in ("mine", *backends):
-            registry._loaded.pop(name, None)
-            backend._backends.pop(name, None)
-            vars(backend._loaded).pop(name, None)
+        for module in modules.values():
+            del sys.modules[module.__name__]
+        forget_operation(*modules)
+        forget("mine", *backends)
 
 
 _TELLING = ("special-values-5", "cancels", "neighbours", "middle", "stepped", "scalar", "=")
