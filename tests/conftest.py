@@ -11,9 +11,10 @@ import kernelzoo
 from kernelzoo.check.cases import Case
 from kernelzoo.launch import Bind
 
-# Test modules are imported by path, each by itself: this is how they find what several languages share. Not this folder
-# itself: its folders would pass for languages that aren't installed.
-sys.path[:0] = [str(Path(__file__).parent / name) for name in ("described", "shared", "emulation")]
+# Test modules are imported by path, each by itself: this is how they find what is beside them and what several
+# languages share. Not this folder itself: its folders would pass for languages that aren't installed.
+HELPERS = "described", "shared", "emulation", "cute", "cutile", "gluon", "helion", "load", "numba", "triton"
+sys.path[:0] = [str(Path(__file__).parent / name) for name in HELPERS]
 
 from sampled import needed, number_of  # noqa: E402  (found on that path)
 from scripts import loaded  # noqa: E402

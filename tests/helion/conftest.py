@@ -1,10 +1,6 @@
-import sys
 from pathlib import Path
 
 import pytest
-
-# Test modules are imported by path, each by itself: this is how they find the helpers beside them.
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups

@@ -4,7 +4,6 @@
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,146 +12,70 @@ import torch
 for package in ("numba.cuda", "cuda.core", "cuda.bindings"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
+from ahead import MIN, SOFTMAX, forms
+from compiled_steps import Binds, Program
+
 from kernelzoo import registry
-from kernelzoo.device import ARCHITECTURES
-from kernelzoo.errors import KernelZooError
+from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.errors import KernelZooError, UnsupportedProblemError
 from kernelzoo.inspect import Request, ask
-from kernelzoo.kernels.numba import min as minima
-from kernelzoo.kernels.numba import min_backward, softmax, softmax_backward
-from kernelzoo.kernels.numba.source import Source, inspected, to_ptx
-from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns, view
 from kernelzoo.kernels.shared import cubin
-from kernelzoo.operations import MAPPED
+from kernelzoo.launch import recorded
+from kernelzoo.operations import MAPPED, Operation
 
-registry.import_kernels("numba", "kernelzoo.kernels.numba")  # every form is then a name of its operation's package
+BINDS = Binds("numba")
+CAPABILITIES = ("sm_80", "sm_90", "sm_100", "sm_120")
 
-H200 = ARCHITECTURES["sm_90"]
-SOFTMAX, MIN = softmax.choose.Knobs(), minima.choose.Knobs()
-CAPABILITIES = [(8, 0), (9, 0), (10, 0), (12, 0)]
-
-# One row length for each way of holding a row: part of a warp, a warp, a block at its fullest, a cluster; and one that
-# no vector divides.
-SHAPES = {
-    "odd_shortest": (4096, 5, 1), "short": (4096, 64, 1), "odd": (4096, 781, 1), "odd_short": (4096, 33, 1),
-    "odd_longer": (4096, 155, 1), "block": (4096, 16384, 1), "cluster": (4096, 50257, 1),
-    "across_flat": (1, 4096, 33), "across_odd": (4, 4099, 333), "across": (1, 512, 4096),
+# Shape and axis of one row length for each way of holding a row: part of a warp, a warp, a block at its fullest, a
+# cluster, and more than that; and one that no vector divides.
+SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
+    "short": ((4096, 64), 1), "odd": ((4096, 781), 1), "odd_short": ((4096, 33), 1), "odd_longer": ((4096, 155), 1),
+    "block": ((4096, 16384), 1), "cluster": ((4096, 50257), 1), "long": ((64, 524288), 1),
+    "across_odd": ((4, 4099, 333), 1), "across": ((512, 4096), 0), "across_long": ((16384, 4096), 0),
 }  # fmt: skip
+LONG = [shape for shape in SHAPES if shape != "odd_short"]
+DTYPES = {MIN: ("float32", "bfloat16", "float64", "int8", "int64")}
 
 
-def look(shape: tuple[int, int, int], dtype: str, op: str) -> View:
-    x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
-    y = torch.empty_like(x[:, 0])
-    others = {"softmax_backward": (x,), "min_backward": (y, y)}.get(op, ())
-    return view(H200, x, *others, out=y if op == "min" else torch.empty_like(x))
+def kernels(op: Operation, form: str, dtype: str, shape: str, arch: str) -> tuple[Any, ...]:
+    """Those of a launch; none if a form does not take it, or shares a row's work and the row is short."""
+    size, axis = SHAPES[shape]
+    if form in ("split_cluster", "split_grid") and size[axis] <= 1000:
+        return ()
+    with assumed(ARCHITECTURES[arch]), recorded() as steps:
+        args = op.meta(size, dtype, axis, {})
+        try:
+            op.launch(BINDS.bind(op, form), args, op.allocate(args))
+        except UnsupportedProblemError:
+            return ()
+    return tuple((step.kernel, repr(step.constants)) for step in steps)
 
 
-def softmax_kernels(v: View) -> dict[str, Source]:
-    """The kernels that this problem's forms would launch."""
-    found = {}
-    for name, kernel, tiling in (
-        ("fused", softmax.fused.fused_kernel, softmax.fused.fused_tiling(v, SOFTMAX)),
-        ("multi_row", softmax.multi_row_tile.multi_row_tile_kernel, short_tiling(v)),
-        ("persistent", softmax.persistent.persistent_kernel, softmax.persistent.persistent_tiling(v, SOFTMAX)),
-        ("online", softmax.online.online_kernel, softmax.online.online_tiling(v)),
-    ):
-        if tiling is not None:
-            found[name] = kernel(v.dtype, tiling)
-    c = vector_columns(v)
-    if c is not None and (shape := softmax.columns.shape(c, H200)) is not None:
-        for blocks, name in ((1, "columns"), (2, "columns_cluster")):
-            found[name] = softmax.columns.columns_kernel(v.dtype, *shape[:2], blocks > 1)
-    if not v.across and v.n > 1000:
-        found["cluster"] = softmax.split_cluster.cluster_kernel(v.dtype, softmax.split_cluster.held_tiling(v, 4))
-    if v.n > 1000:
-        found["grid"] = softmax.split_grid.grid_kernel(v.dtype, softmax.split_grid.grid_tiling(v))
-    return found
-
-
-def min_kernels(v: View) -> dict[str, Source]:
-    by_rows, by_slabs = minima.row_tiles.rows_tiling(v, MIN), minima.atomics.slab_tiling(v)
-    found = {
-        "rows": minima.rows.rows_kernel(v.dtype, by_rows),
-        "rows_deferred": minima.rows_deferred_block.rows_deferred_kernel(v.dtype, by_rows),
-        "atomic_eager": minima.atomic_eager.atomic_eager_kernel(v.dtype, by_slabs),
-        "atomic_batched": minima.atomic_batched.atomic_batched_kernel(v.dtype, by_slabs),
-        "split": minima.split_arrival.split_kernel(v.dtype, minima.split_arrival.split_tiling(v)),
-    }
-    if minima.columns.cut(v, H200.multiprocessors) is not None:
-        found["columns"] = minima.columns.columns_kernel(v.dtype, minima.row_tiles.deep(v.dtype, v.whole_vector))
-    return found
-
-
-def gradient_kernels(forms: Any, v: View) -> dict[str, Source]:
-    """Those of the gradient of a softmax, or of a minimum, which have the same forms."""
-    found = {"online": forms.online.online_kernel(v.dtype, forms.online.online_tiling(v))}
-    if (tiling := forms.fused.fused_tiling(v)) is not None:
-        found["fused"] = forms.fused.fused_kernel(v.dtype, tiling)
-    if v.n > 1000 and forms is min_backward:
-        found["grid"] = forms.split_grid.grid_kernel(v.dtype, forms.split_grid.grid_tiling(v))
-    if v.n > 1000 and forms is softmax_backward:
-        for name, held in (("cluster", True), ("cluster_twice", False)):
-            found[name] = forms.split_cluster.cluster_kernel(v.dtype, forms.split_cluster.cluster_tiling(v, held), held)
-    return found
-
-
-FLOATS = ("float32", "bfloat16", "float16", "float64")
-ALL = {
-    (op, dtype, shape, name): source
-    for op, dtypes, kernels in (
-        ("softmax_backward", FLOATS, partial(gradient_kernels, softmax_backward)),
-        ("min_backward", FLOATS, partial(gradient_kernels, min_backward)),
-        ("softmax", FLOATS, softmax_kernels),
-        ("min", ("float32", "bfloat16", "float64", "int8", "int64"), min_kernels),
-    )
-    for dtype in dtypes
-    for shape, size in SHAPES.items()
-    if dtype in ("float32", "bfloat16") or shape in ("odd", "odd_short")
-    for name, source in kernels(look(size, dtype, op)).items()
-}
-# Two shapes that have a tiling in common have a kernel in common.
-KERNELS = {key: source for source, key in {source: key for key, source in ALL.items()}.items()}
-
-
-def fullest() -> set[tuple[str, str, str, str]]:
-    """Of kernels that differ in a row's lanes and a thread's elements alone, the last: shapes grow."""
-    found = {}
-    for op, dtype, shape, name in KERNELS:
-        v = look(SHAPES[shape], dtype, op)
-        several = name in ("multi_row", "rows_deferred") or (name == "fused" and op != "softmax")  # rows to a thread
-        found[op, dtype, name, v.edges, v.across, several and shape == "short"] = (op, dtype, shape, name)
-    return set(found.values())
-
-
-CLUSTERS = ("cluster", "cluster_twice", "columns_cluster")  # sm_90 and later
-BY_VECTORS = ("columns", "columns_cluster")  # which lie across the rows
-COPIED = ("grid", "cluster")  # to shared memory, by vectors
-MEETING = ("grid",)  # blocks that run at once wait for each other, once
-# float16, which is bfloat16 with other conversions, and float64 are sm_90's matter.
-KINDS = fullest()
-CASES = [
-    (*key, capability)
-    for key, source in KERNELS.items()
-    for capability in CAPABILITIES
-    if key in KINDS
-    and (capability == (9, 0) or key[1] not in ("float16", "float64"))
-    and (key[3] not in CLUSTERS or capability >= (9, 0))
-]
+# Two shapes that have their kernels in common are one. float16, which is bfloat16 with other conversions, and float64
+# are sm_90's matter.
+CASES = {
+    (op, form, dtype, arch, found): (op, form, dtype, shape, arch)
+    for op, form in forms("numba")
+    for dtype in DTYPES.get(op, ("float32", "bfloat16", "float16", "float64"))
+    for shape in (LONG if dtype in ("float32", "bfloat16") else ("odd_short",))
+    for arch in (CAPABILITIES if dtype not in ("float16", "float64") else ("sm_90",))
+    if (found := kernels(op, form, dtype, shape, arch))
+}.values()
 # Right, but slower than they might be: two rows at once, or eight vectors of a row with edges, take more than the 64 to
 # 128 registers that there are; and for sm_100 and later the loop over a column's vectors is not unrolled.
 SLOWER = {
-    ("softmax", "float32", "block", "fused", (8, 0)),
-    ("softmax", "float32", "block", "persistent", (8, 0)),
-    ("softmax", "float32", "across", "persistent", (8, 0)),
-    ("softmax", "bfloat16", "block", "fused", (8, 0)),
-    ("softmax", "bfloat16", "cluster", "fused", (8, 0)),
-    ("softmax", "bfloat16", "cluster", "fused", (9, 0)),
-    ("softmax", "bfloat16", "cluster", "fused", (10, 0)),
-    ("softmax", "bfloat16", "block", "persistent", (8, 0)),
-    ("softmax", "bfloat16", "block", "persistent", (12, 0)),
-    ("softmax_backward", "float32", "block", "fused", (8, 0)),
-    ("softmax_backward", "bfloat16", "block", "fused", (8, 0)),
+    ("softmax", "fused", "float32", "block", "sm_80"),
+    ("softmax", "persistent", "float32", "block", "sm_80"),
+    ("softmax", "persistent", "float32", "across", "sm_80"),
+    ("softmax", "fused", "bfloat16", "block", "sm_80"),
+    *(("softmax", "fused", "bfloat16", "cluster", arch) for arch in ("sm_80", "sm_90", "sm_100")),
+    ("softmax", "persistent", "bfloat16", "block", "sm_80"),
+    ("softmax", "persistent", "bfloat16", "block", "sm_120"),
+    ("softmax_backward", "fused", "float32", "block", "sm_80"),
+    ("softmax_backward", "fused", "bfloat16", "block", "sm_80"),
+    ("min_backward", "split_grid", "float32", "across_odd", "sm_80"),
     *(
-        ("softmax", dtype, shape, "grid", (8, 0))
+        ("softmax", "split_grid", dtype, shape, "sm_80")
         for dtype in ("float32", "bfloat16")
         for shape in ("block", "cluster", "across_odd")
     ),
@@ -164,103 +87,115 @@ def count(pattern: str, text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype", "shape", "name", "capability"),
+    ("op", "form", "dtype", "shape", "arch"),
     [
         pytest.param(
             *case,
             marks=[
-                pytest.mark.sampled(24, "op", "dtype" if case[1] in ("float16", "float64") else "name"),
-                *[pytest.mark.xfail(reason="registers are spilled", strict=True)] * (case in SLOWER),
+                pytest.mark.sampled(24, "op", "dtype" if case[2] in ("float16", "float64") else "form"),
+                *[pytest.mark.xfail(reason="registers are spilled", strict=True)]
+                * ((case[0].name, *case[1:]) in SLOWER),
             ],
         )
         for case in CASES
     ],
-    ids=["-".join((*case[:4], "sm_{}{}".format(*case[4]))) for case in CASES],
+    ids=["-".join((case[0].name, *case[1:])) for case in CASES],
 )
-def test_compiles_to_what_it_is_written_for(op, dtype, shape, name, capability) -> None:
-    made = inspected(KERNELS[op, dtype, shape, name], capability)
-    ptx = made.ptx
+def test_compiles_to_what_it_is_written_for(op: Operation, form: str, dtype: str, shape: str, arch: str) -> None:
+    size, axis = SHAPES[shape]
+    for program in BINDS.programs(op, form, size, axis, getattr(torch, dtype), arch):
+        is_what_it_is_written_for(program, op, form, dtype, shape, arch)
+
+
+def is_what_it_is_written_for(program: Program, op: Operation, form: str, dtype: str, shape: str, arch: str) -> None:
+    made, step, ptx = program.compiled, program.step, program.ptx
     assert ".local" not in ptx, "an array whose index isn't known at compile time has left the registers"
     assert count(r"\.visible \.entry", ptx) == 1
     # What a launch that began early could read too soon, past any order.
     assert "ld.global.nc" not in ptx
     assert count(r"griddepcontrol", ptx) == count(r"\.entry [^{]*\{\s*griddepcontrol\.wait;", ptx)
-    assert count(r"griddepcontrol", ptx) == (capability >= (9, 0))
+    assert count(r"griddepcontrol", ptx) == (arch != "sm_80")
     assert "call" not in re.sub(r"//.*", "", ptx).replace(".callprototype", ""), "everything is inlined"
 
-    v = look(SHAPES[shape], dtype, op)
-    wide = is_wide(v)
+    by_vectors, across = is_read_by_vectors(form, dtype, shape), SHAPES[shape][1] != len(SHAPES[shape][0]) - 1
     # 16 bytes: four words, or two of 64 bits
-    words = r"(?:L1::no_allocate\.|L2::cache_hint\.)?v[24]\.[a-z]\d+" if wide or name in BY_VECTORS else r"\w+"
-    if op == "softmax" and name in COPIED and v.whole:
+    words = r"(?:L1::no_allocate\.|L2::cache_hint\.)?v[24]\.[a-z]\d+" if by_vectors else r"\w+"
+    if is_copied(op, form, dtype, shape):
         assert count(r"cp\.async\.cg\.shared\.global", ptx) > 0
         assert count(r"cp\.async\.wait_all", ptx) > 0
     assert count(rf"ld\.global\.{words}", ptx) > 0
     # A warp whose lanes belong to 32 rows has nothing to shuffle.
-    across = v.across and name not in (*MEETING, *CLUSTERS)
-    assert count(r"bar\.sync" if across else r"shfl\.sync", ptx) > 0
-    if op.endswith("_backward") and dtype != "float64":
+    alone = across and not step.cooperative and step.cluster == 1
+    assert count(r"bar\.sync" if alone else r"shfl\.sync", ptx) > 0
+    if op is not MIN and dtype != "float64":
         assert count(r"\.f64", ptx) == 0, "a plain Python number has widened float32 arithmetic"
-    if op == "softmax":
-        if name in ("fused", "multi_row", "persistent", "cluster"):  # rows stay in the L2 cache longer than results
+    if op is SOFTMAX:
+        if form in ("fused", "multi_row_tile", "persistent", "split_cluster"):  # rows outlast results in the L2 cache
             assert count(r"L2::evict_last", ptx) == count(r"ld\.global\.L2::cache_hint\.v[24]", ptx)
             assert count(r"st\.global\.cs|no_allocate", ptx) == 0
-            assert count(r"L2::evict_last", ptx) > 0 or not wide
+            assert count(r"L2::evict_last", ptx) > 0 or not by_vectors
         if dtype != "float64":
             assert count(r"ex2\.approx\.ftz\.f32", ptx) > 0
-            assert count(r"\.f64", ptx) == 0, "a plain Python number has widened float32 arithmetic"
-        if dtype in ("float16", "bfloat16") and v.vec > 1 and not v.across:
+        if dtype in ("float16", "bfloat16") and not across:
             kind = "f16x2" if dtype == "float16" else "bf16x2"
             assert count(rf"cvt\.rn\.{kind}\.f32", ptx) > 0
-    if name.startswith("atomic"):
+    if form.startswith("atomic"):
         assert count(r"red\.relaxed\.gpu\.global\.min\.s", ptx) > 0
         assert count(r"red\.relaxed\.gpu\.global\.max\.u", ptx) == (
             0 if "int" in dtype else count(r"\.min\.s\d+ \[", ptx)
         )
-    if name == "split":
+    if form == "split_arrival":
         assert count(r"atom\.acq_rel\.gpu\.global\.inc\.u32", ptx) == 1
-    if name in CLUSTERS:
+    if step.cluster > 1:
         # A release, which an arrival is unless it says otherwise, would wait for all writes to reach the whole device.
         assert re.findall(r"barrier\.cluster\.arrive[.\w]*", ptx) == ["barrier.cluster.arrive.relaxed.aligned"]
         assert ptx.index("mbarrier.arrive.expect_tx") < ptx.index("barrier.cluster.arrive"), "bytes may come before"
         assert count(r"st\.async\S*\.mbarrier::complete_tx::bytes\.", ptx) == 1
         assert count(r"st\.(?!async)\S*shared::cluster", ptx) == 0, "nobody would count these bytes"
-    if name in MEETING:
+    if form == "split_grid":
         assert count(r"atom\.acq_rel\.gpu\.global\.add\.u64", ptx) == 1
         assert count(r"ld\.acquire\.gpu\.global\.u64", ptx) > 0
 
     assert made.local_bytes == 0, "registers were spilled"
-    if capability != (9, 0) or not cubin.tools("nvdisasm"):
+    if arch != "sm_90" or not cubin.tools("nvdisasm"):
         return
     functions, missing = cubin.disassembly(made.binary)
     if missing is not None:
         pytest.skip(missing)
-    for instruction in expected_instructions(op, dtype, name, v):
-        assert count(instruction, functions[made.symbol]) > 0, instruction
-    memory = re.search(r"\b(?:LDG|STG|LDGSTS|ATOM|ATOMG|RED|LD|ST)\b", functions[made.symbol])
-    assert memory is not None and functions[made.symbol].index("ACQBULK") < memory.start(), "memory before the wait"
-    if name in CLUSTERS:
-        assert "MEMBAR" not in functions[made.symbol], "a block waits for its writes to reach the whole device"
+    code = functions[made.symbol]
+    for instruction in expected_instructions(op, form, dtype, shape):
+        assert count(instruction, code) > 0, instruction
+    memory = re.search(r"\b(?:LDG|STG|LDGSTS|ATOM|ATOMG|RED|LD|ST)\b", code)
+    assert memory is not None and code.index("ACQBULK") < memory.start(), "memory before the wait"
+    assert step.cluster == 1 or "MEMBAR" not in code, "a block waits for its writes to reach the whole device"
 
 
-def is_wide(v: View) -> bool:
-    """Whether rows are read in vectors: not if so short that their edges would be most of them."""
-    return v.vec > 1 and v.n >= 4 * v.vec
+def is_read_by_vectors(form: str, dtype: str, shape: str) -> bool:
+    """Not if rows are so short that their edges would be most of them; a form of its own has those across memory."""
+    size, axis = SHAPES[shape]
+    vector = 16 // getattr(torch, dtype).itemsize
+    return form == "columns" or (axis == len(size) - 1 and vector > 1 and size[axis] >= 4 * vector)
 
 
-def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[str]:
+def is_copied(op: Operation, form: str, dtype: str, shape: str) -> bool:
+    """To shared memory, by whole vectors."""
+    whole = SHAPES[shape][0][-1] % (16 // getattr(torch, dtype).itemsize) == 0
+    return op is SOFTMAX and form in ("split_grid", "split_cluster") and whole and not shape.startswith("across")
+
+
+def expected_instructions(op: Operation, form: str, dtype: str, shape: str) -> Iterator[str]:
     """What a kernel's machine code for sm_90 must hold."""
-    if op == "softmax" and name in COPIED and v.whole:
+    if is_copied(op, form, dtype, shape):
         yield r"LDGSTS\.E\S*\.128"
-    if is_wide(v) or name in BY_VECTORS:
+    if is_read_by_vectors(form, dtype, shape):
         yield r"LDG\.E\S*\.128"
-    if not v.across:
+    if not shape.startswith("across"):
         yield r"SHFL\.BFLY"
-    if op == "softmax" and dtype != "float64":
+    if op is SOFTMAX and dtype != "float64":
         yield r"MUFU\.EX2"
-    if name.startswith("atomic"):
+    if form.startswith("atomic"):
         yield r"(RED|ATOM)G?\.\S*MIN"
-    if op == "min" and name == "split":
+    if form == "split_arrival":
         yield r"ATOMG?\.\S*INC"
 
 
@@ -275,22 +210,24 @@ def expected_instructions(op: str, dtype: str, name: str, v: View) -> Iterator[s
     ],
 )
 def test_columns_have_the_form_that_is_for_them(dtype: str, shape: tuple[int, int, int], form: str) -> None:
-    assert softmax.choose.fastest(look(shape, dtype, "softmax"), SOFTMAX) == form
+    x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
+    with assumed(ARCHITECTURES["sm_90"]):
+        assert registry.chosen("numba", "softmax", "auto", x, x) == form
 
 
 def test_remaining_dtypes_of_min_compile() -> None:
     """Every dtype of min, not only those above, compiles: one kernel each."""
-    for dtype in ("float16", "bool", "uint8", "int16", "int32"):
-        v = look(SHAPES["odd"], dtype, "min")
-        ptx = to_ptx(min_kernels(v)["rows_deferred"], (9, 0))
-        assert ".local" not in ptx and count(r"ld\.global\.(?:L1::no_allocate\.|L2::cache_hint\.)?v4", ptx) > 0
+    for dtype in (torch.float16, torch.bool, torch.uint8, torch.int16, torch.int32):
+        for program in BINDS.programs(MIN, "rows_deferred", *SHAPES["odd"], dtype, "sm_90"):
+            assert count(r"ld\.global\.(?:L1::no_allocate\.|L2::cache_hint\.)?v4", program.ptx) > 0
+            assert ".local" not in program.ptx
 
 
 def test_clusters_send_64_bits() -> None:
     """A pair of float64: what the dtypes above don't send."""
-    made = inspected(softmax_kernels(look(SHAPES["cluster"], "float64", "softmax"))["cluster"], (9, 0))
+    (made,) = BINDS.programs(SOFTMAX, "split_cluster", *SHAPES["cluster"], torch.float64, "sm_90")
     assert count(r"st\.async\S*::bytes\.v2\.b64 \[", made.ptx) == 1
-    assert made.registers > 0
+    assert made.compiled.registers
 
 
 OTHERS = [i for i in registry.implementations("numba") if i.variant in ("rows", "split") and i.op not in MAPPED]

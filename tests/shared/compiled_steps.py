@@ -39,13 +39,13 @@ class Binds:
         registry.import_kernels(self.backend, f"kernelzoo.kernels.{self.backend}")
         return registry._registered[self.backend, op.name, form]
 
-    def bound(self, op: operations.Operation, form: str, x: torch.Tensor, axis: int, arch: str) -> list[Program]:
-        """The programs of what a form launches for x, in order; other inputs are contiguous."""
+    def bound(self, op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch: str) -> list[Program]:
+        """The programs of what a form, a name or a bind, launches for x, in order; other inputs are contiguous."""
         with assumed(ARCHITECTURES[arch]), recorded(compiles=True) as steps:
             found = op.meta(tuple(x.shape), str(x.dtype).removeprefix("torch."), axis, {})
             others = [torch.empty_like(other, device=x.device) for other in found.inputs[1:]]
             args = operations.Arguments((x, *others), (axis % x.ndim,), False, op.scalars_of(()))
-            op.launch(self.bind(op, form), args, op.allocate(args))()
+            op.launch(self.bind(op, form) if isinstance(form, str) else form, args, op.allocate(args))()
             return [Program(step.build(), step) for step in steps]
 
     def programs(

@@ -7,12 +7,13 @@ from typing import Any
 from unittest import mock
 
 import torch
+from compiled_steps import Binds
 
-from kernelzoo import operations, registry
-from kernelzoo.device import ARCHITECTURES, Device, assumed
+from kernelzoo import operations
+from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.shared import described
 from kernelzoo.kernels.shared import jit as launch
-from kernelzoo.launch import Step, recorded
+from kernelzoo.launch import Step
 
 
 @dataclass(frozen=True)
@@ -44,46 +45,24 @@ class Program:
         return str(asm["ptx"] if "ptx" in asm else asm["amdgcn"])
 
 
-def bind(op: operations.Operation, variant: str, backend: str) -> Any:
-    registry.import_kernels(backend, f"kernelzoo.kernels.{backend}")
-    return registry._registered[backend, op.name, variant]
-
-
-def _others(op: operations.Operation, x: torch.Tensor, axis: int) -> list[torch.Tensor]:
-    """The inputs beside x, contiguous."""
-    found = op.meta(tuple(x.shape), str(x.dtype).removeprefix("torch."), axis, {})
-    return [torch.empty_like(other, device=x.device) for other in found.inputs[1:]]
-
-
 def bound(
     op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch: str, backend: str = "triton"
 ) -> list[Program]:
     """The programs of what a form, a name or a bind of its own, launches for x, in order."""
-    device = ARCHITECTURES[arch]
-    made: list[Any] = []
-    real = launch.compiled
+    device, made, real = ARCHITECTURES[arch], list[Any](), launch.compiled
 
     def noted(*args: Any) -> Any:
         made.append(real(*args))
         return made[-1]
 
-    with (
-        described.target(device),
-        assumed(device),
-        recorded(compiles=True) as steps,
-        mock.patch.object(launch, "compiled", noted),
-    ):
-        what = bind(op, form, backend) if isinstance(form, str) else form
-        args = operations.Arguments((x, *_others(op, x, axis)), (axis % x.ndim,), False, op.scalars_of(()))
-        op.launch(what, args, op.allocate(args))()
-        programs = []
-        for step in steps:
-            step.build()
-            found = launch.resources(made[-1], device)
-            # Scalar ones of AMD go to lanes of vector registers.
-            key = b".vgpr_spill_count"
-            spills = found.local_bytes // 4 if device.is_nvidia else launch._msgpack_int(made[-1].kernel, key)
-            programs.append(Program(made[-1], step, found.registers, spills))
+    with described.target(device), mock.patch.object(launch, "compiled", noted):
+        found = Binds(backend).bound(op, form, x, axis, arch)
+    programs = []
+    for own, (found_of, step) in zip(made[-len(found) :], found, strict=True):
+        # Scalar ones of AMD go to lanes of vector registers.
+        key = b".vgpr_spill_count"
+        spilled = found_of.local_bytes // 4 if device.is_nvidia else launch._msgpack_int(own.kernel, key)
+        programs.append(Program(own, step, found_of.registers or 0, spilled))
     return programs
 
 
