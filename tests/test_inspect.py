@@ -104,7 +104,7 @@ def compiled():
     print("{", flush=True)
     os.system("echo {")
     import torch
-    constants = {"A": -0.5, "B": True, "C": "float", "D": 1, "E": float("-inf"), "F": torch.float32}
+    constants = {"A": -0.5, "B": True, "C": "float", "D": 1, "E": float("-inf"), "F": torch.float32, "G": torch.tensor(2.5)}
     found = {"registers": 32, "shared_bytes": 8, "assembly": "code"}
     return Compiled("k<1>", "made up", "text", __file__, 3, constants, "k", **found)
 
@@ -138,7 +138,7 @@ def test_kernels_come_back_as_they_are(package: Path) -> None:
         "k<1>", "made up", "made_up/min/simple", "sm_90", str(device), "text", kernel.source_file, None, "code",
         registers=32, local_bytes=0, shared_bytes=24, grid=(132, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1),
         cooperative=True, launches=2, occupancy=occupancy(device, 32, 64, 24),
-        constants={"A": -0.5, "B": True, "C": "float", "D": 1, "E": "-inf", "F": "torch.float32"},
+        constants={"A": -0.5, "B": True, "C": "float", "D": 1, "E": "-inf", "F": "torch.float32", "G": 2.5},
     )  # fmt: skip
     assert kernel.source_file == f"{package / 'min.py'}:3"
     assert json.loads(json.dumps(asdict(kernel)))["grid"] == [132, 1, 1]

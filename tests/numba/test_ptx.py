@@ -73,11 +73,11 @@ SLOWER = {
     ("softmax", "persistent", "bfloat16", "block", "sm_120"),
     ("softmax_backward", "fused", "float32", "block", "sm_80"),
     ("softmax_backward", "fused", "bfloat16", "block", "sm_80"),
-    ("min_backward", "split_grid", "float32", "across_odd", "sm_80"),
     *(
-        ("softmax", "split_grid", dtype, shape, "sm_80")
+        (op, "split_grid", dtype, shape, "sm_80")
         for dtype in ("float32", "bfloat16")
-        for shape in ("block", "cluster", "across_odd")
+        for op, shapes in (("softmax", ("cluster", "long", "across_long")), ("min_backward", ("across_long",)))
+        for shape in shapes
     ),
 }
 

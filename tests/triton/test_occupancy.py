@@ -56,6 +56,13 @@ def test_is_never_zero(device: Device) -> None:
     assert resident(device, 0, 1, 0) >= 1  # a driver that reports no registers
 
 
+def test_is_worked_out_once() -> None:
+    resident.cache_clear()
+    for _ in range(3):
+        resident(H200, 32, 4, 0)
+    assert (resident.cache_info().misses, resident.cache_info().hits) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("device", "threads", "warps"),
     [(H200, 1, 1), (H200, 256, 8), (H200, 4096, 32), (MI300X, 32, 1), (MI300X, 4096, 16)],
