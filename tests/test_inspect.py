@@ -104,7 +104,8 @@ def compiled():
     print("{", flush=True)
     os.system("echo {")
     import torch
-    constants = {"A": -0.5, "B": True, "C": "float", "D": 1, "E": float("-inf"), "F": torch.float32, "G": torch.tensor(2.5)}
+    constants = {"A": -0.5, "B": True, "C": "float", "D": 1}
+    constants |= {"E": float("-inf"), "F": torch.float32, "G": torch.tensor(2.5)}
     found = {"registers": 32, "shared_bytes": 8, "assembly": "code"}
     return Compiled("k<1>", "made up", "text", __file__, 3, constants, "k", **found)
 
