@@ -69,7 +69,7 @@ def sweep(options: argparse.Namespace, path: Path, kills: Counter[str], chance: 
                         os.kill(process, signal.SIGKILL)
                         kills[kind] += 1
             said = running.communicate()[1].decode()
-        if running.returncode in (0, 1) and path.exists():
+        if path.exists() and (running.returncode in (0, 1) or " 0 problems are left" in said):
             break
         print(f"status {running.returncode}: {said.strip().splitlines()[-1:]}", flush=True)
     return done | (counted(json.loads(path.read_text())) if path.exists() else Counter(rows=0))
@@ -98,6 +98,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         quiet = sweep(argparse.Namespace(**{**vars(options), "kills": 0}), Path(folder) / "asked.json", kills, chance)
         asked = quiet["rows"]
+        if asked == quiet["failed"]:
+            parser.error("without any kill no row has a result")
         while kills.total() < options.kills:
             total["sweeps"] += 1
             found = sweep(options, Path(folder) / f"{total['sweeps']}.json", kills, chance)

