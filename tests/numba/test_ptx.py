@@ -69,6 +69,8 @@ SLOWER = {
     ("softmax", "persistent", "float32", "across", "sm_80"),
     ("softmax", "fused", "bfloat16", "block", "sm_80"),
     *(("softmax", "fused", "bfloat16", "cluster", arch) for arch in ("sm_80", "sm_90", "sm_100")),
+    *(("softmax", "split_cluster", "bfloat16", "cluster", arch) for arch in ("sm_90", "sm_100", "sm_120")),
+    *(("softmax", "split_cluster", "bfloat16", "block", arch) for arch in ("sm_100", "sm_120")),
     ("softmax", "persistent", "bfloat16", "block", "sm_80"),
     ("softmax", "persistent", "bfloat16", "block", "sm_120"),
     ("softmax_backward", "fused", "float32", "block", "sm_80"),
