@@ -143,12 +143,6 @@ RECORDS = (
         )
     ),
     Record(
-        "invariance.json.gz",
-        f"kernelzoo bench --shapes people --op softmax --dtype bfloat16 --backend {','.join(BACKENDS)}"
-        " --variant auto,auto+batch_invariant --rounds 3 --gpus all -o {}",
-        *(600, True),
-    ),
-    Record(
         "gradients.json.gz",
         f"kernelzoo bench --shape {GRADIENTS} --op softmax_backward,min_backward {PEERS}"
         f" --backend {EVERY},liger,quack --variant auto,eager,compile,library"

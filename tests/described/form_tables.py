@@ -24,12 +24,13 @@ def registered(op: str) -> dict[str, dict[str, tuple[str, str]]]:
     """By variant and language, what it is (``form``, ``chooses``) and the first line of its docstring."""
     found: dict[str, dict[str, tuple[str, str]]] = {}
     for language in NAMES:
-        for path in sorted((PACKAGE / "kernels" / language / op).glob("*.py")):
+        folder = PACKAGE / "kernels" / language
+        for path in (*sorted((folder / op).glob("*.py")), *folder.glob("choose.py")):
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
                     decorator = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
                     kind = {"register": "form", "chooser": "chooses"}.get(decorator)
-                    if kind is not None:
+                    if kind is not None and call.args[1].value == op:  # type: ignore[attr-defined]
                         doc = (ast.get_docstring(node) or "").partition("\n")[0]  # type: ignore[arg-type]
                         found.setdefault(call.args[2].value, {})[language] = kind, doc  # type: ignore[attr-defined]
     return found

@@ -54,10 +54,12 @@ BACKENDS = (*looks.COLOURS, "flaggems", "liger", "quack")
 
 
 def test_every_two_differ_in_symbol_or_in_shade_for_every_eye(entry, write) -> None:
-    """All of the committed results, and five implementations of each backend."""
-    drawn = [group for group in load(sorted(RESULTS.glob("h?00-*.json.gz"))).groups if group.clock == "device"]
+    """All of the committed results that a page has together, and five implementations of each backend."""
+    people = {*RESULTS.glob("h?00-people-*.json.gz")}
+    others = {*RESULTS.glob("h?00-*.json.gz")} - people
     many = load([write([entry(f"{backend}/softmax/{name}") for backend in BACKENDS for name in ("auto", *"abcd")])])
-    for groups in (drawn, many.groups):
+    by_page = [[group for group in load(sorted(paths)).groups if group.clock == "device"] for paths in (others, people)]
+    for groups in (*by_page, many.groups):
         found = looks.looks(row for group in groups for row in group.rows)
         for (one, look), (other, like) in itertools.combinations(found.items(), 2):
             if one.split("/")[1] == other.split("/")[1] and look.symbol == like.symbol:
