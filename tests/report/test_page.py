@@ -172,9 +172,7 @@ def test_nothing_is_fetched_and_no_other_script_may_run(sweep, write, made) -> N
 
 def test_our_own_results_are_one_and_a_half_megabytes_at_most(made) -> None:
     results = ROOT / "bench" / "results"
-    paths = {*results.glob("h?00-*.json.gz")} - {
-        *results.glob("h?00-people-*.json.gz")
-    }  # with pages of their own
+    paths = {*results.glob("h?00-*.json.gz")} - {*results.glob("h?00-people-*.json.gz")}  # with pages of their own
     page = made(load([*sorted(paths), results / "h200-profile.json"]))
     assert len(page.source.encode()) <= 1_500_000
     rows = sum(len(subject["columns"][0]) for subject in page.subjects())
