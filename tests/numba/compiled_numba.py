@@ -11,6 +11,7 @@ import kernelzoo.kernels.numba as backend
 from kernelzoo import device as devices
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.numba import launch, source
+from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Shape
 from kernelzoo.launch import Launch, RebindableLaunch, WorkspaceLaunch
 
@@ -66,6 +67,7 @@ def install() -> None:
     """Run the kernels here from now on, in this process. Harmless if done twice."""
     devices.of = lambda x: DEVICE
     launch.Loaded, launch.compiled = Emulated, _compiled
-    launch.driver = SimpleNamespace(load=lambda text, name, index: _kernels(text.decode())[name])
+    load = {"load": lambda text, name, index: _kernels(text.decode())[name]}
+    launch.driver = SimpleNamespace(**vars(driver) | load)
     backend.probe, backend.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/emulation")
     backend.compiled_elements = 2**15
