@@ -31,10 +31,6 @@ _STYLES = {"wrong": "red", "refused": "yellow", UNDECIDABLE: "yellow"}
 _CHEATS = ("false time", "not repeatable", "changes the process")
 """Kinds of findings of turns that are timed."""
 
-_SPARE = ("definition",)
-
-_LAUNCHED = "right when checked alone, wrong when timed"
-
 
 @dataclass
 class Case:
@@ -50,6 +46,8 @@ class Case:
     refusals: list[str] = field(default_factory=list)
     failures: list[Row] = field(default_factory=list)
     """What it raised, which is a fault only if it can run at all."""
+    unjudged: str = ""
+    """Why a workload has no verdict, where its reference or the judge died or hung: it is not right then."""
     wrong: Row | None = None
     """The first workload on which it is wrong, crashes or hangs, which settles its verdict."""
     times: list[tuple[float, float | None]] = field(default_factory=list)
@@ -63,7 +61,9 @@ class Case:
                 self.times.append((seconds, reference))
         elif failed.get("kind") == UNDECIDABLE:
             self.undecided.append(failed["reason"])
-        elif failed["outcome"] == "refused" or failed.get("kind") == UNJUDGED or failed["reason"].endswith(SHORT):
+        elif failed.get("kind") == UNJUDGED:
+            self.unjudged = failed["reason"]
+        elif failed["outcome"] == "refused" or failed["reason"].endswith(SHORT):
             self.refusals.append(failed["reason"])
         elif failed["outcome"] == "failed" and failed["reason"].startswith("raised"):
             self.failures.append(failed)
@@ -75,6 +75,8 @@ class Case:
         wrong = self.wrong or (self.failures[0] if self.failures and self.right else None)
         if wrong is not None:
             return self._told("wrong", kind_of(wrong), wrong["reason"], workloads) | {"case": _case(wrong)}
+        if self.unjudged:
+            return self.refused(self.unjudged, UNJUDGED, workloads)
         if self.right:
             return self._told("right", "", "", workloads)
         if self.failures:
@@ -91,7 +93,6 @@ class Case:
     def _told(self, verdict: str, kind: str, reason: str, workloads: int) -> Row:
         timed = self.times if verdict == "right" else []
         ratios = [own / of for own, of in timed if of]
-        stated = self.solution.published
         return {
             "file": self.file,
             "solution": self.solution.name,
@@ -111,7 +112,7 @@ class Case:
             "timed_on": len(timed),
             "median_us": timed[-1][0] * 1e6 if timed else None,
             "ratio": math.exp(statistics.fmean(map(math.log, ratios))) if ratios else None,
-            "published_speedup": stated,
+            "published_speedup": self.solution.published,
         }
 
 
@@ -142,7 +143,7 @@ def kind_of(failed: Row) -> str:
     reason, kind = failed["reason"], failed.get("kind", "")
     if failed["outcome"] == "failed":
         return "raises" if reason.startswith("raised") else "hangs" if reason.startswith("hung") else "crashes"
-    if kind in _CHEATS or reason.startswith(_LAUNCHED):
+    if kind in _CHEATS or reason.startswith("right when checked alone, wrong when timed"):
         return f"timing: {kind or 'wrong value'}"
     if kind == "wrong kind of result":
         return next((f"wrong {what}" for what in ("dtype", "shape", "device") if f"has {what}" in reason), kind)
@@ -157,9 +158,8 @@ def _case(failed: Row) -> Row:
 
 def unread(file: str, reason: str) -> Row:
     """The verdict on a file that belongs to no definition."""
-    return {"file": file, "solution": file, "definition": "", "verdict": "refused", "kind": "no solution"} | {
-        "reason": reason
-    }
+    told = {"file": file, "solution": file, "definition": "", "verdict": "refused", "kind": "no solution"}
+    return told | {"reason": reason}
 
 
 def counted(found: Iterable[Row]) -> str:
@@ -185,7 +185,9 @@ def show(console: Console, found: Sequence[Row], judged: int, timed: int) -> Non
         "speedup: the time of the reference, as it is written, over its own; the geometric mean. published: what its "
         "own set states.",
     )
-    made = output.table("definition", "solution", "verdict", "kind", ">µs", ">speedup", ">published", spare=_SPARE)
+    made = output.table(
+        "definition", "solution", "verdict", "kind", ">µs", ">speedup", ">published", spare=("definition",)
+    )
     for one in order:
         speedup = output.number(1 / ratio) if (ratio := one.get("ratio")) else ""
         us = "" if one.get("median_us") is None else output.number(one["median_us"])

@@ -16,7 +16,8 @@ import pytest
 from kernelzoo.errors import CacheWarning
 from kernelzoo.measure import Problem, worker_process
 from kernelzoo.measure.guard import Guard
-from kernelzoo.measure.worker_process import GuardError
+from kernelzoo.measure.measurement import UNJUDGED
+from kernelzoo.measure.worker_process import DiedError, GuardError
 
 pytestmark = pytest.mark.slow
 
@@ -209,6 +210,14 @@ def full():
 def fine():
     pass
 """
+
+
+def test_where_nobody_was_running_none_is_to_blame(guarded: Guard, monkeypatch) -> None:
+    def dies(*request: object, **how: object) -> None:
+        raise DiedError("", "hung")
+
+    monkeypatch.setattr(guarded, "_ask", dies)
+    assert [row["kind"] for row in guarded.race(PROBLEM, ["fine", "good"])[1]] == [UNJUDGED] * 2
 
 
 def test_what_a_kernel_does_as_it_is_timed_costs_no_other_row(tmp_path: Path) -> None:
