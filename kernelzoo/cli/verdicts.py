@@ -145,6 +145,8 @@ def kind_of(failed: Row) -> str:
         return "raises" if reason.startswith("raised") else "hangs" if reason.startswith("hung") else "crashes"
     if kind in _CHEATS or reason.startswith("right when checked alone, wrong when timed"):
         return f"timing: {kind or 'wrong value'}"
+    if reason.startswith("under another current stream"):
+        return "not on the current stream"
     if kind == "wrong kind of result":
         return next((f"wrong {what}" for what in ("dtype", "shape", "device") if f"has {what}" in reason), kind)
     return kind or "wrong value"

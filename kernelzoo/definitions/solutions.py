@@ -119,9 +119,12 @@ def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
         return bool(said)
     try:
         return len(inspect.signature(function).parameters) != len(loaded[op].names)
-    except (TypeError, ValueError):  # compiled: pybind11 writes the types into the first line of its documentation
-        result = re.search(r"\) -> (.+)", function.__doc__ or "")
-        return result is None or result[1].strip() == "None"
+    except (
+        TypeError,
+        ValueError,
+    ):  # compiled: pybind11 writes names and types into the first line of its documentation
+        said = re.search(r"\((.*)\) -> (.+)", function.__doc__ or "")
+        return said is None or said[2].strip() == "None" or said[1].count(": ") > len(loaded[op].names)
 
 
 def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:

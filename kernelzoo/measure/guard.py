@@ -15,6 +15,7 @@ from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.measurement import UNJUDGED
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import (
+    ENDED,
     IMPORTING,
     JUDGE,
     UNSET,
@@ -123,10 +124,12 @@ class Guard(WorkerProcess):
                 return self._ask({**request, "ids": left}, progress, judge=partial(judge, left)), lost
             except DiedError as error:
                 self.restart()
-                # Nobody was running: it died between them. None can be blamed, and none has a result.
+                # Nobody was running, or this process raised: none can be blamed, and none has a result.
                 known = error.id in left
-                blamed = [error.id] if known else left
-                lost += [failure(id=id, reason=error.reason) | ({} if known else {"kind": UNJUDGED}) for id in blamed]
+                blamed, unjudged = [error.id] if known else left, not known or ENDED in error.reason
+                lost += [
+                    failure(id=id, reason=error.reason) | ({"kind": UNJUDGED} if unjudged else {}) for id in blamed
+                ]
                 left = [id for id in left if id not in blamed]
         return {}, lost
 

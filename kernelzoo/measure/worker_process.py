@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -39,8 +40,14 @@ _WORKER, JUDGE = "kernelzoo.measure.worker", "kernelzoo.measure.judge.process"
 SHORT = ", most often because memory ran out"
 """What a process may have been killed for by SIGKILL."""
 
+ENDED = "ended with status"
+"""What is said of a process that no signal killed: an error of its own code."""
+
 _ENDING = 10.0
 """Seconds to wait for a killed process, which the driver may hold forever."""
+
+_RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b")
+"""The line of a traceback that names an exception. Libraries may print others behind it."""
 
 _LIVENESS = 1.0
 """Seconds between checks whether the process still exists."""
@@ -326,7 +333,7 @@ class WorkerProcess:
             code = self._process.wait(_ENDING)
         except subprocess.TimeoutExpired:
             return "the process closed its answer pipe and went on"
-        how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with status {code}"
+        how = f"was killed by {_signal(-code)}" if code < 0 else f"{ENDED} {code}"
         if code == -signal.SIGKILL:
             how += SHORT
         said = _told([line.strip() for line in self._said.text().splitlines() if line.strip()])
@@ -376,7 +383,8 @@ def _told(lines: list[str]) -> list[str]:
             current = [later for later in range(index, len(lines)) if lines[later].startswith("Current thread")]
             return [line, *(lines[frame] for frame in frames if current and frame > current[0])][:3]
     if frames and any(line.startswith("Traceback") for line in lines):
-        return [lines[-1], lines[frames[-1]]]
+        raised = (line for line in lines[frames[-1] :] if _RAISED.match(line))
+        return [next(raised, lines[-1]), lines[frames[-1]]]
     return lines[-4:]
 
 

@@ -126,17 +126,24 @@ def test_a_solution_may_return_its_results(written: Callable[..., Path], spec: d
     assert right > 50 and not wrong
 
 
-@pytest.mark.parametrize(("result", "writes"), [("torch.Tensor", False), ("list[torch.Tensor]", False), ("None", True)])
-def test_what_is_compiled_says_what_it_returns(result: str, writes: bool) -> None:
+@pytest.mark.parametrize(
+    ("more", "result", "writes"),
+    [(0, "torch.Tensor", False), (0, "list[torch.Tensor]", False), (0, "None", True), (1, "torch.Tensor", True)],
+)
+def test_what_is_compiled_says_what_it_takes(
+    written: Callable[..., Path], more: int, result: str, writes: bool
+) -> None:
     """pybind11's functions have no signature; the first line of their documentation has it."""
+    definitions.load_file(written(DEFINITION))
+    taken = ", ".join(f"arg{place}: torch.Tensor" for place in range(len(DEFINITION["inputs"]) + more))
 
     class Compiled:
         __signature__ = "none"
-        __doc__ = f"run(arg0: torch.Tensor, arg1: torch.Tensor) -> {result}\n"
+        __doc__ = f"run({taken}) -> {result}\n"
 
         def __call__(self) -> None: ...
 
-    assert solutions._takes_outputs({"spec": {}}, "any", Compiled()) is writes
+    assert solutions._takes_outputs({"spec": {}}, "scaled_rows_h64", Compiled()) is writes
 
 
 def without(key: str, of: dict[str, Any] = DEFINITION) -> dict[str, Any]:

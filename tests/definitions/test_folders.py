@@ -106,6 +106,10 @@ def test_batches_hold_few_solutions_and_no_name_twice() -> None:
             {"outcome": "wrong", "kind": "wrong value", "reason": "right when checked alone, wrong when timed: x"},
             "timing: wrong value",
         ),
+        (
+            {"outcome": "wrong", "kind": "wrong value", "reason": "under another current stream in the same memory: x"},
+            "not on the current stream",
+        ),
     ],
 )
 def test_kinds_of_faults(failed: dict[str, Any], kind: str) -> None:

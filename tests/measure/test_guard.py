@@ -17,7 +17,7 @@ from kernelzoo.errors import CacheWarning
 from kernelzoo.measure import Problem, worker_process
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.measurement import UNJUDGED
-from kernelzoo.measure.worker_process import DiedError, GuardError
+from kernelzoo.measure.worker_process import DiedError, GuardError, _told
 
 pytestmark = pytest.mark.slow
 
@@ -349,3 +349,9 @@ def test_the_real_process_is_what_the_system_ends_first(tmp_path: Path) -> None:
         assert re.match(told, refused["reason"])
         assert real._process is process
         json.dumps(refused)
+
+
+def test_the_exception_is_told_whatever_is_printed_behind_it() -> None:
+    lines = ["Traceback (most recent call last):", 'File "a.py", line 3, in f', "return g(x)"]
+    ended = [*lines, "torch.OutOfMemoryError: CUDA out of memory. Tried", "[W1129 CudaIPCTypes.cpp:16] Producer"]
+    assert _told(ended) == [ended[3], ended[1]]

@@ -136,9 +136,10 @@ class _Race:
         try:
             self.data.draw(self.turn if self.rounds else 0.0)
         except (RuntimeError, MemoryError) as error:  # torch raises a plain RuntimeError for host memory
-            if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
+            short = "can't allocate memory" in str(error)
+            if not (short or isinstance(error, torch.OutOfMemoryError | MemoryError) or "out of memory" in str(error)):
                 raise
-            if type(error) is RuntimeError:
+            if short:
                 error = no_room("the problem", self.data.problem.bytes)
             for measurement in self.results.values():
                 measurement.refused = f"this device's memory does not hold the problem's data: {error}"
