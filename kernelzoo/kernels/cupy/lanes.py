@@ -8,6 +8,7 @@ from kernelzoo.layout import Rows, Strides, cdiv, power_of_two
 THREADS = 512
 FULL = 128  # threads of a block that takes several rows
 FEW = 4  # vectors that a lane has at the least, where rows lie along memory
+MANY = 2**17  # lanes: enough for a large chip
 MOST_HELD = 8  # vectors that a lane holds in registers
 LONG = 32  # vectors of a row that is worth an unaligned head and tail
 SM_THREADS = 1024  # of blocks that take rows in turn
@@ -27,9 +28,10 @@ def plan_rows(
     """The plan of a kernel ``rows`` of those dtypes, with the others' strides and the scalars that it takes.
 
     Of the tensors, x and the last one may have elements along the row. numbers: of the kernel's template, first how
-    wide its vectors are. few: vectors that a lane has at the least.
+    wide its vectors are. few: vectors that a lane has at the least, where there are ``MANY`` lanes.
     """
     numbers = numbers or (aligned_width(rows) if rows.out_n else ragged_width(rows),)
+    few = max(1, min(few, rows.planned * rows.n // (numbers[0] * MANY)))
     lanes, together = lanes_of(rows, rows.n, numbers[0], few)
     kernel = instance("rows", dtypes, *numbers)
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), *scalars)
