@@ -177,7 +177,8 @@ class Crew:
             path, case = os.path.abspath(solution.path), verdicts.Case(self.file(solution), task, solution)
             case.ids = [id for id, file in about.files.items() if file == path]
             if words := why or about.refused.get(path, ""):
-                words = words.removeprefix(f"{os.path.abspath(task.path) if why else path}: ")
+                file = os.path.abspath(task.path) if why else path
+                words = words.removeprefix(f"{file}: ").replace(f"{file} can't", "it can't")
                 result.verdicts.append(case.refused(words, "definition" if why else ""))
             elif not case.ids:
                 result.verdicts.append(case.refused("another solution of its definition has its author and name"))

@@ -58,7 +58,7 @@ def load_solution(path: str | Path) -> registry.Implementation:
         raise
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if "error:" in line]  # of a compiler's hundreds
-        words = " | ".join(lines[:3]) or str(error)
+        words = (" | ".join(lines[:3]) or str(error)).replace(f"{folder}/", "")
         raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {words}") from error
     bind = _writing(op, function)
     if not _takes_outputs(data, op, function):

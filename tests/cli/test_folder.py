@@ -62,6 +62,7 @@ def test_each_solution_gets_a_verdict(kernelzoo: Callable[..., Any], answer: Ans
         "unbuilt": ("refused", "does not compile"),
         "dies": ("wrong", "crashes"),
     }
+    assert found["unbuilt"]["reason"].startswith("it can't be built: ModuleNotFoundError")
     right, off = found["right"], found["off"]
     assert (right["right_on"], right["timed_on"], right["workloads"]) == (2, 2, 2)
     assert right["median_us"] > 0 and right["ratio"] > 0 and right["id"] == "me/scaled_rows/right"
