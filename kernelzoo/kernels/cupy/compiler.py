@@ -112,8 +112,8 @@ def template(file: Path, instance: str) -> tuple[str, Path, int, dict[str, int |
     place, code, found = next((one for one in searched if one[2] is not None), (file, "", None))
     if found is None:
         raise InspectionError(f"{file.name} has no kernel {name}")
-    names = [parameter.split()[-1] for parameter in (found[1] or "").split(",") if parameter]
+    names = [parameter.partition(" =")[0].split()[-1] for parameter in (found[1] or "").split(",") if parameter]
     constants = {"true": True, "false": False}
     given = [argument.strip() for argument in arguments.split(",") if argument]
     values = [int(word) if word.isdigit() else constants.get(word, word) for word in given]
-    return found[0], place, code.count("\n", 0, found.start()) + 1, dict(zip(names, values, strict=True))
+    return found[0], place, code.count("\n", 0, found.start()) + 1, dict(zip(names, values, strict=False))

@@ -16,13 +16,13 @@ def lanes_of(rows: Rows, count: int, wide: int) -> tuple[int, bool]:
     return max(lanes, power_of_two(2 * (wide - 1))) if has_edges else lanes, has_edges
 
 
-def tile_step(kernel: str, rows: Rows, wide: int, lanes: int, items: int, group: int, has_edges: bool) -> Step:
+def tile_step(kernel: str, rows: Rows, wide: int, lanes: int, items: int, group: int, more: str) -> Step:
     """The step of a kernel of short rows, of which a group of lanes takes so many."""
-    instance = f"{kernel}<{c_type(rows)}, {wide}, {lanes}, {items}, {group}, {int(has_edges)}>"
+    instance = f"{kernel}<{c_type(rows)}, {wide}, {lanes}, {items}, {group}, {more}>"
     return Step(instance, cdiv(rows.total, THREADS // lanes * group), THREADS)
 
 
-def tile(id: str, rows: Rows, device: Device, wide: int, most: int, least: int = 1) -> Step:
+def tile(id: str, rows: Rows, device: Device, wide: int, most: int, least: int = 1, more: str = "") -> Step:
     """A row by one warp or less, ``most`` packs a thread, and ``least`` if it can. Raises UnsupportedProblemError."""
     require_held(id, rows, wide, WARP * most, "the registers of one warp")
     count = max(1, rows.n // wide)
@@ -30,4 +30,4 @@ def tile(id: str, rows: Rows, device: Device, wide: int, most: int, least: int =
     items = cdiv(count, lanes)
     # Two rows a group of lanes, unless one each is all that the device runs at once or a row is work enough.
     group = 2 if items == 1 and rows.planned * lanes > device.multiprocessors * MANY_THREADS else 1
-    return tile_step("multi_row_tile", rows, wide, lanes, items, group, has_edges)
+    return tile_step("multi_row_tile", rows, wide, lanes, items, group, f"{int(has_edges)}{more}")

@@ -26,4 +26,4 @@ def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     # With two packs in flight, and 64 registers a thread, an SM has 32 kB on its way.
     in_flight = numbers.group_rows if rows.total * lanes > device.multiprocessors * MANY_THREADS else 2
     group = max(1, in_flight // items)
-    return Plan(rows, (tile_step("rows_deferred_lanes", rows, wide, lanes, items, group, has_edges),))
+    return Plan(rows, (tile_step("rows_deferred_lanes", rows, wide, lanes, items, group, str(int(has_edges))),))

@@ -6,6 +6,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import device_of
 from kernelzoo.kernels.cupy.rows import CLUSTER_THREADS, PACKS_HELD, WARP, clustered, packed, packs, thread_has_row
 from kernelzoo.kernels.cupy.softmax import columns, fused, multi_row_lanes, split_cluster, split_ring
+from kernelzoo.kernels.cupy.softmax.exact import exactly
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
@@ -27,7 +28,7 @@ class Knobs(fused.Numbers, multi_row_lanes.Numbers, split_cluster.Numbers, split
 @chooser("cupy", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """The fastest of the others for the problem: by row length first, then by the number of rows."""
-    rows, device, knobs = _given(x, out)
+    rows, exact, device, knobs = _given(x, out)
     if thread_has_row(rows):
         return "multi_row_tile"
     if rows.columns is not None:
@@ -43,13 +44,13 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     longest = knobs.fused_packs if rows.itemsize < 8 else max(knobs.fused_packs, 512 * PACKS_HELD)
     if count <= longest and (many or count <= knobs.alone_packs):
         return "fused"
-    return _split(rows, device, knobs)
+    return _split(rows, device, knobs, exact)
 
 
 @chooser("cupy", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     """Many short rows per block: in registers, as one piece through shared memory, or columns in registers."""
-    rows, device, _ = _given(x, out)
+    rows, _, device, _ = _given(x, out)
     if thread_has_row(rows):
         return "multi_row_tile"
     if rows.columns is None:
@@ -63,13 +64,13 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 @chooser("cupy", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several blocks share a row, or columns, and merge their (max, sum) pairs; one block where they can't meet."""
-    rows, device, knobs = _given(x, out)
-    return _split(rows, device, knobs) if rows.columns is None else "columns"
+    rows, exact, device, knobs = _given(x, out)
+    return _split(rows, device, knobs, exact) if rows.columns is None else "columns"
 
 
-def _given(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Device, Knobs]:
+def _given(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, str, Device, Knobs]:
     device = device_of(x)
-    return rows_of(x, out), device, tables.of(Knobs, device.index)
+    return *exactly(rows_of(x, out)), device, tables.of(Knobs, device.index)
 
 
 def _multi_row(rows: Rows, device: Device) -> str:
@@ -88,13 +89,14 @@ def _leaves_idle(rows: Rows) -> bool:
     return uneven and rows.planned * rows.n * rows.itemsize >= LANES_BYTES
 
 
-def _split(rows: Rows, device: Device, knobs: Knobs) -> str:
+def _split(rows: Rows, device: Device, knobs: Knobs, exact: str) -> str:
     if not clustered(rows, device):
         return "online"
     _, _, threads = split_cluster.block_of(rows, device, knobs)
     fits = threads <= CLUSTER_THREADS
     # A cluster of blocks so large that an SM has but one or two hardly finds room; half precisions do for arithmetic.
     few = 2 * rows.planned <= device.multiprocessors and rows.itemsize >= 4 and threads > knobs.cluster_threads
-    if (few or not fits) and split_ring.takes(rows, device):
+    # No ring, whose sums are in order, where exponentials are added exactly.
+    if (few or not fits) and not exact and split_ring.takes(rows, device):
         return "split_ring"
     return "split_cluster" if fits else "online"

@@ -1,6 +1,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held, threads, width
+from kernelzoo.kernels.cupy.softmax.exact import exactly
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -19,9 +20,10 @@ class Numbers:
 @planned(Numbers)
 def fused(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """One block per row, which stays in registers: one read and one write of the matrix."""
+    rows, exact = exactly(rows)
     require_held("cupy/softmax/fused", rows, width(rows), MOST_PACKS, "the registers of one block")
     items = _items(rows, device, numbers)
-    kernel = f"fused<{c_type(rows)}, {width(rows)}, {items}>"
+    kernel = f"fused<{c_type(rows)}, {width(rows)}, {items}{exact}>"
     return Plan(rows, (Step(kernel, rows.total, threads(packs(rows), items)),))
 
 

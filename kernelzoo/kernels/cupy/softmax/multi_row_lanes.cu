@@ -31,10 +31,13 @@ struct WarpRows {
 
   __device__ bool full() const { return count == WARP_ROWS * N; }  // all but the last warp of the problem
 
-  __device__ void read(const T* x) {
+  // Of memory off a 16-byte boundary, not `packed`, element by element.
+  __device__ void read(const T* x, bool packed) {
     x += first * N;
     const int lane = threadIdx.x % 32;
-    if (full()) {
+    if (!packed) {
+      for (int e = lane; e < count; e += 32) ((T*)tile)[e] = x[e];
+    } else if (full()) {
       UNROLL for (int j = 0; j < TILE; j += 32) {
         if (j + 32 <= TILE || j + lane < TILE) copy_async(tile + j + lane, x + (j + lane) * V);
       }
@@ -47,11 +50,13 @@ struct WarpRows {
     __syncwarp();
   }
 
-  __device__ void write(T* out) const {
+  __device__ void write(T* out, bool packed) const {
     out += first * N;
     const int lane = threadIdx.x % 32;
     __syncwarp();
-    if (full()) {
+    if (!packed) {
+      for (int e = lane; e < count; e += 32) out[e] = ((const T*)tile)[e];
+    } else if (full()) {
       constexpr int BATCH = 8;
       UNROLL for (int from = 0; from < TILE; from += BATCH * 32) {
         Bytes16 batch[BATCH];
@@ -102,7 +107,7 @@ struct WordLayout {
   }
 };
 
-template <class T, int N, int LANES, int THREADS>
+template <class T, int N, int LANES, int THREADS, bool EXACT = false>
 __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / LANES, THREADS))
     multi_row_lanes(const Problem given) {
   const Problem p = wait_for_previous_launch(given);
@@ -111,7 +116,7 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
   constexpr int HELD = Words::ITEMS * PER + HALF;
   extern __shared__ Bytes16 memory[];
   WarpRows<T, N, LANES> rows(block_index() * (THREADS / 32) + threadIdx.x / 32, p.rows, memory);
-  rows.read((const T*)p.x);
+  rows.read((const T*)p.x, !EXACT || misalignment(p.x) == 0);
   const int lane = threadIdx.x % LANES;
   const bool has_half = lane == LANES - 1;
   UNROLL for (int k = 0; k < rows.ROWS; ++k) {
@@ -129,15 +134,19 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
       }
     }
     if constexpr (HALF != 0) v[HELD - 1] = has_half ? widen(T{*half}) : minus_infinity<float>();
-    UNROLL for (int i = 0; i < HELD; ++i) m = maximum(m, v[i]);
-    m = warp_max<LANES>(m);
+    i64 exact = 0;
+    UNROLL for (int i = 0; i < HELD; ++i) m = maximum<EXACT>(m, v[i]);
+    m = warp_max<LANES, 1, EXACT>(m);
     const float shift = zero_if_empty(m);
     UNROLL for (int i = 0; i < HELD; ++i) {
       v[i] = exponential(v[i] - shift);
+      if constexpr (EXACT) exact += term<EXACT>(v[i]);
       part += v[i];  // of eight: a single sum of equal terms, all rounded the same way, would be off by too much
       if (i % 8 == 7 || i + 1 == HELD) s += part, part = 0;
     }
-    const float inverse = reciprocal(warp_sum<LANES>(s));
+    float inverse;
+    if constexpr (EXACT) inverse = 1 / row_pair(m, warp_sum<LANES>(exact)).s;
+    else inverse = reciprocal(warp_sum<LANES>(s));
     UNROLL for (int i = 0; i < Words::ITEMS; ++i) {
       u32 word;
       if constexpr (PER == 2) {
@@ -149,5 +158,5 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
     }
     if constexpr (HALF != 0) if (has_half) narrow(v[HELD - 1] * inverse, *(T*)half);
   }
-  rows.write((T*)p.out);
+  rows.write((T*)p.out, !EXACT || misalignment(p.out) == 0);
 }

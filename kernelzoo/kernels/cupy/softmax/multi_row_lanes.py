@@ -1,6 +1,7 @@
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import c_type, one_piece
+from kernelzoo.kernels.cupy.softmax.exact import exactly
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -25,12 +26,13 @@ def fits(rows: Rows) -> bool:
 @planned(Numbers)
 def multi_row_lanes(rows: Rows, numbers: Numbers) -> Plan:
     """A few lanes take a short row, or two that fill whole words."""
+    rows, exact = exactly(rows)
     if not fits(rows):
         reason = f"it takes rows of up to {MOST_ELEMENTS} elements of 2 or 4 bytes, one piece of memory, on 16 bytes"
         raise UnsupportedProblemError("cupy/softmax/multi_row_lanes", reason)
     lanes = next((c for c in LANES if rows.n <= numbers.lane_elements * c), LANES[-1])
     row_bytes, groups = rows.n * rows.itemsize, THREADS // lanes
     together = 1 if row_bytes % WORD_BYTES == 0 else 2  # rows that fill whole words
-    kernel = f"multi_row_lanes<{c_type(rows)}, {rows.n}, {lanes}, {THREADS}>"
+    kernel = f"multi_row_lanes<{c_type(rows)}, {rows.n}, {lanes}, {THREADS}{exact}>"
     step = Step(kernel, cdiv(rows.total, groups * together), THREADS, (), groups * together * row_bytes)
     return Plan(rows, (step,))

@@ -9,13 +9,14 @@ __device__ inline Row<T, V> row_of(const Problem& p, i64 r) {
   return row;
 }
 
-template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
+template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES, bool EXACT = false>
 __global__ void __launch_bounds__(128, 4) multi_row_tile(const Problem given) {
   const Problem p = wait_for_previous_launch(given);
   constexpr int GROUPS = 128 / LANES;
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
-  RegisterRow<T, V, ITEMS, EDGES> held[ROWS];
+  using Held = RegisterRow<T, V, ITEMS, EDGES, EXACT>;
+  Held held[ROWS];
   UNROLL for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
     const bool live = r < p.rows;
@@ -23,7 +24,7 @@ __global__ void __launch_bounds__(128, 4) multi_row_tile(const Problem given) {
   }
   UNROLL for (int k = 0; k < ROWS; ++k) {
     const i64 r = first + k * GROUPS;
-    Pair<Wide<T>> own;
+    typename Held::State own;
     // By all lanes of the warp, the row past the end included.
     const auto all = merge_row_by_lanes<LANES>(held[k], own);
     if (r < p.rows) held[k].write(row_of<T, V, LANES, ITEMS>(p, r), lane, LANES, own, all);

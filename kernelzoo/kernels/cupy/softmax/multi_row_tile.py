@@ -1,6 +1,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.rows import PACKS_HELD, width
+from kernelzoo.kernels.cupy.softmax.exact import exactly
 from kernelzoo.kernels.cupy.tile import tile
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
@@ -12,4 +13,5 @@ def multi_row_tile(rows: Rows, device: Device) -> Plan:
     """Many short rows per block, in registers: a warp, a part of a warp, or one thread takes a row."""
     # Of double, four packs to a lane: fewer lanes share the work of a row's merge.
     least = 4 if rows.itemsize == 8 else 1
-    return Plan(rows, (tile("cupy/softmax/multi_row_tile", rows, device, width(rows), PACKS_HELD, least),))
+    rows, exact = exactly(rows)
+    return Plan(rows, (tile("cupy/softmax/multi_row_tile", rows, device, width(rows), PACKS_HELD, least, exact),))

@@ -14,10 +14,26 @@ __device__ inline double exponential(double d) { return exp(d); }
 
 __device__ inline float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ inline double maximum(double a, double b) { return a > b ? a : b; }
+template <bool NAN_STAYS, class W>
+__device__ inline W maximum(W a, W b) {
+  if constexpr (!NAN_STAYS) return maximum(a, b);
+  else asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+  return a;
+}
 
 template <class W> __device__ inline W zero_if_empty(W m) { return m == minus_infinity<W>() ? W(0) : m; }
 
-template <class W> struct Pair { W m, s; };
+template <class W, class S = W> struct Pair { W m; S s; };
+
+// Exponentials below the row's maximum, as whole numbers of 2^-42: up to 2^20 add up exactly, and so in any order to the
+// same bits. Where that maximum is no number (maximum<true>), m - m is NaN.
+template <bool EXACT, class W>
+__device__ inline auto term(W e) {
+  if constexpr (EXACT) return __float2ll_rn(e * 0x1p42f);
+  else return e;
+}
+__device__ inline Pair<float> row_pair(float m, i64 sum) { return {m, __ll2float_rn(sum) * 0x1p-42f + (m - m)}; }
+__device__ inline Pair<double> row_pair(double m, double sum) { return {m, sum}; }
 
 // What turns an element into its result, of a row's merged pair: e^(x - shift) * scale, for half precisions
 // 2^((x - shift) * log2(e) + scale), an instruction less, whose rounding their own hides.
@@ -38,9 +54,9 @@ __device__ inline Pair<W> merge(Pair<W> a, Pair<W> b) {
   return {m, a.s * exponential(a.m - shift) + b.s * exponential(b.m - shift)};
 }
 
-template <int LANES, int FROM = 1, class W>
+template <int LANES, int FROM = 1, bool NAN_STAYS = false, class W>
 __device__ inline W warp_max(W m) {
-  UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) m = maximum(m, shuffle_xor(m, mask));
+  UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) m = maximum<NAN_STAYS>(m, shuffle_xor(m, mask));
   return m;
 }
 
@@ -71,22 +87,32 @@ __device__ inline Pair<W> block_merge(Pair<W> own, Pair<W>* slots) {
   return merge_slots(slots, blockDim.x / 32);
 }
 
-__device__ inline u32 max_halves(u32 a, u32 b, float16) { asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b)); return a; }
-__device__ inline u32 max_halves(u32 a, u32 b, bfloat16) { asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b)); return a; }
+template <bool NAN_STAYS>
+__device__ inline u32 max_halves(u32 a, u32 b, float16) {
+  if constexpr (NAN_STAYS) asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  else asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+template <bool NAN_STAYS>
+__device__ inline u32 max_halves(u32 a, u32 b, bfloat16) {
+  if constexpr (NAN_STAYS) asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  else asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
 
-// The largest element of some packs, any NaN dropped (the sum will show it). Half precisions are compared two at a
-// time.
-template <class T, int V, int ITEMS>
+// The largest element of some packs, any NaN dropped (the sum will show it) unless NAN_STAYS. Half precisions are
+// compared two at a time.
+template <bool NAN_STAYS = false, class T, int V, int ITEMS>
 __device__ inline Wide<T> max_of(const Pack<T, V> (&items)[ITEMS]) {
   if constexpr (V == 8) {
     u32 top = items[0].raw.word[0];
-    UNROLL for (int k = 1; k < 4 * ITEMS; ++k) top = max_halves(top, items[k / 4].raw.word[k % 4], T{});
-    return maximum(widen(T{(u16)top}), widen(T{(u16)(top >> 16)}));
+    UNROLL for (int k = 1; k < 4 * ITEMS; ++k) top = max_halves<NAN_STAYS>(top, items[k / 4].raw.word[k % 4], T{});
+    return maximum<NAN_STAYS>(widen(T{(u16)top}), widen(T{(u16)(top >> 16)}));
   } else {
     Wide<T> top = minus_infinity<Wide<T>>(), v[V];
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       items[i].get(v);
-      UNROLL for (int k = 0; k < V; ++k) top = maximum(top, v[k]);
+      UNROLL for (int k = 0; k < V; ++k) top = maximum<NAN_STAYS>(top, v[k]);
     }
     return top;
   }

@@ -4,9 +4,14 @@
 
 // Exponentials are kept until the row's pair is known: in place of the elements, where the dtype is as wide as its
 // arithmetic; beside them, where half precisions are few; or, for want of registers, nowhere, and are computed twice.
-template <class T, int V, int ITEMS, bool EDGES>
+//
+// EXACT: below the row's own maximum they add up exactly, so that no place in memory and no number of lanes is in the
+// bits: of batch-invariant rows that begin anywhere.
+template <class T, int V, int ITEMS, bool EDGES, bool EXACT = false>
 struct RegisterRow {
   using W = Wide<T>;
+  using State = Pair<W, decltype(term<EXACT>(W()))>;
+  static constexpr bool AGREES = EXACT || sizeof(W) == 8;  // all lanes on the row's maximum first
   static constexpr bool IN_PLACE = V == 1 || sizeof(T) == sizeof(W), KEPT = IN_PLACE || ITEMS <= 4;
   Pack<T, V> items[ITEMS];
   W beside[KEPT && !IN_PLACE ? ITEMS * V : 1], edge;
@@ -45,35 +50,40 @@ struct RegisterRow {
   }
 
   __device__ W top() const {
-    const W m = max_of(items);
-    return EDGES ? maximum(m, edge) : m;
+    const W m = max_of<EXACT>(items);
+    return EDGES ? maximum<EXACT>(m, edge) : m;
   }
 
+  // Of LANES lanes.
+  template <int LANES> __device__ static W top_of(W m) { return warp_max<LANES, 1, EXACT>(m); }
+
   // The sum below the thread's own maximum, or below one that several threads have agreed on.
-  __device__ Pair<W> exponentials() { return exponentials(top()); }
-  __device__ Pair<W> exponentials(const W m) {
+  __device__ State exponentials() { return exponentials(top()); }
+  __device__ State exponentials(const W m) {
     const W shift = zero_if_empty(m);
-    W s = 0, v[V];
+    W v[V];
+    State own = {m, 0};
     keep_packed(items);
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       items[i].get(v);
       UNROLL for (int k = 0; k < V; ++k) v[k] = exponential(v[k] - shift);
-      s += sum_of(v);
+      if constexpr (EXACT) UNROLL for (int k = 0; k < V; ++k) own.s += term<EXACT>(v[k]);
+      else own.s += sum_of(v);
       keep(i, v);
     }
     if constexpr (EDGES) {
       const W e = exponential(edge - shift);
-      s += e;
+      own.s += term<EXACT>(e);
       if constexpr (KEPT) edge = e;
     }
     if constexpr (!KEPT) keep_packed(items);
-    return {m, s};
+    return own;
   }
 
   // `own` is what exponentials() returned, `all` the whole row's pair.
-  __device__ void write(const Row<T, V>& row, int lane, int lanes, Pair<W> own, Pair<W> all) {
+  __device__ void write(const Row<T, V>& row, int lane, int lanes, State own, Pair<W> all) {
     const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
-    const bool agreed = sizeof(W) == 8 && own.m == all.m;  // on the maximum, by merge_row_by_block
+    const bool agreed = EXACT || (sizeof(W) == 8 && own.m == all.m);  // on the maximum, by merge_row_by_block
     const W scale = KEPT && !agreed ? exponential(own.m - shift) * inverse : inverse;
     W v[V];
     UNROLL for (int i = 0; i < ITEMS; ++i) {
@@ -91,33 +101,31 @@ struct RegisterRow {
 
 // The pair of a row that LANES lanes, or a block, hold, and in `own` the thread's. In double all agree on the row's
 // maximum first: to merge pairs would cost each thread three exponentials more, of some twenty instructions each.
-template <int LANES, class Held, class W>
-__device__ inline Pair<W> merge_row_by_lanes(Held& held, Pair<W>& own) {
-  if constexpr (sizeof(W) == 8) {
-    own = held.exponentials(warp_max<LANES>(held.top()));
-    return {own.m, warp_sum<LANES>(own.s)};
+template <int LANES, class Held, class State>
+__device__ inline auto merge_row_by_lanes(Held& held, State& own) {
+  if constexpr (Held::AGREES) {
+    own = held.exponentials(Held::template top_of<LANES>(held.top()));
+    return row_pair(own.m, warp_sum<LANES>(own.s));
   } else {
     own = held.exponentials();
     return warp_merge<LANES>(own);
   }
 }
 
-template <class Held>
-__device__ inline Pair<double> block_max_then_sum(Held& held, Pair<double>& own, Pair<double>* slots) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
-  const double top = warp_max<32>(held.top());
-  if (lane == 0) slots[warp].m = top;
-  __syncthreads();
-  own = held.exponentials(warp_max<32>(lane < warps ? slots[lane].m : minus_infinity<double>()));
-  const double sum = warp_sum<32>(own.s);
-  if (lane == 0) slots[warp].s = sum;
-  __syncthreads();
-  return {own.m, warp_sum<32>(lane < warps ? slots[lane].s : 0.0)};
-}
-
-template <class Held, class W>
-__device__ inline Pair<W> merge_row_by_block(Held& held, Pair<W>& own, Pair<W>* slots) {
-  if constexpr (sizeof(W) == 8) return block_max_then_sum(held, own, slots);
-  own = held.exponentials();
-  return block_merge(own, slots);
+template <class Held, class State>
+__device__ inline auto merge_row_by_block(Held& held, State& own, State* slots) {
+  if constexpr (Held::AGREES) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
+    const auto top = Held::template top_of<32>(held.top());
+    if (lane == 0) slots[warp].m = top;
+    __syncthreads();
+    own = held.exponentials(Held::template top_of<32>(lane < warps ? slots[lane].m : minus_infinity<decltype(top)>()));
+    const auto sum = warp_sum<32>(own.s);
+    if (lane == 0) slots[warp].s = sum;
+    __syncthreads();
+    return row_pair(own.m, warp_sum<32>(lane < warps ? slots[lane].s : decltype(sum)(0)));
+  } else {
+    own = held.exponentials();
+    return block_merge(own, slots);
+  }
 }

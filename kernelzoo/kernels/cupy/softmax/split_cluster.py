@@ -12,6 +12,7 @@ from kernelzoo.kernels.cupy.rows import (
     threads,
     width,
 )
+from kernelzoo.kernels.cupy.softmax.exact import exactly
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -27,11 +28,12 @@ class Numbers:
 @planned(Numbers)
 def split_cluster(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """A row in the registers of a cluster of blocks, which exchange pairs through distributed shared memory."""
+    rows, exact = exactly(rows)
     require_clusters("cupy/softmax/split_cluster", clustered(rows, device))
     cluster, items, lanes = block_of(rows, device, numbers)
     held = cluster * CLUSTER_THREADS * items
     require_held("cupy/softmax/split_cluster", rows, width(rows), held, f"the registers of {cluster} blocks")
-    kernel = f"split_cluster<{c_type(rows)}, {width(rows)}, {items}, {cluster}>"
+    kernel = f"split_cluster<{c_type(rows)}, {width(rows)}, {items}, {cluster}{exact}>"
     return Plan(rows, (Step(kernel, rows.total * cluster, lanes, cluster=cluster),))
 
 
