@@ -284,7 +284,7 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
         (groups, first), (rows, last) = reversed(pairs) if turned else pairs
         along = 1 if n == 1 and tensor.ndim != 2 else along
         first = first if groups > 1 or is_batch_invariant() else 0
-        found.append(Strides(first, along, last if rows > 1 else 0, _phase(tensor) or int(rows_of_x.single)))
+        found.append(Strides(first, along, last if rows > 1 else 0, phase(tensor) or int(rows_of_x.single)))
     return rows_of_x, tuple(found)
 
 
@@ -303,7 +303,7 @@ def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     """The rows of x (outer, n, inner) and of out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
-    dtypes, phases = (x.dtype, out.dtype), (_phase(x), _phase(out))
+    dtypes, phases = (x.dtype, out.dtype), (phase(x), phase(out))
     return _rows(dtypes, x.shape, x.stride(), _strides(out), phases, is_batch_invariant())
 
 
@@ -312,7 +312,7 @@ def is_whole(n: int, itemsize: int) -> bool:
     return n * itemsize % VECTOR_BYTES == 0
 
 
-def _phase(tensor: torch.Tensor) -> int:
+def phase(tensor: torch.Tensor) -> int:
     """Elements from a 16-byte boundary to a tensor's start."""
     return tensor.data_ptr() % VECTOR_BYTES // tensor.element_size()
 

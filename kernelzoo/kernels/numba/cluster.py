@@ -6,6 +6,7 @@ A launch uses each place and each barrier once, so that nobody has to wait for r
 that is sent to it has come.
 """
 
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -21,7 +22,7 @@ def _barrier(builder: Any, code: str, *operands: Any) -> None:
     barrier.attributes.add("convergent")
 
 
-def _cluster_arrive(builder: Any, barrier: Any, count: Any) -> None:
+def _arm(builder: Any, barrier: Any, count: Any, then: str = "") -> None:
     code = """{
         .reg .b32 t;
         .reg .pred first;
@@ -31,12 +32,17 @@ def _cluster_arrive(builder: Any, barrier: Any, count: Any) -> None:
         @first fence.mbarrier_init.release.cluster;
         bar.warp.sync 0xffffffff;
         @first mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;
-        barrier.cluster.arrive.relaxed.aligned;
-    }"""
-    _barrier(builder, code, shared_address(builder, barrier, I64(0)), builder.trunc(count, I32))
+        """
+    _barrier(builder, f"{code}{then}}}", shared_address(builder, barrier, I64(0)), builder.trunc(count, I32))
 
 
-cluster_arrive = made_of(lambda barrier, count: types.void(barrier, types.int64), _cluster_arrive)
+arm = made_of(lambda barrier, count: types.void(barrier, types.int64), _arm)
+"""Make ``barrier[0]``, which so many bytes sent to this block will complete, before the cluster is told of another."""
+
+cluster_arrive = made_of(
+    lambda barrier, count: types.void(barrier, types.int64),
+    partial(_arm, then="barrier.cluster.arrive.relaxed.aligned;"),
+)
 """Make ``barrier[0]``, which so many bytes sent to this block will complete, and tell the cluster that it is made and
 that this thread runs. No more than that is handed on, so that nothing is waited for: a release would first have all of
 the thread's writes reach the whole device."""

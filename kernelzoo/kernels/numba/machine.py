@@ -261,12 +261,12 @@ def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
 
 
 @cache
-def packed_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
+def packed_functions(dtype: str, *, nan_stays: bool = False) -> tuple[Any, Any, Any, Any, Any]:
     """``low(word)``, ``high(word)``, ``pack(low, high)``, ``packed_max(a, b)``, ``packed_min(a, b)``: two halves in 32
     bits.
 
-    ``low`` and ``high`` widen to float32, ``pack`` rounds to nearest even; the maximum drops a NaN, the minimum keeps
-    it.
+    ``low`` and ``high`` widen to float32, ``pack`` rounds to nearest even; the maximum drops a NaN unless
+    ``nan_stays``, the minimum keeps it.
     """
     kind = "f16x2" if dtype == "float16" else "bf16x2"
 
@@ -287,7 +287,7 @@ def packed_functions(dtype: str) -> tuple[Any, Any, Any, Any, Any]:
         made_of(lambda word: half, low),
         made_of(lambda word: half, high),
         made_of(lambda low, high: word, lambda builder, low, high: asm(builder, I32, pack, high, low)),
-        of_both("max"),
+        of_both("max.NaN" if nan_stays else "max"),
         of_both("min.NaN"),
     )
 
@@ -302,6 +302,9 @@ maximum = made_of(
     lambda a, b: a(a, a), lambda builder, a, b: asm(builder, a.type, f"max.{SUFFIXES[a.type]} $0, $1, $2;", a, b)
 )
 """The larger of two floats; a NaN is dropped, as softmax may: it comes back through the exponential."""
+
+nan_maximum = made_of(lambda a, b: a(a, a), lambda builder, a, b: asm(builder, F32, "max.NaN.f32 $0, $1, $2;", a, b))
+"""The larger of two floats of 32 bits, NaN if one of them is."""
 
 
 def _minimum(builder: Any, a: Any, b: Any) -> Any:
@@ -326,6 +329,13 @@ def _exponential(builder: Any, x: Any) -> Any:
 exponential = made_of(lambda x: x(x), _exponential)
 """e^x. In float32 as 2^(x log2 e) by the hardware's approximation, two units in the last place, subnormals flushed; in
 float64 by libdevice. NaN stays NaN, -inf gives 0. Numba's fastmath would assume that neither occurs."""
+
+
+units = made_of(
+    lambda x: types.int64(x),
+    lambda builder, x: asm(builder, I64, "cvt.rni.s64.f32 $0, $1;", builder.fmul(x, F32(2**42))),
+)
+"""A float of 32 bits as a whole number of 2^-42: up to 2^20 that are at most 1 add up exactly, in any order."""
 
 
 def _logarithm(builder: Any, x: Any) -> Any:

@@ -9,6 +9,7 @@ Everything is unrolled at compile time: a local array whose every index is then 
 from functools import cache, lru_cache
 from typing import Any
 
+import numpy as np
 from numba import cuda
 from numba.cuda import types
 
@@ -211,10 +212,11 @@ def block_reduce(tiling: Tiling, identity: Any) -> tuple[Any, Any, Any]:
 
     ``reduce(value, scratch)`` gives every lane the result, the same bits in each: warps are merged in a fixed order.
     ``scratch`` is shared memory of ``tiling.scratch`` elements; who uses it again first puts a barrier in between.
-    ``identity`` is that of the maximum or the minimum.
+    ``identity`` is that of the maximum or the minimum. Of an exact tiling, the maximum keeps a NaN, and sums are of
+    64-bit integers.
     """
-    zero = type(identity)(0)
-    pairs = ((maximum, identity), (minimum, identity), (add, zero))
+    zero = np.int64(0) if tiling.exact else type(identity)(0)
+    pairs = ((machine.nan_maximum if tiling.exact else maximum, identity), (minimum, identity), (add, zero))
     maxima, minima, sums = (_block_reduce(combine, tiling, start) for combine, start in pairs)
     return maxima, minima, sums
 

@@ -17,7 +17,7 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import is_packed, word_type
-from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, Strides, cdiv, power_of_two, rows_with
+from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, Strides, cdiv, phase, power_of_two, rows_with
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class View(Rows):
     pack: int = 1
     """Elements that lie side by side in one aligned vector, all along every row of every tensor, a power of two."""
     companions: tuple[Strides, ...] = ()  # of the tensors between x and out
+    phases: tuple[int, int] = (0, 0)  # of x and out as they are, where those of single elements are set
+    exact: bool = False  # exponentials are added exactly, see softmax/exact.py
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -67,8 +69,8 @@ def view(device: Device, x: torch.Tensor, *companions: torch.Tensor, out: torch.
             vec = math.gcd(vec, rows.x_phase - y.phase, rows.x_outer - y.outer, rows.x_inner - y.inner)
     edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
     along = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim != 2]
-    pack = _pack(rows, out.element_size(), along)
-    return View(**rows.fields, device=device, vec=vec, edges=edges, pack=pack, companions=strides)
+    pack, phases = _pack(rows, out.element_size(), along), (phase(x), phase(out))
+    return View(**rows.fields, device=device, vec=vec, edges=edges, pack=pack, companions=strides, phases=phases)
 
 
 def _pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:
@@ -119,6 +121,7 @@ class Tiling:
     flexible: bool = False  # each launch says how many threads take the row, ``lanes`` being the most
     held: bool = False  # a row is no longer than what its lanes read at once
     blocks: int = 1  # that an SM runs at once, at least
+    exact: bool = False  # exponentials are added as whole numbers
 
     @property
     def threads(self) -> int:
@@ -156,7 +159,7 @@ class Tiling:
 
 def flexible_tiling(v: View, lanes: int, tiles: int) -> Tiling:
     """A block of up to ``lanes`` threads to a row."""
-    return Tiling(lanes, 1, tiles, v.vec, v.edges, flexible=True)
+    return Tiling(lanes, 1, tiles, v.vec, v.edges, flexible=True, exact=v.exact)
 
 
 def across_tiling(v: View, threads: int, tiles: int) -> Tiling:
@@ -214,7 +217,7 @@ def short_tiling(v: View, inputs: int = 1) -> Tiling | None:
         most = 2 * inputs
     if tiles > most * deep:
         return None
-    return Tiling(lanes, 128 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, deep // tiles))
+    return Tiling(lanes, 128 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, deep // tiles), exact=v.exact)
 
 
 def most_tiles(v: View) -> int:

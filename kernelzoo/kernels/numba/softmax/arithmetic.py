@@ -12,9 +12,10 @@ import numpy as np
 from numba import cuda
 
 from kernelzoo.kernels.numba import machine
-from kernelzoo.kernels.numba.device_functions import exponential, maximum, opaque
+from kernelzoo.kernels.numba.device_functions import exponential, opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
 from kernelzoo.kernels.numba.row import warp_max, warp_sum
+from kernelzoo.kernels.numba.softmax.exact import sum_functions
 
 
 @cache
@@ -51,30 +52,30 @@ def state_functions(dtype: str) -> tuple[Any, Any, Any]:
 
 
 @cache
-def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any, Any, Any]:
+def arithmetic(dtype: str, vec: int, words: int, exact: bool = False) -> tuple[Any, Any, Any, Any, Any]:
     """``finite``, ``thread_max``, ``thread_sum``, ``normalize``, ``rescale``, of ``words`` registers of a row.
 
     ``finite`` is that of ``state_functions``.
-    ``thread_max(row, k)`` is the largest of the elements in ``row[k : k + words]``, a NaN dropped.
-    ``thread_sum(row, k, shift)`` is the sum of exp(element - shift).
+    ``thread_max(row, k)`` is the largest of the elements in ``row[k : k + words]``, a NaN dropped; ``exact``, kept.
+    ``thread_sum(row, k, shift)`` is the sum of exp(element - shift); ``exact``, of such terms as in exact.py.
     ``normalize(row, k, shift, scale)`` makes the elements results. A dtype as wide as its arithmetic keeps the
     exponentials of ``thread_sum`` in place of the elements, and multiplies them by ``scale`` alone. A packed half has
     no room for them unrounded: it takes exp(element - shift) again, of any shift.
     ``rescale(own, shift, scale)`` is the scale to normalize with if the largest value turns out to be ``shift``, and
     ``thread_sum`` was taken with ``finite(own)``: 0 for what is -inf alone, so that it stays 0 with any shift.
     """
-    _, ZERO, _, _ = constants(dtype)
     finite, _, _ = state_functions(dtype)
-    PACKED = is_packed(dtype, vec)
-    low, high, pack, packed_max, _ = machine.packed_functions(dtype)
-    larger = packed_max if PACKED else maximum
+    kind, of_two, term, _ = sum_functions(dtype, exact)
+    PACKED, ZERO = is_packed(dtype, vec), np.dtype(str(kind)).type(0)
+    low, high, pack, packed_max, _ = machine.packed_functions(dtype, nan_stays=exact)
+    larger = packed_max if PACKED else of_two
 
     @cuda.jit(device=True, inline="always")
     def thread_max(row, k):
         m = row[k]
         for j in range(1, words):
             m = larger(m, row[k + j])
-        return maximum(low(m), high(m)) if PACKED else m
+        return of_two(low(m), high(m)) if PACKED else m
 
     @cuda.jit(device=True, inline="always")
     def thread_sum(row, k, shift):
@@ -82,11 +83,11 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any, Any, Any, An
         for j in range(words):
             if PACKED:
                 word = opaque(row[k + j])
-                s += exponential(low(word) - shift)
-                other += exponential(high(word) - shift)
+                s += term(exponential(low(word) - shift))
+                other += term(exponential(high(word) - shift))
             else:
                 row[k + j] = exponential(row[k + j] - shift)
-                s += row[k + j]
+                s += term(row[k + j])
         return s + other if PACKED else s
 
     @cuda.jit(device=True, inline="always")

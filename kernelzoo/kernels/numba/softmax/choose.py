@@ -3,6 +3,7 @@ import torch
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.launch import has_clusters, settled
 from kernelzoo.kernels.numba.softmax import columns, fused, online, split_cluster
+from kernelzoo.kernels.numba.softmax.exact import exactly
 from kernelzoo.kernels.numba.softmax.on_chip import HELD
 from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns
 from kernelzoo.layout import cdiv
@@ -53,6 +54,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
 
 def fastest(v: View, knobs: Knobs) -> str:
     """The form for any problem."""
+    v = exactly(v)
     if v.across:
         return by_columns(v, knobs)
     # Of float64 a block does better than a warp as soon as that has more than four vectors to a lane.
@@ -76,6 +78,7 @@ def fastest(v: View, knobs: Knobs) -> str:
 def by_several_blocks(v: View, knobs: Knobs) -> str:
     """The form for rows that one block doesn't take: the whole grid where a cluster has no room for one, or large
     blocks would leave SMs idle. For short rows the way through memory that the grid goes costs more."""
+    v = exactly(v)
     if fits_columns(v):
         return "columns"
     if split_cluster.cluster_shape(v, knobs) is None:

@@ -1,9 +1,10 @@
 from numba import cuda
 
-from kernelzoo.kernels.numba.device_functions import exponential, maximum
+from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_access, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
+from kernelzoo.kernels.numba.softmax.exact import exactly, sum_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, column_tiling, flexible_tiling
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -30,20 +31,22 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
-    finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
+    finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS, tiling.exact)
+    sum_kind, larger, term, total = sum_functions(dtype, tiling.exact)
     find, SCRATCH = own_row(tiling), tiling.scratch
 
     def fused(x, out, rows, inner, n, x_at, out_at, phase):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
-        sums = cuda.shared.array(SCRATCH, kind)
+        sums = cuda.shared.array(SCRATCH, sum_kind)
         lane, lanes, r, n = find(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         edge = load_row(x, source, x_at.step, phase + source, lane, lanes, n, row, 0)
 
-        m = finite(block_max(maximum(thread_max(row, 0), edge), maxima))
+        top = block_max(larger(thread_max(row, 0), edge), maxima)
+        m = finite(top)
         edge = exponential(edge - m)
-        scale = ONE / block_sum(edge + thread_sum(row, 0, m), sums)
+        scale = ONE / total(block_sum(term(edge) + thread_sum(row, 0, m), sums), top)
         normalize(row, 0, m, scale)
 
         store_row(out, target, out_at.step, phase + source, lane, lanes, n, row, 0, edge * scale)
@@ -84,4 +87,5 @@ def fused_tiling(v: View, numbers: Numbers) -> Tiling | None:
 @planned(Numbers)
 def fused(v: View, numbers: Numbers) -> BindView:
     """One block per row, the row in registers: read once, written once."""
+    v = exactly(v)
     return over_rows("numba/softmax/fused", fused_kernel, fused_tiling(v, numbers), v)

@@ -1,10 +1,11 @@
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.kernels.numba.device_functions import exponential, maximum
+from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
+from kernelzoo.kernels.numba.softmax.exact import exactly, sum_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling
 from kernelzoo.registry import register
 
@@ -17,7 +18,8 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     row_max, _, row_sum = block_reduce(tiling, LOWEST)
-    finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
+    finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS, tiling.exact)
+    _, larger, term, total = sum_functions(dtype, tiling.exact)
     mapping, ROWS, STACK = thread_mapping(tiling), tiling.rows, tiling.stack
     HELD = WORDS * STACK
 
@@ -34,9 +36,10 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
             edges[level] = load_row(x, source, x_at.step, phase + source, lane, lanes, length, held, level * WORDS)
 
         for level in range(STACK):
-            m = finite(row_max(maximum(thread_max(held, level * WORDS), edges[level]), scratch))
+            top = row_max(larger(thread_max(held, level * WORDS), edges[level]), scratch)
+            m = finite(top)
             edge = exponential(edges[level] - m)
-            scale = ONE / row_sum(edge + thread_sum(held, level * WORDS, m), scratch)
+            scale = ONE / total(row_sum(term(edge) + thread_sum(held, level * WORDS, m), scratch), top)
             normalize(held, level * WORDS, m, scale)
 
             r = first + level * ROWS
@@ -52,4 +55,5 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
 @planned()
 def multi_row_tile(v: View) -> BindView:
     """A warp, or the part of one that the row fills, per row, several rows a thread; for short rows."""
+    v = exactly(v)
     return over_rows("numba/softmax/multi_row_tile", multi_row_tile_kernel, short_tiling(v), v, spread=True)

@@ -3,12 +3,13 @@ from numba.cuda import types
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
+from kernelzoo.kernels.numba.cluster import arm, cluster_arrive, cluster_wait, send, wait_for
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum, quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE
 from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, shared_bytes, within_grid
-from kernelzoo.kernels.numba.row import access, row_offsets
+from kernelzoo.kernels.numba.row import access, row_offsets, warp_reduce, warp_sum
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
+from kernelzoo.kernels.numba.softmax.exact import exactly, sum_functions
 from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip, share_of
 from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
@@ -46,9 +47,62 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     WORD, WORDS, NUMBERS = tiling.word(dtype), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
     PAIR_BYTES, storage = 2 * kind.bitwidth // 8, STORAGE[dtype]
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST, keep_in_l2=True)
-    finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, tiling.vec, WORDS)
+    finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, tiling.vec, WORDS, tiling.exact)
     copy_share, online_update, merge, store_share = on_chip(dtype, tiling, keep_in_l2=True)
     _, _, warp_merge = state_functions(dtype)
+    _, larger, term, total = sum_functions(dtype, tiling.exact)
+    all_max, SLOTS = warp_reduce(larger), MOST_BLOCKS * MOST_WARPS
+
+    def exact_cluster(x, out, rows, inner, n, x_at, out_at, phase, blocks, share, kept):
+        row = cuda.local.array(WORDS, WORD)
+        maxima = cuda.shared.array(SLOTS, kind)
+        sums = cuda.shared.array(SLOTS, types.int64)
+        barrier = cuda.shared.array(1, types.int64)
+        sums_barrier = cuda.shared.array(1, types.int64)
+        t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
+        warps, lane = threads // WARP, t % WARP
+        count = blocks * warps
+        arm(sums_barrier, count * 8)
+        cluster_arrive(barrier, count * PAIR_BYTES // 2)
+        block = types.int64(cuda.blockIdx.x)
+        r = quotient(block, blocks)
+        rank = block - r * blocks
+        source, target = row_offsets(r, inner, x_at, out_at)
+        head, end = bounds(phase + source, n)
+        first = head + rank * share
+        last = min(first + share, end)
+        load_tile(x, source, x_at.step, t, threads, first, last, row, 0)
+        edge = LOWEST
+        if rank == 0:
+            edge = load_edge(x, source, t, head, end, n)
+        place = rank * warps + t // WARP
+
+        top = all_max(larger(thread_max(row, 0), edge))
+        cluster_wait()  # the other blocks have begun: their shared memory is there
+        if lane < blocks:
+            send(maxima, place, (top,), barrier, lane)
+        wait_for(barrier)
+        i = lane
+        while i < count:
+            top = larger(top, maxima[i])
+            i += WARP
+        top = all_max(top)
+        m = finite(top)
+        edge = exponential(edge - m)
+        s = warp_sum(term(edge) + thread_sum(row, 0, m))
+        if lane < blocks:
+            send(sums, place, (s,), sums_barrier, lane)
+        wait_for(sums_barrier)
+        s = types.int64(0)
+        i = lane
+        while i < count:
+            s += sums[i]
+            i += WARP
+        scale = ONE / total(warp_sum(s), top)
+        normalize(row, 0, m, scale)
+        store_tile(out, target, out_at.step, t, threads, first, last, row, 0)
+        if rank == 0:
+            store_edge(out, target, t, head, end, n, edge * scale)
 
     def cluster(x, out, rows, inner, n, x_at, out_at, phase, blocks, share, kept):
         row = cuda.local.array(WORDS, WORD)
@@ -97,7 +151,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         if rank == 0:
             store_edge(out, target, t, head, end, n, exponential(edge - shift) * scale)
 
-    return Source(cluster, (dtype, dtype), tiling.threads)
+    return Source(exact_cluster if tiling.exact else cluster, (dtype, dtype), tiling.threads)
 
 
 def held_tiling(v: View, tiles: int) -> Tiling:
@@ -118,7 +172,7 @@ def large_blocks(v: View, numbers: Numbers) -> int:
 def small_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)``: as few blocks of moderate size as hold the row in registers alone, 8 vectors a
     thread. None for longer rows, for many of float32 that two large blocks hold, and for float64."""
-    many = v.planned >= numbers.kept_rows * v.device.multiprocessors
+    many = not v.exact and v.planned >= numbers.kept_rows * v.device.multiprocessors
     if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks(v, numbers) <= 2):
         return None
     blocks = next((c for c in (2, 4, 8) if v.vectors <= c * numbers.cluster_threads * HELD), MOST_BLOCKS)
@@ -135,7 +189,7 @@ def leaves_idle(v: View, numbers: Numbers) -> bool:
 def cluster_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)`` of a cluster for a row. None where the device has none that holds it, or the row is
     not of whole vectors. Single elements are held in registers alone."""
-    if not has_clusters(v.device) or v.across or not (v.whole or v.single):
+    if not has_clusters(v.device) or v.across or not (v.whole or v.single or v.exact):
         return None
     found = small_shape(v, numbers)
     if found is None:
@@ -156,7 +210,7 @@ def cluster_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
 @planned(Numbers)
 def split_cluster(v: View, numbers: Numbers) -> BindView:
     """A row in the registers and the shared memory of a thread-block cluster: read once, written once."""
-    id = "numba/softmax/split_cluster"
+    id, v = "numba/softmax/split_cluster", exactly(v)
     shape = cluster_shape(v, numbers)
     if shape is None:
         raise UnsupportedProblemError(
