@@ -331,13 +331,6 @@ exponential = made_of(lambda x: x(x), _exponential)
 float64 by libdevice. NaN stays NaN, -inf gives 0. Numba's fastmath would assume that neither occurs."""
 
 
-units = made_of(
-    lambda x: types.int64(x),
-    lambda builder, x: asm(builder, I64, "cvt.rni.s64.f32 $0, $1;", builder.fmul(x, F32(2**42))),
-)
-"""A float of 32 bits as a whole number of 2^-42: up to 2^20 that are at most 1 add up exactly, in any order."""
-
-
 def _logarithm(builder: Any, x: Any) -> Any:
     kind, name = ir.FunctionType(x.type, [x.type]), "__nv_logf" if x.type == F32 else "__nv_log"
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [x])

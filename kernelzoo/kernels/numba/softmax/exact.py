@@ -21,6 +21,14 @@ from kernelzoo.kernels.numba.tiling import View
 CLUSTER_HOLDS, BLOCK_HOLDS = 2**16, 2**14
 """Elements of a row, of any alignment, in the registers of the largest cluster and of the largest block."""
 
+units = machine.made_of(
+    lambda x: types.int64(x),
+    lambda builder, x: machine.asm(
+        builder, machine.I64, "cvt.rni.s64.f32 $0, $1;", builder.fmul(x, machine.F32(2**42))
+    ),
+)
+"""A float of 32 bits as a whole number of 2^-42: up to 2^20 that are at most 1 add up exactly, in any order."""
+
 
 def exactly(v: View) -> View:
     """The view by which a row is added exactly, if it can be: that of a call that is not batch-invariant."""
@@ -50,5 +58,5 @@ def sum_functions(dtype: str, exact: bool) -> tuple[Any, Any, Any, Any]:
         return types.float32(s) * np.float32(2**-42) + (top - top)
 
     if exact:
-        return types.int64, machine.nan_maximum, machine.units, from_units
+        return types.int64, machine.nan_maximum, units, from_units
     return WIDE[dtype], maximum, itself, as_it_is

@@ -53,6 +53,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     _, larger, term, total = sum_functions(dtype, tiling.exact)
     all_max, SLOTS = warp_reduce(larger), MOST_BLOCKS * MOST_WARPS
 
+    # The row's maximum first, and then the sum, in whole numbers.
     def exact_cluster(x, out, rows, inner, n, x_at, out_at, phase, blocks, share, kept):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SLOTS, kind)
@@ -188,13 +189,11 @@ def leaves_idle(v: View, numbers: Numbers) -> bool:
 
 def cluster_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
     """``(blocks, threads, tiles)`` of a cluster for a row. None where the device has none that holds it, or the row is
-    not of whole vectors. Single elements are held in registers alone."""
-    if not has_clusters(v.device) or v.across or not (v.whole or v.single or v.exact):
+    not of whole vectors. Those that are added exactly are held in registers alone."""
+    if not has_clusters(v.device) or v.across or not (v.whole or v.exact):
         return None
     found = small_shape(v, numbers)
     if found is None:
-        if v.single:
-            return None
         least = 4 if leaves_idle(v, numbers) else 1
         if v.vectors > 2048 and v.planned <= 2 * v.device.multiprocessors:
             least = max(2, least)
