@@ -30,6 +30,9 @@ VECTOR_BYTES = 16
 PLANNED_ELEMENTS = 2**22
 """A batch-invariant launch is chosen as if there were so many elements, whatever the number of rows."""
 
+MANY = 2**15
+"""Rows that are so many that what suits them is no other for more."""
+
 _ITEMSIZE = {"float16": 2, "bfloat16": 2, "int16": 2, "float32": 4, "int32": 4, "float64": 8, "int64": 8}
 
 
@@ -200,6 +203,11 @@ class Rows(Layout):
     def as_planned(self) -> Rows:
         """So many rows as forms and launch numbers are chosen for."""
         return self if self.planned == self.total else replace(self, outer=self.planned, inner=1)
+
+    @property
+    def by_vectors(self) -> Rows:
+        """The rows of a batch-invariant call as they lie, for forms whose bits don't tell where vectors begin."""
+        return replace(self, single=False, x_phase=0)
 
     @property
     def neighbours(self) -> int:

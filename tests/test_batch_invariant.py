@@ -112,6 +112,23 @@ def test_other_calls_may_give_other_bits(backend: str, op: str, n: int) -> None:
     assert not alike(backend, op, n) and alike(backend, op, n, batch_invariant=True)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("backend", "variant", "n"),
+    [("triton", "split", 5001), ("cutile", "split_two_launches", 9001), ("cutile", "fused", 781)],
+)
+def test_rows_that_are_read_by_vectors_from_where_they_begin(backend: str, variant: str, n: int, dtype: str) -> None:
+    """Their vectors begin at other elements in each row: sums of exponentials that round would differ."""
+    if backend not in RUNNING:
+        pytest.skip(f"no kernel of {backend} runs here")
+    assert alike(backend, "softmax", n, dtype, batch_invariant=True, variant=variant)
+    x = torch.randn(3, n).to(getattr(torch, dtype))
+    x[0, 5], x[1, n - 1] = float("nan"), float("inf")
+    found = kernelzoo.get(backend).softmax(x, batch_invariant=True, variant=variant)
+    torch.testing.assert_close(found.double(), x.double().softmax(-1), rtol=1e-2, atol=1e-6, equal_nan=True)
+
+
 def same(one: Any, row_count: int, other: Any, other_count: int) -> bool:
     """Whether two plans are the same, but where each has its number of rows."""
     if isinstance(one, list | tuple):

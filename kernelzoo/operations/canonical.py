@@ -153,7 +153,7 @@ def launch_invariant(
 ) -> Launch:
     """Bind tensors of a batch-invariant call, so that a row lies alike whatever its number, and alone.
 
-    Rows have unit stride, and begin on 16 bytes or are read element by element. Others are copied.
+    Rows have unit stride, and the first begins on 16 bytes, as all do that are whole vectors. Others are copied.
     """
     x, before, after = inputs[0], list[Launch](), list[Launch]()
     kept = [d for d in range(x.ndim) if d not in dims]
@@ -171,7 +171,7 @@ def launch_invariant(
         each = n if "n" in names else 1
         vector = 1 if single or each == 1 else VECTOR_BYTES // tensor.element_size()
         step = cdiv(each, vector) * vector
-        off = not single and tensor.data_ptr() % VECTOR_BYTES > 0
+        off = tensor.data_ptr() % VECTOR_BYTES > 0
         if not lies.is_contiguous() or each < step or off or tensor.is_neg():
             own.append(tensor.new_empty(rows, step))
             place = own[-1][:, :each].view(lies.shape)

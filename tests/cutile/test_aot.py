@@ -194,7 +194,7 @@ def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pyt
     from kernelzoo.kernels.cutile.softmax.fused import tile_kernel
 
     known = tuple(view.known("int32") for view in views)
-    program = compiler.Program(tile_kernel, known, 1, (0, tile.axis, tile.shape), 4)
+    program = compiler.Program(tile_kernel, known, 1, (False, 0, 1, tile.axis, tile.shape), 4)
     made = compiler.compiled(program, 90)
     (kept,) = (tmp_path / "kernelzoo" / "cutile").iterdir()
     assert read(kept.parent, kept.name) == made

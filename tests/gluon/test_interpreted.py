@@ -12,6 +12,7 @@ if not triton.knobs.runtime.interpret:
 import stripped  # noqa: E402  (after the skips)
 
 import kernelzoo  # noqa: E402
+from kernelzoo.device import batch_invariant  # noqa: E402
 from kernelzoo.kernels.shared import jit  # noqa: E402
 from kernelzoo.layout import rows_of  # noqa: E402
 
@@ -22,6 +23,29 @@ ROWS = (
     ((3, 40000), torch.float32), ((3, 40001), torch.float32), ((5, 4099), torch.bfloat16),
     ((2, 20003), torch.float64), ((1, 300001), torch.float32), ((1, 140000), torch.bfloat16),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [5001, 33001])
+def test_programs_of_a_batch_invariant_row_agree_wherever_it_begins(n, monkeypatch) -> None:
+    made: list[tuple[Any, ...]] = []
+    interpreted = jit.interpreted
+    monkeypatch.setattr(jit, "interpreted", lambda *launch: made.append(launch))
+    x = torch.randn(9, n, generator=torch.Generator().manual_seed(1)).bfloat16()
+    x[7, 5] = float("nan")
+
+    def results(x: torch.Tensor) -> torch.Tensor:
+        views = x[:, :, None], (out := torch.empty_like(x))[:, :, None]
+        with batch_invariant("gluon/softmax/split_grid"):
+            split_grid.exchanging("gluon/softmax/split_grid", *views, rows_of(*views), jit.INTERPRETER)
+        for _ in range(2):  # the second time a program finds the pairs of all
+            made[-1][2][3].fill_(0)
+            interpreted(*made[-1])()
+        return out.view(torch.int16)
+
+    whole, alone = results(x), torch.cat([results(row[None].clone()) for row in x])
+    assert torch.equal(whole, alone)
+    expected = torch.softmax(x.double(), 1)
+    torch.testing.assert_close(whole.view(x.dtype).double(), expected, rtol=1e-2, atol=1e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize(("shape", "dtype"), ROWS, ids=str)

@@ -195,18 +195,16 @@ def inverse_root(mean, EPS):
 # it are an array as well, and what is left of it at its ends is read by elements.
 
 
-def whole_vectors(x, number, n, PACK):
-    """The whole vectors inside such a row; all of x where rows begin with a vector, and PACK is 0."""
+def whole_vectors(x, first, n, PACK):
+    """The whole vectors inside such a row of n elements; all of x where rows begin with a vector, and PACK is 0."""
     if PACK == 0:
         return x
-    first = number * n
     return x.slice(2, (first + (PACK - 1)) // PACK * PACK, (first + n) // PACK * PACK)
 
 
-def row_ends(x, number, n, padding, dtype, PACK):
+def row_ends(x, first, n, padding, dtype, PACK):
     """(places, outside, elements) of such a row's ends, as many as a vector has. Outside of ``whole_vectors`` elements
     are as computed, ``padding`` elsewhere."""
-    first = number * n
     place = ct.reshape(ct.arange(2 * PACK, dtype=ct.int32), (1, 1, 2 * PACK))
     place = ct.where(place < PACK, place, place + (n - 2 * PACK))
     before, after = (first + (PACK - 1)) // PACK * PACK - first, (first + n) // PACK * PACK - first
@@ -215,7 +213,7 @@ def row_ends(x, number, n, padding, dtype, PACK):
     return place, outside, ct.astype(found, dtype)
 
 
-def store_row_ends(out, number, n, place, outside, ends):
+def store_row_ends(out, first, n, place, outside, ends):
     """Elements at the places of such a row that are outside."""
-    row = out.slice(2, number * n, number * n + n).get_raw_memory()
+    row = out.slice(2, first, first + n).get_raw_memory()
     row.store_offset(place, ct.astype(ends, out.dtype), mask=outside)

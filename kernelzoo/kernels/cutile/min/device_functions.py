@@ -26,5 +26,5 @@ def load_padded(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
 
 def min_of_ends(x, number, n, IDENTITY, PACK):
     """The minimum of what a row that begins anywhere has outside of whole vectors."""
-    _, _, ends = dev.row_ends(x, number, n, IDENTITY, x.dtype, PACK)
+    _, _, ends = dev.row_ends(x, number * n, n, IDENTITY, x.dtype, PACK)
     return row_min(ends, 2)

@@ -20,7 +20,7 @@ def rows_kernel(
 ):  # fmt: skip
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    inside, first = dev.whole_vectors(x, group, n, PACK), 0 if PACK else group
+    inside, first = dev.whole_vectors(x, group * n, n, PACK), 0 if PACK else group
     least = ct.full(dev.reduced_shape(SHAPE, AXIS, 1), IDENTITY, x.dtype)
     if PACK:
         least = min_of_ends(x, group, n, IDENTITY, PACK)

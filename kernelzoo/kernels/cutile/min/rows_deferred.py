@@ -20,7 +20,7 @@ def rows_deferred_kernel(
 ):  # fmt: skip
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    inside, first = dev.whole_vectors(x, group, n, PACK), 0 if PACK else group
+    inside, first = dev.whole_vectors(x, group * n, n, PACK), 0 if PACK else group
     running = ct.full(SHAPE, IDENTITY, x.dtype)
     for i in range(ct.num_tiles(inside, AXIS, SHAPE)):
         running = lower(running, load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))

@@ -24,7 +24,7 @@ def split_kernel(
     number = ct.bid(0) // parts
     part = ct.bid(0) % parts
     group, strip = dev.tile_coords(number, x, AXIS, SHAPE)
-    inside, first = dev.whole_vectors(x, group, n, PACK), 0 if PACK else group
+    inside, first = dev.whole_vectors(x, group * n, n, PACK), 0 if PACK else group
     running = ct.full(SHAPE, IDENTITY, x.dtype)
     for i in range(part * span, min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))):
         running = lower(running, load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))

@@ -10,10 +10,22 @@ from kernelzoo.kernels.cutile import device_functions as dev
 
 LOG2_E = 1.4426950408889634
 
+FINE = 1.5 * 2.0**-17
+"""A float32 whose last bit is 2^-40."""
+
 
 def exponential(x):
     """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
     return ct.exp(x) if x.dtype == ct.float64 else ct.exp2(x * LOG2_E, flush_to_zero=True)
+
+
+def exact_sum(x, total, AXIS, FOLD):
+    """What each lane has of numbers up to 1 in total and x, in multiples of 2^-40. Float32 adds up 16 of them without
+    rounding, in any order, and float64 all."""
+    coarse = (x + 8.0) - 8.0
+    fine = (x - coarse + FINE) - FINE
+    total = total + ct.astype(dev.lane_sums(coarse, AXIS, FOLD), ct.float64)
+    return total + ct.astype(dev.lane_sums(fine, AXIS, FOLD), ct.float64)
 
 
 def zero_if_empty(top):

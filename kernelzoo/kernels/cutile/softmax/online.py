@@ -47,12 +47,12 @@ def online_kernel(
 ):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    inside, target = dev.whole_vectors(x, group, n, PACK), dev.whole_vectors(out, group, n, PACK)
+    inside, target = dev.whole_vectors(x, group * n, n, PACK), dev.whole_vectors(out, group * n, n, PACK)
     first_group, end = 0 if PACK else group, ct.num_tiles(inside, AXIS, SHAPE)
     top, total = lane_states(inside, first_group, strip, 0, end, FOLD, AXIS, SHAPE)
     row_top = ct.max(top, AXIS, keepdims=True)
     if PACK:
-        places, outside, ends = dev.row_ends(x, group, n, -float("inf"), dev.acc_dtype(x), PACK)
+        places, outside, ends = dev.row_ends(x, group * n, n, -float("inf"), dev.acc_dtype(x), PACK)
         row_top = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
         ends = exponential(ends - row_top)
     row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
@@ -61,7 +61,7 @@ def online_kernel(
     inverse = inverse_of(row_total)
     write_blocks(inside, target, row_top, inverse, first_group, strip, 0, end, AXIS, SHAPE)
     if PACK:
-        dev.store_row_ends(out, group, n, places, outside, ends * inverse)
+        dev.store_row_ends(out, group * n, n, places, outside, ends * inverse)
 
 
 @register("cutile", "softmax", "online")

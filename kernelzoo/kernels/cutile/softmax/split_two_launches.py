@@ -8,30 +8,65 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.device_functions import exponential, inverse_of
+from kernelzoo.kernels.cutile.softmax.device_functions import exact_sum, exponential, inverse_of, lowest
 from kernelzoo.kernels.cutile.softmax.online import lane_states, write_blocks
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
+def part_of(group, part, n, span, PACK, EXACT, SHAPE):
+    """(first, length, begin, ended): what has vectors inside and ends, a program's first block there, and whether it has
+    the ends. All have, where parts are EXACT: cut at the same elements wherever vectors begin."""
+    if EXACT and PACK:
+        cut = part * span * SHAPE[2]
+        return group * n + cut, min(n - cut, span * SHAPE[2]), 0 * part, part >= 0
+    return group * n, n, part * span, part == 0
+
+
+def exact_state(x, top, group, strip, begin, end, FOLD, AXIS, SHAPE):
+    """(maximum, no lower than top, sum) of so many blocks of a row. The exponentials add up without rounding."""
+    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            block = dev.load_block(x, dev.block_index(group, strip, i, AXIS), -float("inf"), AXIS, SHAPE, WHOLE)
+            top = ct.maximum(top, ct.max(block, AXIS, keepdims=True))
+    total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.float64)
+    for WHOLE, first, last in ct.static_iter(ranges):
+        for i in range(first, last):
+            block = dev.load_block(x, dev.block_index(group, strip, i, AXIS), -float("inf"), AXIS, SHAPE, WHOLE)
+            total = exact_sum(exponential(block - top), total, AXIS, FOLD)
+    return top, ct.sum(total, AXIS, keepdims=True)
+
+
 @ct.kernel
 def partials_kernel(
-    x, tops, totals, n, parts, span,
+    x, tops, totals, n, parts, span, EXACT: ct.Constant[bool],
     PACK: ct.Constant[int], FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
     """A program has span blocks of a tile's rows, and leaves one pair of each row. The first has ends too."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
-    inside, first_group = dev.whole_vectors(x, group, n, PACK), 0 if PACK else group
-    end = min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
-    top, total = lane_states(inside, first_group, strip, part * span, end, FOLD, AXIS, SHAPE)
-    row_top = ct.max(top, AXIS, keepdims=True)
-    row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
-    if PACK:  # noqa: SIM102  # known as it is compiled
-        if part == 0:
-            _, _, ends = dev.row_ends(x, group, n, -float("inf"), dev.acc_dtype(x), PACK)
+    first, length, begin, ended = part_of(group, part, n, span, PACK, EXACT, SHAPE)
+    inside, first_group = dev.whole_vectors(x, first, length, PACK), 0 if PACK else group
+    end = min(begin + span, ct.num_tiles(inside, AXIS, SHAPE))
+    if EXACT:
+        row_top = lowest(x, (1, 1, 1))
+        if PACK:
+            _, _, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
+            row_top = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
+        row_top, row_total = exact_state(inside, row_top, first_group, strip, begin, end, FOLD, AXIS, SHAPE)
+        if PACK:
+            row_total = exact_sum(exponential(ends - row_top), row_total, AXIS, 2 * PACK)
+        row_total = ct.astype(row_total, ct.float32)
+    else:
+        top, total = lane_states(inside, first_group, strip, begin, end, FOLD, AXIS, SHAPE)
+        row_top = ct.max(top, AXIS, keepdims=True)
+        row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
+    if PACK and not EXACT:  # noqa: SIM102  # known as it is compiled
+        if ended:
+            _, _, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
             higher = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
             of_ends = ct.sum(exponential(ends - higher), AXIS, keepdims=True)
             row_total = row_total * exponential(row_top - higher) + of_ends
@@ -43,7 +78,8 @@ def partials_kernel(
 @ct.kernel
 def write_kernel(
     x, out, tops, totals, n, parts, span,
-    PARTS: ct.Constant[int], PACK: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+    EXACT: ct.Constant[bool], PARTS: ct.Constant[int], PACK: ct.Constant[int], AXIS: ct.Constant[int],
+    SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
     """Every program merges all pairs of its rows in the same order, so that all agree to the bit. PARTS is the power of
     two that holds them."""
@@ -56,13 +92,14 @@ def write_kernel(
     every_total = ct.load(totals, place, pairs, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     top = ct.max(every_top, AXIS, keepdims=True)
     inverse = inverse_of(ct.sum(every_total * exponential(every_top - top), AXIS, keepdims=True))
-    inside, target = dev.whole_vectors(x, group, n, PACK), dev.whole_vectors(out, group, n, PACK)
-    first_group, end = 0 if PACK else group, min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))
-    write_blocks(inside, target, top, inverse, first_group, strip, part * span, end, AXIS, SHAPE)
+    first, length, begin, ended = part_of(group, part, n, span, PACK, EXACT, SHAPE)
+    inside, target = dev.whole_vectors(x, first, length, PACK), dev.whole_vectors(out, first, length, PACK)
+    first_group, end = 0 if PACK else group, min(begin + span, ct.num_tiles(inside, AXIS, SHAPE))
+    write_blocks(inside, target, top, inverse, first_group, strip, begin, end, AXIS, SHAPE)
     if PACK:  # noqa: SIM102  # known as it is compiled
-        if part == 0:
-            places, outside, ends = dev.row_ends(x, group, n, -float("inf"), dev.acc_dtype(x), PACK)
-            dev.store_row_ends(out, group, n, places, outside, exponential(ends - top) * inverse)
+        if ended:
+            places, outside, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
+            dev.store_row_ends(out, first, length, places, outside, exponential(ends - top) * inverse)
 
 
 @register("cutile", "softmax", "split_two_launches")
@@ -71,11 +108,14 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows = "cutile/softmax/split_two_launches", rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     plan = tiles.cut(rows, tile, device_of(x))
+    # The last part has room for both of its ends.
+    exact = rows.single and rows.itemsize == 2 and tile.block >= 2048 and rows.n % (plan.span * tile.block) >= 16
+    rows = rows.by_vectors if exact else rows
     pack, tile = tiles.ragged(rows, tile, x)
     source, target = tiles.make_views(rows, tile, (x, out), pack=pack)
     pairs = [tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
     numbers, constants, programs = (rows.n, *plan), (tile.axis, tile.shape), tile.count(rows) * plan.parts
     of_all = partial(bound, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, tiles.FIT, pack > 0))
-    leave = of_all(partials_kernel, (x, out), (source, *pairs), numbers, (pack, tile.fold(rows), *constants))
-    write = of_all(write_kernel, (x, out), (source, target, *pairs), numbers, (plan.merged, pack, *constants))
+    leave = of_all(partials_kernel, (x, out), (source, *pairs), numbers, (exact, pack, tile.fold(rows), *constants))
+    write = of_all(write_kernel, (x, out), (source, target, *pairs), numbers, (exact, plan.merged, pack, *constants))
     return sequence(leave, write)

@@ -28,17 +28,17 @@ def tile_kernel(grad, y, out, n, PACK: ct.Constant[int], AXIS: ct.Constant[int],
     group, strip = dev.tile_coords(ct.bid(0), grad, AXIS, SHAPE)
     place = dev.block_index(0 if PACK else group, strip, 0, AXIS)
     grads, weights = both(
-        dev.whole_vectors(grad, group, n, PACK), dev.whole_vectors(y, group, n, PACK), place, AXIS, SHAPE
+        dev.whole_vectors(grad, group * n, n, PACK), dev.whole_vectors(y, group * n, n, PACK), place, AXIS, SHAPE
     )
     total = ct.sum(grads * weights, AXIS, keepdims=True)
     if PACK:
-        _, _, grad_ends = dev.row_ends(grad, group, n, 0.0, dev.acc_dtype(grad), PACK)
-        places, outside, y_ends = dev.row_ends(y, group, n, 0.0, dev.acc_dtype(grad), PACK)
+        _, _, grad_ends = dev.row_ends(grad, group * n, n, 0.0, dev.acc_dtype(grad), PACK)
+        places, outside, y_ends = dev.row_ends(y, group * n, n, 0.0, dev.acc_dtype(grad), PACK)
         total = total + ct.sum(grad_ends * y_ends, AXIS, keepdims=True)
     result = ct.astype(weights * (grads - total), out.dtype)
-    ct.store(dev.whole_vectors(out, group, n, PACK), place, result, allow_tma=False)
+    ct.store(dev.whole_vectors(out, group * n, n, PACK), place, result, allow_tma=False)
     if PACK:
-        dev.store_row_ends(out, group, n, places, outside, y_ends * (grad_ends - total))
+        dev.store_row_ends(out, group * n, n, places, outside, y_ends * (grad_ends - total))
 
 
 @register("cutile", "softmax_backward", "fused")

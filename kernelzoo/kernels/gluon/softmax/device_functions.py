@@ -7,6 +7,9 @@ bits on rows with a large offset. ``gl.max`` drops a NaN, and the sum brings it 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+FINE: gl.constexpr = gl.constexpr(1.5 * 2.0**-17)
+"""A float32 whose last bit is 2^-40."""
+
 TOGETHER: gl.constexpr = gl.constexpr(256)
 """Blocks of a row after which lanes meet: of many equal terms, a sum in order rounds each the same way."""
 
@@ -15,6 +18,14 @@ TOGETHER: gl.constexpr = gl.constexpr(256)
 def exponential(x):
     """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
     return gl.exp(x) if x.dtype == gl.float64 else gl.exp2(x * 1.4426950408889634)
+
+
+@gluon.jit
+def exactly(x):
+    """(multiple of 2^-20, multiple of 2^-40) that x, up to 1, comes to. Up to 16 of either add up without rounding, in
+    any order; in float64 all do."""
+    coarse = (x + 8.0) - 8.0
+    return coarse, (x - coarse + FINE) - FINE
 
 
 @gluon.jit

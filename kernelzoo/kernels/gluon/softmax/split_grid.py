@@ -1,21 +1,22 @@
 """Several programs to one row, all of them resident, which hold their shares while they exchange pairs: one
 co-operative launch."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from kernelzoo.device import Device
+from kernelzoo.device import Device, is_batch_invariant
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.softmax.device_functions import exponential, online_update
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.gluon.softmax.device_functions import exactly, exponential, online_update
+from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, packed, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, rows_of
+from kernelzoo.layout import MANY, Rows, cdiv, rows_of
 from kernelzoo.registry import register
 
 
@@ -107,10 +108,14 @@ def not_before(packed, value, never):
 def split_kernel(
     x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: gl.constexpr, parts, span, blocks, UNIT: gl.constexpr, WIDE: gl.constexpr, LOWEST: gl.constexpr,
-    EDGES: gl.constexpr, PACKED: gl.constexpr, HELD: gl.constexpr, BLOCK: gl.constexpr, THREADS: gl.constexpr,
-    LAYOUT: gl.constexpr, WORD_LAYOUT: gl.constexpr, LANE_LAYOUT: gl.constexpr,
+    EDGES: gl.constexpr, PACKED: gl.constexpr, EXACT: gl.constexpr, HELD: gl.constexpr, BLOCK: gl.constexpr,
+    THREADS: gl.constexpr, LAYOUT: gl.constexpr, WORD_LAYOUT: gl.constexpr, LANE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK elements, which are read twice, and up to HELD elements, which stay in registers."""
+    """A share is blocks of BLOCK elements, which are read twice, and up to HELD elements, which stay in registers.
+
+    EXACT: shares are cut at the same elements of every row, have edges of their own, and are all held. Exponentials add
+    up without rounding, and so to the same bits wherever a row's vectors begin.
+    """
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
     WORDS: gl.constexpr = 2 if WIDE == gl.float64 else 1  # noqa: SIM300  # of 64 bits to a pair
@@ -135,12 +140,17 @@ def split_kernel(
     if BLOCK:
         block_cols = gl.arange(0, BLOCK, LAYOUT)
     kept = begin + gl.cast(blocks, gl.int64) * BLOCK
+    cut = 0
+    if EXACT:
+        cut = begin
+        n = gl.minimum(n, end) - cut
+        kept -= cut
     # Launches alternate between two sets of pairs: each clears the next one's.
     mine = gl.load(arrivals) // programs % 2
     for number in range(program // parts, rows, groups):
         row = gl.cast(number, gl.int64)
-        x_row = (row // inner * x_outer + row % inner * x_inner) * MULTIPLE
-        out_row = (row // inner * out_outer + row % inner * out_inner) * MULTIPLE
+        x_row = (row // inner * x_outer + row % inner * x_inner) * MULTIPLE + cut
+        out_row = (row // inner * out_outer + row % inner * out_inner) * MULTIPLE + cut
         inside = n
         x_body = x_row
         out_body = out_row
@@ -148,7 +158,7 @@ def split_kernel(
             before = gl.minimum((-x_row) & (EDGES - 1), n)
             inside = (n - before) // EDGES * EDGES
             edge = gl.where(lane < EDGES, lane, before + inside + lane - EDGES)
-            known = gl.where(lane < EDGES, lane < before, edge < n) & (lane < 2 * EDGES) & (part == 0)
+            known = gl.where(lane < EDGES, lane < before, edge < n) & (lane < 2 * EDGES) & (EXACT or part == 0)
             edges = gl.load(x + x_row + edge, known, other=float("-inf")).to(WIDE)
             x_body = (x_row + EDGES - 1) // EDGES * EDGES
             out_body = (out_row + EDGES - 1) // EDGES * EDGES
@@ -185,17 +195,27 @@ def split_kernel(
             top = gl.maximum(top, streamed_top)
         if PACKED:
             terms = gl.full([PIECE], 0.0, WIDE, WORD_LAYOUT)
+            fine = gl.full([PIECE], 0.0, WIDE, WORD_LAYOUT)
             for i in gl.static_range(PIECES):
                 low, high = halves(not_before(held[i], top, never), DTYPE)
-                terms += exponential(low - top) + exponential(high - top)
-            total = gl.sum(terms, 0)
+                low, high = exponential(low - top), exponential(high - top)
+                if EXACT:
+                    low, fine_low = exactly(low)
+                    high, fine_high = exactly(high)
+                    fine += fine_low + fine_high
+                terms += low + high
+            total = gl.sum(terms.to(gl.float64) + fine.to(gl.float64) if EXACT else terms, 0)
         else:
             held = exponential(held - top)
             total = gl.sum(held, 0)
         if BLOCK:
             total += streamed_total * exponential(streamed_top - top)
         if EDGES:
-            total += gl.sum(exponential(edges - top), 0)
+            of_edges = exponential(edges - top)
+            if EXACT:
+                of_edges, of_fine = exactly(of_edges)
+                of_edges = of_edges.to(gl.float64) + of_fine.to(gl.float64)
+            total = (total + gl.sum(of_edges, 0)).to(WIDE)
         # All bits set is what no number is, nor any NaN from here: a pair that isn't there yet.
         slots = pairs + (mine * rows + row) * (WORDS * parts)
         others = slots + (1 - 2 * mine) * rows * (WORDS * parts)
@@ -270,9 +290,13 @@ def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: 
     team = Team(8, 128, 2) if device.arch in ("", "sm_90") else Team(4, 168, 3)
     threads = team.warps * tiles.LANES  # each awaits one pair: so many programs take a row at the most
     held, block = (bytes // rows.wide_bytes * threads for bytes in (HELD_BYTES, BLOCK_BYTES))
-    unit, inside, resident = tiles.vector_of(rows), tiles.inside(rows), team.resident * device.multiprocessors
-    packed = rows.itemsize == 2 and unit == rows.whole_vector
-    held *= 1 + packed
+    resident = team.resident * device.multiprocessors
+    exact = rows.single and packed(rows.by_vectors) and rows.n <= (2 * held - 8) * min(threads, resident)
+    if exact or (is_batch_invariant() and not rows.single):
+        rows = replace(rows.by_vectors, planned=MANY)
+    unit, inside = tiles.vector_of(rows), rows.n if exact else tiles.inside(rows)
+    words = rows.itemsize == 2 and unit == rows.whole_vector
+    held *= 1 + words
     parts = programs_to_a_row(rows.planned, inside, held - unit, threads, resident)
     plan = split(rows.total, inside, parts, unit, resident)
     blocks = cdiv(max(0, plan.span - held), block)
@@ -283,7 +307,7 @@ def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: 
     arrivals = x.new_zeros(1, dtype=torch.int64)
     place = (x, out, pairs, arrivals, *row_arguments(rows), plan.parts, plan.span // unit, blocks, unit)
     kinds = (wide_type(x.dtype), tiles.lowest(wide), edges_of(rows))
-    sizes = (packed, held, block if blocks else 0, threads)
+    sizes = (words, exact, held, block if blocks else 0, threads)
     args = (*place, *kinds, *sizes, layout, word_layout, lanes)
     options = {"maxnreg": team.registers, "launch_cooperative_grid": True}
     return bound(id, x, split_kernel, plan.blocks, args, team.warps, **options)

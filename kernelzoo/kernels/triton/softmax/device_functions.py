@@ -17,6 +17,9 @@ READ: tl.constexpr = tl.constexpr("evict_last")
 make the written ones leave for memory steadily; kernels before and after are no slower for it."""
 
 
+FINE: tl.constexpr = tl.constexpr(1.5 * 2.0**-17)
+"""A float32 whose last bit is 2^-40."""
+
 TOGETHER: tl.constexpr = tl.constexpr(256)
 """Blocks of a row after which lanes meet: of many equal terms, a sum in order rounds each the same way."""
 
@@ -25,6 +28,14 @@ TOGETHER: tl.constexpr = tl.constexpr(256)
 def exponential(x):
     """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
     return tl.exp(x) if x.dtype == tl.float64 else tl.exp2(x * 1.4426950408889634)
+
+
+@triton.jit
+def exactly(x):
+    """(multiple of 2^-20, multiple of 2^-40) that x, up to 1, comes to. Up to 16 of either add up without rounding, in
+    any order; in float64 all do."""
+    coarse = (x + 8.0) - 8.0
+    return coarse, (x - coarse + FINE) - FINE
 
 
 @triton.jit

@@ -4,6 +4,7 @@ They exchange (maximum, sum) states in one co-operative launch where they can wa
 devices and in the interpreter, one launch leaves the pairs, and another merges them and writes.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,12 +16,12 @@ from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_argume
 from kernelzoo.kernels.triton import shares
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax import exchange, halves
-from kernelzoo.kernels.triton.softmax.device_functions import exponential
+from kernelzoo.kernels.triton.softmax.device_functions import exactly, exponential
 from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton.softmax.parts import Numbers, RowPlan, launch_in_parts, row_plan
 from kernelzoo.kernels.triton.softmax.split_columns import split_columns
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_of
+from kernelzoo.layout import MANY, Rows, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import of
 
@@ -35,16 +36,25 @@ def load_logits(
 
 
 @triton.jit
-def sum_of_words(words, top, DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
+def sum_of_words(
+    words, top, DTYPE: tl.constexpr, EXACT: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr,
+    VECTOR: tl.constexpr,
+):  # fmt: skip
     """Each thread's sum of exponentials below top, two packs at a time: their numbers take no more registers."""
     if PACKS > 2:
         one, two = shares.in_two(words, THREADS, PACKS, VECTOR)
-        result = sum_of_words(one, top, DTYPE, THREADS, PACKS // 2, VECTOR)
-        result += sum_of_words(two, top, DTYPE, THREADS, PACKS // 2, VECTOR)
+        result = sum_of_words(one, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
+        result += sum_of_words(two, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
     else:
         low, high = halves.unpack_halves(words, DTYPE)
         below = top[:, None, None]
-        result = tl.sum(tl.sum(exponential(low - below) + exponential(high - below), 2), 1)
+        if EXACT:
+            low, fine_low = exactly(exponential(low - below))
+            high, fine_high = exactly(exponential(high - below))
+            result = tl.sum(tl.sum(low + high, 2), 1).to(tl.float64)
+            result += tl.sum(tl.sum(fine_low + fine_high, 2), 1).to(tl.float64)
+        else:
+            result = tl.sum(tl.sum(exponential(low - below) + exponential(high - below), 2), 1)
     return result
 
 
@@ -78,28 +88,35 @@ def store_share(
 
 
 @triton.jit
+def largest_of_words(top, share, never, DTYPE: tl.constexpr, PAIRS: tl.constexpr):
+    """Each thread's maximum with words taken in, and the words.
+
+    PAIRS: the device finds the larger of two halves, and the larger of the other two, in one instruction.
+    """
+    if PAIRS:
+        if tl.bfloat16 == DTYPE:
+            largest = tl.reduce(tl.reduce(share, 2, halves.larger_bfloat16), 1, halves.larger_bfloat16)
+        else:
+            largest = tl.reduce(tl.reduce(share, 2, halves.larger_float16), 1, halves.larger_float16)
+        low, high = halves.unpack_halves(largest, DTYPE)
+        new = tl.maximum(top, tl.maximum(low, high))
+    else:
+        low, high = halves.unpack_halves(share, DTYPE)
+        new = tl.maximum(top, tl.max(tl.max(tl.maximum(low, high), 2), 1))
+        share = halves.not_before(share, new[:, None, None], never)
+    return new, share
+
+
+@triton.jit
 def online_update(
     top, total, share, never, DTYPE: tl.constexpr, WIDE: tl.constexpr, PAIRS: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     """Each thread's (max, sum) state with a share taken in, and what is kept of the share. Words stay as they are, of
-    numbers their exponentials below the thread's maximum.
-
-    PAIRS: the device finds the larger of two halves, and the larger of the other two, in one instruction.
-    """
+    numbers their exponentials below the thread's maximum."""
     if share.dtype == tl.int32:
-        if PAIRS:
-            if tl.bfloat16 == DTYPE:
-                largest = tl.reduce(tl.reduce(share, 2, halves.larger_bfloat16), 1, halves.larger_bfloat16)
-            else:
-                largest = tl.reduce(tl.reduce(share, 2, halves.larger_float16), 1, halves.larger_float16)
-            low, high = halves.unpack_halves(largest, DTYPE)
-            new = tl.maximum(top, tl.maximum(low, high))
-        else:
-            low, high = halves.unpack_halves(share, DTYPE)
-            new = tl.maximum(top, tl.max(tl.max(tl.maximum(low, high), 2), 1))
-            share = halves.not_before(share, new[:, None, None], never)
-        terms = sum_of_words(share, new, DTYPE, THREADS, PACKS, VECTOR // 2)
+        new, share = largest_of_words(top, share, never, DTYPE, PAIRS)
+        terms = sum_of_words(share, new, DTYPE, False, THREADS, PACKS, VECTOR // 2)
     else:
         share = share.to(WIDE)
         new = tl.maximum(top, tl.max(tl.max(share, 2), 1))
@@ -112,9 +129,13 @@ def online_update(
 def part_state(
     x, x_body, x_n, inside, begin, kept, blocks, edges, never,
     WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr,
-    VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
+    EXACT: tl.constexpr, VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """(maximum of each thread, what is held of the share, maximum and sum of a program's part of a row)."""
+    """(maximum of each thread, what is held of the share, maximum and sum of a program's part of a row).
+
+    EXACT: the part's maximum comes first, and exponentials below it add up without rounding, and so to the same bits
+    wherever vectors begin.
+    """
     DTYPE: tl.constexpr = x.dtype.element_ty
     top = tl.full([THREADS], LOWEST, WIDE)  # finite: see online_kernel
     total = tl.zeros_like(top)
@@ -126,13 +147,21 @@ def part_state(
             top, total, _ = online_update(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
     length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
     held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
-    top, total, held = online_update(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
-    all_top, all_total = top, total
-    if EDGES:
-        all_top = tl.maximum(top, edges.to(WIDE))
-        all_total = total * exponential(top - all_top) + exponential(edges.to(WIDE) - all_top)
-    part_top = tl.max(all_top, 0)
-    return top, held, part_top, tl.sum(all_total * exponential(all_top - part_top), 0)
+    if EXACT:
+        top, held = largest_of_words(tl.maximum(edges.to(WIDE), top), held, never, DTYPE, PAIRS)
+        part_top = tl.max(top, 0)
+        coarse, fine = exactly(exponential(edges.to(WIDE) - part_top))
+        terms = sum_of_words(held, part_top + tl.zeros_like(top), DTYPE, True, THREADS, HELD, VECTOR // 2)
+        part_total = tl.sum(terms + coarse.to(tl.float64) + fine.to(tl.float64), 0).to(WIDE)
+    else:
+        top, total, held = online_update(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
+        all_top, all_total = top, total
+        if EDGES:
+            all_top = tl.maximum(top, edges.to(WIDE))
+            all_total = total * exponential(top - all_top) + exponential(edges.to(WIDE) - all_top)
+        part_top = tl.max(all_top, 0)
+        part_total = tl.sum(all_total * exponential(all_top - part_top), 0)
+    return top, held, part_top, part_total
 
 
 @triton.jit
@@ -167,23 +196,31 @@ def split_kernel(
     x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, parts, span, blocks,
     WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr,
-    PACKED: tl.constexpr, PAIRS: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
+    PACKED: tl.constexpr, PAIRS: tl.constexpr, EXACT: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK packs to a thread, read twice, and HELD packs, which stay in registers."""
+    """A share is blocks of BLOCK packs to a thread, read twice, and HELD packs, which stay in registers.
+
+    EXACT: parts are cut at the same elements of every row, have edges of their own, and are all held.
+    """
     await_last_launch()
     WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits to a pair
     n = tl.cast(n, tl.int64) * MULTIPLE
     never = parts < 0
     part, groups, begin, end, kept = shares.part_of(parts, span, blocks, THREADS, BLOCK, VECTOR)
+    cut = begin if EXACT else 0
+    kept -= cut
     lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
     there = lanes < parts
     mine = exchange.own_words(arrivals, PHASE)
     for i in range(tl.program_id(0) // parts, rows, groups):
         row = tl.cast(i, tl.int64)
-        x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-        out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-        inside, edge, known = shares.part_edges(x_body, n, part, EDGES, THREADS)
+        x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE) + cut
+        out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE) + cut
+        if EXACT:
+            inside, edge, known = shares.part_edges(x_body, tl.minimum(n, end) - cut, 0, EDGES, THREADS)
+        else:
+            inside, edge, known = shares.part_edges(x_body, n, part, EDGES, THREADS)
         edges = tl.load(x + x_body + edge, known, other=float("-inf")) if EDGES else edge
         out_edges = out + out_body + edge
         x_body = aligned(x_body, EDGES)
@@ -198,7 +235,7 @@ def split_kernel(
         else:
             top, held, part_top, part_total = part_state(
                 x, x_body, x_n, inside, begin, kept, blocks, edges, never,
-                WIDE, LOWEST, EDGES, PACKED, PAIRS, VECTOR, THREADS, HELD, BLOCK,
+                WIDE, LOWEST, EDGES, PACKED, PAIRS, EXACT, VECTOR, THREADS, HELD, BLOCK,
             )  # fmt: skip
             if WORDS == 2:
                 exchange.leave_word(words, part, next, part_top.to(tl.int64, bitcast=True), PHASE)
@@ -226,20 +263,22 @@ def split_kernel(
         tl.atomic_add(arrivals, 1, sem="relaxed")
 
 
-def split_plan(x: torch.Tensor, out: torch.Tensor, implementation: str) -> tuple[RowPlan, tuple[Any, ...]]:
-    """How programs share rows of x, and the kernel's arguments as far as PHASE.
+def split_plan(
+    x: torch.Tensor, out: torch.Tensor, rows: Rows, implementation: str, exact: bool = False
+) -> tuple[RowPlan, tuple[Any, ...]]:
+    """How programs share rows of x, and the kernel's arguments as far as EXACT.
 
     Raises UnsupportedProblemError for columns, whose packs a thread can't hold.
     """
-    rows, device = rows_of(x, out), device_of(x)
+    device = device_of(x)
     if rows.across:
         raise UnsupportedProblemError(implementation, "neighbours of a row must be nearest in memory, not its next row")
     edges, wide = edges_of(rows), wide_dtype(x.dtype)
     inside = rows.n // edges * edges if edges else rows.n
     # Of few halves, numbers are held, whose exponentials are computed once.
     most = of(Numbers, device.index).wide_elements * device.multiprocessors
-    words = packed(rows) and rows.planned * inside > most
-    plan = row_plan(rows, edges, words, device)
+    words = exact or (packed(rows) and rows.planned * inside > most)
+    plan = row_plan(rows, 0 if exact else edges, words, device)
     pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     kinds = (wide_type(x.dtype), torch.finfo(wide).min, edges, words, words and device.capability >= 80)
@@ -249,8 +288,12 @@ def split_plan(x: torch.Tensor, out: torch.Tensor, implementation: str) -> tuple
 @register("triton", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch."""
-    columns = rows_of(x, out).columns
-    if columns is not None:
-        return split_columns(x, out, columns)
-    plan, args = split_plan(x, out, "triton/softmax/split")
-    return launch_in_parts("triton/softmax/split", x, split_kernel, plan, args)
+    id, rows = "triton/softmax/split", rows_of(x, out)
+    if rows.columns is not None:
+        return split_columns(x, out, rows.columns)
+    exact = rows.single and packed(rows.by_vectors)
+    plan, args = split_plan(x, out, replace(rows.by_vectors, planned=MANY) if exact else rows, id, exact)
+    if exact and plan.place[2]:  # blocks, whose maxima come too late
+        exact = False
+        plan, args = split_plan(x, out, rows, id)
+    return launch_in_parts(id, x, split_kernel, plan, (*args, exact))

@@ -19,7 +19,7 @@ from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, awaited, leave_word, own_words, pack_pair, unpack_pair
 from kernelzoo.kernels.triton.softmax.split import part_state, split_plan, write_part
 from kernelzoo.launch import Launch
-from kernelzoo.layout import power_of_two
+from kernelzoo.layout import power_of_two, rows_of
 
 ID = "triton/softmax/split_ranks"
 
@@ -106,7 +106,7 @@ def ranks_kernel(
         inside = tl.minimum(inside, end)
         top, held, part_top, part_total = part_state(
             x, x_body, x_n, inside, begin, kept, blocks, edges, never,
-            WIDE, LOWEST, EDGES, PACKED, PAIRS, VECTOR, THREADS, HELD, BLOCK,
+            WIDE, LOWEST, EDGES, PACKED, PAIRS, False, VECTOR, THREADS, HELD, BLOCK,
         )  # fmt: skip
         patience = tl.where(tl.load(failed) == 0, limit, 0) + tl.zeros([LANES], tl.int64)
         own = pairs + (mine * rows + row) * parts
@@ -160,7 +160,7 @@ def split_ranks(
     """
     if not device_of(x).is_nvidia or x.itemsize > 4:
         raise UnsupportedProblemError(ID, "it takes up to 32 bits an element, on NVIDIA's devices")
-    plan, args = split_plan(x, out, ID)
+    plan, args = split_plan(x, out, rows_of(x, out), ID)
     options = {"maxnreg": plan.registers, "launch_cooperative_grid": True}
     between = (words, peers, state[:1], state[1:], late, limit, rank, ranks, power_of_two(ranks))
     return bound(ID, x, ranks_kernel, plan.programs, (*args, *between, *plan.sizes), plan.warps, **options)
