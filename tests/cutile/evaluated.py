@@ -44,7 +44,8 @@ class Array:
     """A tensor's elements, by the sizes and strides that a launch passes."""
 
     def __init__(self, tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> None:
-        self.elements = tensor.as_strided(sizes, strides, tensor.storage_offset())
+        room = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
+        self.elements = tensor.as_strided((*sizes[:-1], min(sizes[-1], room)), strides, tensor.storage_offset())
         self.dtype, self.shape = tensor.dtype, tuple(sizes)
 
     def slice(self, axis: int, start: int, stop: int) -> "Array":

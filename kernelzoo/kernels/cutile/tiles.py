@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from kernelzoo.device import Device
+from kernelzoo.device import Device, is_batch_invariant
 from kernelzoo.kernels.cutile.launch import View
 from kernelzoo.kernels.shared.held_rows import check_held, line_of, longest, strip_of
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
@@ -241,8 +241,10 @@ def ragged(rows: Rows, tile: Tile, x: torch.Tensor, *others: torch.Tensor) -> tu
 
 
 def flat(tensor: torch.Tensor) -> View:
-    """A tensor that is one piece of memory, along the last axis."""
-    return View(tensor, (1, 1, tensor.numel()), (0, 0, 1))
+    """A tensor that is one piece of memory, along the last axis. In a batch-invariant call its last vector is whole, as
+    among other numbers of rows, though no program has what is past its end."""
+    vector = VECTOR_BYTES // tensor.element_size() if is_batch_invariant() else 1
+    return View(tensor, (1, 1, cdiv(tensor.numel(), vector) * vector), (0, 0, 1))
 
 
 # --- Tensors as arrays ----------------------------------------------------------------------------------------------

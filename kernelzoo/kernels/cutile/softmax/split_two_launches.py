@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 
 
 def part_of(group, part, n, span, PACK, EXACT, SHAPE):
-    """(first, length, begin, ended): what has vectors inside and ends, a program's first block there, and whether it has
+    """(first, length, begin, ended): what has vectors inside and ends, a program's first block, and whether it has
     the ends. All have, where parts are EXACT: cut at the same elements wherever vectors begin."""
     if EXACT and PACK:
         cut = part * span * SHAPE[2]
