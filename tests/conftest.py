@@ -18,6 +18,7 @@ sys.path[:0] = [str(Path(__file__).parent / name) for name in HELPERS]
 
 from sampled import needed, number_of  # noqa: E402  (found on that path)
 from scripts import loaded  # noqa: E402
+from warm import warm_workers  # noqa: E402
 
 INSTALLS = {
     **{name: name for name in ("expecttest", "greenlet", "hatchling", "hypothesis", "jax", "nox", "packaging")},
@@ -39,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--load", action="store_true", help="run the heavy tests of tests/load too, some minutes")
     parser.addoption("--core", metavar="BACKEND", help="of the contract, only this backend's, on the core cases")
     parser.addoption("--only", metavar="BACKENDS", help="of the contract, only these backends', comma-separated")
+    parser.addoption("--cold", action="store_true", help="start each measuring process as users' start, seconds each")
     parser.addoption("--all", action="store_true", help="run all cases and devices of which a usual run takes a sample")
 
 
@@ -139,6 +141,8 @@ def pytest_configure(config: pytest.Config) -> None:
     hands_out = config.getoption("tx", None) and config.getoption("dist") != "no"
     if hasattr(config, "workerinput") or not hands_out:  # where xdist hands tests out, its processes run them
         loaded(Path(__file__).parent / "emulators.py")
+        if not config.getoption("--cold"):
+            warm_workers()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

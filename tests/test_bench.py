@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import commands
 import pytest
-from commands import Forked
 
 from kernelzoo.measure import problems
 
@@ -19,8 +19,7 @@ ROOT = Path(__file__).parents[1]
 def bench(*runs: tuple[str, ...]) -> list[tuple[int, str]]:
     """The exit status and the output of the benches, with each of these options."""
     options = ("pytest", "--benchmark-only", "--rounds", "2", "--device", "cpu")
-    with Forked(columns=80) as forked:
-        found = [forked.run(ROOT, [*options, *more]) for more in runs]
+    found = [commands.run(ROOT, [*options, *more], columns=80) for more in runs]
     return [(status, out + err) for status, out, err in found]
 
 

@@ -256,19 +256,13 @@ def blocks_to_run(page: Path) -> list[commands.Block]:
     return [block for block in commands.blocks(page) if block.mark in marks and block.language in languages]
 
 
-@pytest.fixture(scope="module")
-def forked() -> Iterator[commands.Forked]:
-    with commands.Forked() as running:
-        yield running
-
-
 @pytest.mark.parametrize("page", [page for page in RUN if blocks_to_run(page)], ids=id_of)
-def test_blocks_run_as_they_stand(page: Path, forked: commands.Forked, tmp_path: Path) -> None:
+def test_blocks_run_as_they_stand(page: Path, tmp_path: Path) -> None:
     """In order, in one folder; what a command prints is what is shown below it, numbers aside."""
     here, wrong = commands.workplace(tmp_path), []
     for block in blocks_to_run(page):
         if block.language == "python":
-            status, _, err = forked.run(here, ["-c", block.text], gpu=bool(block.mark))
+            status, _, err = commands.run(here, ["-c", block.text], gpu=bool(block.mark))
             wrong += [f"{block}: {err}"] * (status != 0)
             continue
         for command, shown in block.commands():
@@ -276,7 +270,7 @@ def test_blocks_run_as_they_stand(page: Path, forked: commands.Forked, tmp_path:
                 continue
             fine = (0, 1, 2) if "--against" in command else (0,)  # on a busy machine it may say that it can't tell
             for _ in range(3):  # or that it must be asked again
-                status, out, err = forked.run(here, commands.words(command), gpu=bool(block.mark))
+                status, out, err = commands.run(here, commands.words(command), gpu=bool(block.mark))
                 if status in fine or "measure again" not in out + err:
                     break
             absent = commands.missing(shown, out + err)
@@ -285,9 +279,9 @@ def test_blocks_run_as_they_stand(page: Path, forked: commands.Forked, tmp_path:
     assert not wrong, "\n\n".join(wrong)
 
 
-def test_a_block_that_is_wrong_is_found(forked: commands.Forked, tmp_path: Path) -> None:
-    assert forked.run(tmp_path, ["-c", "import kernelzoo; kernelzoo.nothing"])[0] == 1
-    status, out, _ = forked.run(tmp_path, ["kernelzoo", "--version"])
+def test_a_block_that_is_wrong_is_found(tmp_path: Path) -> None:
+    assert commands.run(tmp_path, ["-c", "import kernelzoo; kernelzoo.nothing"])[0] == 1
+    status, out, _ = commands.run(tmp_path, ["kernelzoo", "--version"])
     assert (status, out) == (0, f"kernelzoo {kernelzoo.__version__}\n")
     shown = ["A host, wall clock", "a/b  12.5 [1.0, 2]  FASTER", "...", "gone"]
     shown.append("6 disturbed rounds were measured again")

@@ -120,26 +120,25 @@ def test_an_installed_package_has_an_operation(installed: Path, tmp_path: Path) 
     """Known by its entry point to every command; nothing of this repository names it."""
     results, file = str(tmp_path / "r.json"), str(tmp_path / "b.json")
     bench = ("bench", "--op", "mean", "--axes", "outer=4,n=30", "--rounds", "2", "--cache", "hot", "-o", file)
-    with commands.Forked() as forked:  # in the folder that is on the path
-        for arguments, words in (
-            (("list", "--op", "mean"), "example/mean/auto"),
-            (("verify", "example/mean/auto", *SOME), "0 findings"),
-            (("fuzz", "example/mean/auto", "--cases", "40", "--seed", "1"), "40 cases, 0 failed"),
-            (
-                ("accuracy", "example/mean/auto", "--values", "1e4", "--dtype", "float32", "--seed", "1"),
-                "example/mean/auto",
-            ),
-            (
-                ("compare", "example/mean/auto", "--shape", "64x33", "--rounds", "2", "--cache", "hot", "-o", results),
-                "example/mean/auto",
-            ),
-            (bench, "results"),
-            ((*bench, "--resume"), "2 results"),
-            (("report", results, "-o", str(tmp_path / "page")), ""),
-        ):
-            status, out, err = forked.run(installed, ["kernelzoo", *arguments])
-            assert status == 0, (arguments, out[-2000:] + err[-2000:])
-            assert words in out + err, arguments
+    for arguments, words in (
+        (("list", "--op", "mean"), "example/mean/auto"),
+        (("verify", "example/mean/auto", *SOME), "0 findings"),
+        (("fuzz", "example/mean/auto", "--cases", "40", "--seed", "1"), "40 cases, 0 failed"),
+        (
+            ("accuracy", "example/mean/auto", "--values", "1e4", "--dtype", "float32", "--seed", "1"),
+            "example/mean/auto",
+        ),
+        (
+            ("compare", "example/mean/auto", "--shape", "64x33", "--rounds", "2", "--cache", "hot", "-o", results),
+            "example/mean/auto",
+        ),
+        (bench, "results"),
+        ((*bench, "--resume"), "2 results"),
+        (("report", results, "-o", str(tmp_path / "page")), ""),
+    ):
+        status, out, err = commands.run(installed, ["kernelzoo", *arguments])
+        assert status == 0, (arguments, out[-2000:] + err[-2000:])
+        assert words in out + err, arguments
     assert "example/mean/auto" in (tmp_path / "page" / "report.md").read_text(encoding="utf-8")
 
 
@@ -186,11 +185,10 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     code = [line for cell in cells if cell["cell_type"] == "code" for line in [*cell["source"], "\n\n"]]
     for name in ("my_kernel.py", "my_triton_kernel.py"):
         (tmp_path / name).symlink_to(EXAMPLES / name)
-    with commands.Forked() as forked:
-        program = "".join(line for line in code if not line.startswith("%"))
-        assert SHAPES in program
-        program = program.replace(SHAPES, "256x128,256x4096")  # which show what all of them do
-        status, out, err = forked.run(tmp_path, ["-c", program], gpu=torch.cuda.is_available())
+    program = "".join(line for line in code if not line.startswith("%"))
+    assert SHAPES in program
+    program = program.replace(SHAPES, "256x128,256x4096")  # which show what all of them do
+    status, out, err = commands.run(tmp_path, ["-c", program], gpu=torch.cuda.is_available())
     assert status == 0, out + err
     assert re.search(r"mine/softmax/base_two: \d+ passed, 0 refused, 0 findings", out)
     assert "elements wrong; first at" in out and "got nan" in out  # of the first try

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import commands
 import pytest
-from commands import Forked
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +28,7 @@ def run_suites(folder: Path, bodies: Iterable[str]) -> list[tuple[int, str]]:
         path.write_text(kernel.replace(RIGHT, body) + suite, encoding="utf-8")
         first = [] if body == RIGHT else ["-x"]  # one failure is enough
         runs.append(["pytest", *options, *first, f"--rootdir={path.parent}", str(path)])
-    with Forked() as forked:
-        return [forked.run(ROOT, given)[:2] for given in runs]
+    return [commands.run(ROOT, given)[:2] for given in runs]
 
 
 WRONG = {

@@ -4,26 +4,18 @@ A first line ``# on a GPU`` or ``# takes long`` marks a block as (there) only pa
 ``python tests/shared/commands.py PAGE...`` runs a page's blocks and puts what they print below each command.
 """
 
-import contextlib
 import importlib.util
-import io
-import itertools
-import json
 import os
 import re
-import runpy
 import shlex
-import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn, Self
+
+import warm
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
@@ -100,122 +92,21 @@ def plain(line: str) -> str:
     return " ".join(line.split())
 
 
-class Forked:
-    """Runs programs, each in a child of one process that has imported torch and no more."""
+def run(folder: Path, given: Sequence[str], gpu: bool = False, columns: int = 200) -> tuple[int, str, str]:
+    """The exit status, standard output and standard error of a command; only ``gpu`` lets it see GPUs.
 
-    def __init__(self, columns: int = 200) -> None:
-        # Under pytest-xdist, which these variables tell of, pytest-benchmark would measure nothing.
-        alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
-        wide = {"COLUMNS": str(columns), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=pipe, stdout=pipe, env={**alone, **wide}, text=True
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            _pipe(self._process.stdin).close()
-        self._process.wait()
-        _pipe(self._process.stdout).close()
-
-    def run(self, folder: Path, given: Sequence[str], gpu: bool = False) -> tuple[int, str, str]:
-        """The exit status, standard output and standard error of a command; only ``gpu`` lets it see GPUs."""
-        _pipe(self._process.stdin).write(json.dumps([str(folder), list(given), gpu]) + "\n")
-        _pipe(self._process.stdin).flush()
-        status, out, err = json.loads(_pipe(self._process.stdout).readline())
-        return status, out, err
-
-
-def _pipe(stream: IO[str] | None) -> IO[str]:
-    assert stream is not None
-    return stream
-
-
-class _Popen(subprocess.Popen):  # type: ignore[type-arg]
-    """Runs ``python -m MODULE`` in a fork of this process, which has torch already, and not in a new Python.
-
-    Not where there are other threads: one may hold a lock, as that of an import, which the fork never gets.
+    The folder is on Python's path, also of what the command starts, as if it were installed.
     """
-
-    def __init__(self, args: Sequence[str], **settings: Any) -> None:
-        if list(args[:1]) == [sys.executable] and "-m" in args and threading.active_count() == 1:
-            kept = sorted({0, 1, 2, *settings.get("pass_fds", ())})
-            settings["preexec_fn"] = partial(_module, list(args[args.index("-m") + 1 :]), kept, settings.get("env"))
-        super().__init__(args, **settings)
-
-
-def _module(given: list[str], kept: list[int], env: dict[str, str] | None) -> None:
-    for low, high in itertools.pairwise([*kept, 4096]):
-        os.closerange(low + 1, high)  # one of these tells the parent that the program has begun
-    if env is not None:
-        os.environ.clear()
-        os.environ.update(env)
-    sys.stdin, sys.argv = open(0), ["-m", *given[1:]]  # noqa: SIM115
-    _leave(lambda: runpy.run_module(given[0], run_name="__main__", alter_sys=False) and None)
-
-
-def _leave(what: Callable[[], int | None]) -> NoReturn:
-    """Do it, and end the process as Python would."""
-    try:
-        status = what() or 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-        status = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
-def _child(folder: str, given: list[str]) -> int:
+    # Under pytest-xdist, which these variables tell of, pytest-benchmark would measure nothing.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    env |= {"COLUMNS": str(columns), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    env |= {} if gpu else {"CUDA_VISIBLE_DEVICES": ""}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), env.get("PYTHONPATH"))))
     program, *rest = given
-    subprocess.Popen = _Popen  # type: ignore[misc]
-    os.chdir(folder)
-    sys.path.insert(0, folder)  # and of what this one starts, as if it were installed
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
-    if program == "kernelzoo":
-        from kernelzoo.cli import main
-
-        sys.argv = given
-        return main(rest)
     if program == "pytest":
-        import pytest
-
-        return int(pytest.main(["-p", "no:cacheprovider", "-p", "no:hypothesispytest", *rest]))
-    if program == "-c":
-        exec(compile(rest[0], "block", "exec"), {"__name__": "__main__"})
-    elif program == "python":
-        sys.argv = rest
-        runpy.run_path(rest[0], run_name="__main__")
-    else:
-        raise SystemExit(f"no way to run {program!r}")
-    return 0
-
-
-def _serve() -> None:
-    import torch  # noqa: F401 - what all of them need
-
-    for line in sys.stdin:
-        folder, given, gpu = json.loads(line)
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            child = os.fork()
-            if not child:
-                sys.stdin = io.StringIO()
-                if not gpu:
-                    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-                for number, file in ((1, out), (2, err)):
-                    os.dup2(file.fileno(), number)
-                _leave(partial(_child, folder, given))
-            _, status = os.waitpid(child, 0)
-            said = []
-            for file in (out, err):
-                file.seek(0)
-                said.append(file.read().decode())
-            print(json.dumps([os.waitstatus_to_exitcode(status), *said]), flush=True)
+        rest = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", *rest]
+    command = {"kernelzoo": ["-m", program], "pytest": ["-m", program], "python": [], "-c": ["-c"]}[program]
+    return warm.run([*command, *rest], str(folder), env)
 
 
 def workplace(folder: Path) -> Path:
@@ -237,7 +128,7 @@ def runs_here(command: str) -> bool:
 def _refresh(pages: Sequence[str]) -> None:
     for page in map(Path, pages):
         text = page.read_text(encoding="utf-8")
-        with Forked() as forked, tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder:
             here = workplace(Path(folder))
             for block in blocks(page):
                 if block.language != "console" or block.mark:
@@ -245,7 +136,7 @@ def _refresh(pages: Sequence[str]) -> None:
                 for command, shown in block.commands():
                     if not runs_here(command):
                         continue
-                    _, out, err = forked.run(here, words(command))
+                    _, out, err = run(here, words(command))
                     fresh = "".join(
                         f"{line.rstrip()}\n" for line in out.splitlines() if line.strip() and not DISTURBED.search(line)
                     )
@@ -260,7 +151,4 @@ def _refresh(pages: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        _refresh(sys.argv[1:])
-    else:
-        _serve()
+    _refresh(sys.argv[1:])
