@@ -132,34 +132,47 @@ def quick(session: nox.Session) -> None:
     install(session, "lint", "types", "test", "bench", extras=("cpu", "triton", "report"))
     check_style(session)
     check_types(session)
-    check(session, "tests", "-m", "not slow", *OTHERS, "--core", "torch", *PARALLEL, *session.posargs)
+    chosen = ("-m", "not slow and not nightly", *OTHERS, "--core", "torch")
+    check(session, "tests", *chosen, *PARALLEL, *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """The project's tests, the contract of torch and of the host, and its core in Triton's interpreter: twelve minutes
-    on two cores. ``nox -s tests-all`` takes all."""
-    install(session, "test", "bench", "arrays", "types", *COMPILER, extras=("cpu", "triton", "ray", "report"))
-    check(session, "tests", *OTHERS, "--only", "torch,cpu", *WAITING, *session.posargs)
+    on two cores. What is marked ``nightly`` is left out. ``nox -s tests-all`` takes all."""
+    install_for_tests(session)
+    check(session, "tests", "-m", "not nightly", *OTHERS, "--only", "torch,cpu", *WAITING, *session.posargs)
     check(session, CONFORMANCE, "--core", "triton", *only("triton"), *PARALLEL, *session.posargs, **INTERPRETER)
-    session.log("Tests of the other languages are left out here. All tests: nox -s tests-all")
+    session.log("Tests of the other languages, and long ones, are left out here. All tests: nox -s tests-all")
+
+
+def install_for_tests(session: nox.Session) -> None:
+    install(session, "test", "bench", "arrays", "types", *COMPILER, extras=("cpu", "triton", "ray", "report"))
+
+
+@nox.session(name="tests-nightly")
+def tests_nightly(session: nox.Session) -> None:
+    """What takes long and seldom changes. And what measures, each process of which starts as it does for users."""
+    install_for_tests(session)
+    check(session, "tests", "-m", "nightly", *OTHERS, "--only", "torch,cpu", *WAITING, *session.posargs)
+    check(session, "tests/measure", "tests/cli", "-m", "not nightly", "--cold", *WAITING, *session.posargs)
 
 
 @nox.session(name="tests-all", venv_backend="none")
 def tests_all(session: nox.Session) -> None:
-    """All tests: those above, and each language's in an environment of its own; whichever of them fail.
+    """All tests: those of each language in an environment of its own, too; whichever of them fail.
 
     Without a GPU a usual run takes a sample: of the contract what tests/shared/sampled.py says, of what is compiled
     ahead of time some problems, dtypes and architectures. ``nox -s tests-all -- --all`` takes all, in hours.
     """
-    for name in ("tests", *(f"tests-{language}" for language in LANGUAGES)):
+    for name in ("tests", "tests-nightly", *(f"tests-{language}" for language in LANGUAGES)):
         session.notify(name)
 
 
 @nox.session(venv_backend="none")
 def nightly(session: nox.Session) -> None:
-    """Each language's tests, in an environment of its own: all that is interpreted, emulated or compiled at length."""
-    for language in (*LANGUAGES, "warp"):
+    """The long tests, and each language's in an environment of its own: interpreted, emulated and compiled at length."""
+    for language in ("nightly", *LANGUAGES, "warp"):
         session.notify(f"tests-{language}")
 
 

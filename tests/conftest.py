@@ -137,6 +137,7 @@ def pytest_configure(config: pytest.Config) -> None:
     words = "of the cases with these parameters in common, a usual run takes one in k; --all takes all"
     config.addinivalue_line("markers", f"sampled(k, *names): {words}")
     config.addinivalue_line("markers", "slow: starts processes, compiles or draws; nox -s quick leaves it out")
+    config.addinivalue_line("markers", "nightly: takes long and guards what seldom changes; nox -s tests leaves it out")
     os.environ.setdefault("KERNELZOO_TABLES", "shipped")
     hands_out = config.getoption("tx", None) and config.getoption("dist") != "no"
     if hasattr(config, "workerinput") or not hands_out:  # where xdist hands tests out, its processes run them

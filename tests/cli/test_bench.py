@@ -26,7 +26,7 @@ def test_bad_kernels_cost_their_own_rows(answer, bad, small, outcomes, tmp_path)
     path = tmp_path / "results.json.gz"
     options = ("--op", "softmax", "--backend", "bad,torch", "--variant", ",".join(i.split("/")[2] for i in outcomes))
     status, told = answer(
-        "bench", *small, *options, "--variant", "eager,garbage", "--module", bad, "--patience", "15", "-o", path
+        "bench", *small, *options, "--variant", "eager,garbage", "--module", bad, "--patience", "8", "-o", path
     )
     assert status == 1
     rows = {row["id"]: row for row in told["problems"][0]["rows"]}

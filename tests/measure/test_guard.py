@@ -239,6 +239,19 @@ def test_what_a_kernel_does_as_it_is_timed_costs_no_other_row(tmp_path: Path) ->
         assert real._process is process
 
 
+def test_what_tests_fork_is_a_child_as_what_users_start_is(pytestconfig: pytest.Config) -> None:
+    """Which it begins two seconds before."""
+    with Guard("cpu") as real:
+        judge = Path(f"/proc/{real._process.pid}")
+        assert ("warm.py" in (judge / "cmdline").read_text()) is not pytestconfig.getoption("--cold")
+        parent, group = (judge / "stat").read_text().rpartition(")")[2].split()[1:3]
+        assert (int(parent), int(group)) == (os.getpid(), real._process.pid)
+        done, _ = real.race(PROBLEM, ["torch/min/eager"], rounds=2, cache="hot")
+        assert len(done) == 1
+        real._process.kill()
+        assert real._process.wait(10) == -signal.SIGKILL
+
+
 @pytest.mark.parametrize("said", ["", "ACTIVE"])
 def test_the_judge_s_threads_do_not_spin(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a runner's wait as the user says."""

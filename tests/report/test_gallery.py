@@ -11,7 +11,7 @@ pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernel
 
 from pages import Page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(explorer/([\w-]+)\.html(?:#([^)]*))?\)")

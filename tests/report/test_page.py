@@ -75,6 +75,7 @@ def test_failures_of_one_reason_are_one_line_the_worst_first(entry, write, failu
     assert lines[2][4] == "float32 (8, 5); float32 (8, 1048576)"
 
 
+@pytest.mark.nightly
 def test_our_own_failures_fit_a_screen(made) -> None:
     paths = sorted((ROOT / "bench" / "results").glob("h200-*-*.json.gz"))
     assert 5 < len(made(load(paths)).tables["Without a result, and why"]) < 30
@@ -95,6 +96,7 @@ def test_what_breaks_the_contract_is_marked_wherever_it_has_a_time(entry, write,
     assert "Timed although it breaks the contract" in page.headings()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "bench" / "results").glob("h?00-*.json.gz")))
 def test_committed_results_have_a_page_each(name: str, made) -> None:
     assert made(load([ROOT / "bench" / "results" / name])).tables
@@ -170,6 +172,7 @@ def test_nothing_is_fetched_and_no_other_script_may_run(sweep, write, made) -> N
     assert policy.split("; ")[:2] == ["default-src 'none'", "script-src" + "".join(f" 'sha256-{h}'" for h in hashes)]
 
 
+@pytest.mark.nightly
 def test_our_own_results_are_one_and_a_half_megabytes_at_most(made) -> None:
     results = ROOT / "bench" / "results"
     paths = {*results.glob("h?00-*.json.gz")} - {*results.glob("h?00-people-*.json.gz")}  # with pages of their own

@@ -16,6 +16,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -29,30 +30,34 @@ MOST = 3
 """Servers at once, each of which has torch in memory."""
 WORKER, JUDGE, PROBE = "kernelzoo.measure.worker", "kernelzoo.measure.judge.process", "kernelzoo.cli.probe"
 _SET, _GET = 36, 37  # PR_SET_CHILD_SUBREAPER and PR_GET_CHILD_SUBREAPER of <sys/prctl.h>
+PATH = os.environ.get("PYTHONPATH", "")
+_alone = threading.RLock()
 
 
 class Server:
     """What asks a process at the other end of a socket to fork."""
 
     def __init__(self, asked: socket.socket) -> None:
-        self._socket, self._lock = asked, threading.Lock()
+        self._socket = asked
 
     def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
-        """The number of a new child of this process, which has these files as its first, and then those it names."""
-        with self._lock, _adopting():
+        """The number of a new child of this process, which has these files as its first ones; 0 if none is made."""
+        with _alone, _adopting(), contextlib.suppress(OSError):
             socket.send_fds(self._socket, [json.dumps(request).encode()], files)
-            return int(self._socket.recv(64))
+            return int(self._socket.recv(64) or 0)
+        return 0
 
 
 Find = Callable[[dict[str, str]], Server | None]
 _servers: dict[str, Server] = {}
-_finding = threading.Lock()
 
 
 def server(environment: dict[str, str]) -> Server | None:
-    """The server of this process whose Python and torch started in such an environment, or None if there are many."""
-    with _finding:
-        if (key := _read_at_import(environment)) not in _servers and len(_servers) < MOST:
+    """The server of this process whose Python and torch started in such an environment; None if others are too many."""
+    with _alone:
+        key = _read_at_import(environment)
+        usual = environment.get("PYTHONPATH", "") == PATH and sys.platform == "linux"
+        if usual and key not in _servers and len(_servers) < MOST:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 command = [sys.executable, "-P", __file__, str(theirs.fileno())]
@@ -65,7 +70,7 @@ def server(environment: dict[str, str]) -> Server | None:
 
 
 def _read_at_import(environment: dict[str, str]) -> str:
-    return json.dumps(sorted(pair for pair in environment.items() if AT_IMPORT.match(pair[0])))
+    return json.dumps(sorted(pair for pair in environment.items() if AT_IMPORT.match(pair[0]) and pair[1]))
 
 
 @contextlib.contextmanager
@@ -87,12 +92,13 @@ def popen(find: Find, modules: Sequence[str]) -> type[subprocess.Popen[Any]]:
             words = list(map(str, args)) if isinstance(args, list) else []
             python, words = words[:1] == [sys.executable], words[2:] if words[1:2] == ["-P"] else words[1:]
             fits = python and (not modules or (words[:1] == ["-m"] and words[1] in modules))
-            if not fits or (found := find(env)) is None:
-                super()._execute_child(args, *given)  # type: ignore[misc]
-                return
             files = [number if file < 0 else file for number, file in enumerate((given[9], given[12], given[14]))]
             request = {"command": words, "cwd": cwd and str(cwd), "kept": [*kept], "session": bool(new_session)}
-            self.pid = found.fork({**request, "env": env}, [*files, *kept])
+            made = fits and (found := find(env)) and found.fork({**request, "env": env}, [*files, *kept])
+            if not made:
+                super()._execute_child(args, *given)  # type: ignore[misc]
+                return
+            self.pid = made
             self._child_created = True
             self._close_pipe_fds(*given[9:15])  # type: ignore[attr-defined]
 
@@ -100,11 +106,12 @@ def popen(find: Find, modules: Sequence[str]) -> type[subprocess.Popen[Any]]:
 
 
 def warm_workers() -> None:
-    """Let this process's workers and judges be forks."""
+    """Let what this process starts of ours be forks."""
+    from kernelzoo.cli import probe
     from kernelzoo.measure import worker_process
 
-    made = SimpleNamespace(**{**vars(subprocess), "Popen": popen(server, (WORKER, JUDGE))})
-    worker_process.subprocess = made  # type: ignore[assignment]
+    made = SimpleNamespace(**{**vars(subprocess), "Popen": popen(server, (WORKER, JUDGE, PROBE))})
+    worker_process.subprocess = probe.subprocess = made  # type: ignore[assignment]
 
 
 def run(command: Sequence[str], folder: str, environment: dict[str, str]) -> tuple[int, str, str]:
@@ -151,6 +158,7 @@ def _become(request: dict[str, Any], files: list[int]) -> None:
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ.clear()
     os.environ.update(request["env"])
+    tempfile.tempdir = None  # as found in another environment
     added = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[:] = [*added, *(place for place in sys.path if place not in before)]
     first, *words = request["command"]
