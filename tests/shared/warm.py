@@ -24,13 +24,13 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-AT_IMPORT = re.compile(r"PYTHON|OMP_|GOMP_|KMP_|MKL_|OPENBLAS_|LD_|TORCH_|PYTORCH_")
+AT_IMPORT = re.compile(r"PYTHON(?!PATH)|OMP_|GOMP_|KMP_|MKL_|OPENBLAS_|LD_|TORCH_|PYTORCH_")
 """Variables that Python and torch read as they start."""
 MOST = 3
 """Servers at once, each of which has torch in memory."""
 WORKER, JUDGE, PROBE = "kernelzoo.measure.worker", "kernelzoo.measure.judge.process", "kernelzoo.cli.probe"
 _SET, _GET = 36, 37  # PR_SET_CHILD_SUBREAPER and PR_GET_CHILD_SUBREAPER of <sys/prctl.h>
-PATH = os.environ.get("PYTHONPATH", "")
+_places = {*sys.path}
 _alone = threading.RLock()
 
 
@@ -48,7 +48,6 @@ class Server:
         return 0
 
 
-Find = Callable[[dict[str, str]], Server | None]
 _servers: dict[str, Server] = {}
 
 
@@ -56,8 +55,9 @@ def server(environment: dict[str, str]) -> Server | None:
     """The server of this process whose Python and torch started in such an environment; None if others are too many."""
     with _alone:
         key = _read_at_import(environment)
-        usual = environment.get("PYTHONPATH", "") == PATH and sys.platform == "linux"
-        if usual and key not in _servers and len(_servers) < MOST:
+        if not _finds_what_we_do(environment) or sys.platform != "linux":
+            return None
+        if key not in _servers and len(_servers) < MOST:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 command = [sys.executable, "-P", __file__, str(theirs.fileno())]
@@ -73,6 +73,10 @@ def _read_at_import(environment: dict[str, str]) -> str:
     return json.dumps(sorted(pair for pair in environment.items() if AT_IMPORT.match(pair[0]) and pair[1]))
 
 
+def _finds_what_we_do(environment: dict[str, str]) -> bool:
+    return {*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))} <= _places
+
+
 @contextlib.contextmanager
 def _adopting() -> Iterator[None]:
     """A fork's parent ends at once, so that this process becomes its parent."""
@@ -83,7 +87,7 @@ def _adopting() -> Iterator[None]:
     libc.prctl(_SET, before.value, 0, 0, 0)
 
 
-def popen(find: Find, modules: Sequence[str]) -> type[subprocess.Popen[Any]]:
+def popen(find: Callable[[dict[str, str]], Server | None], modules: Sequence[str]) -> type[subprocess.Popen[Any]]:
     """A Popen that has Python run these modules, or anything if there are none, in forks of the server it finds."""
 
     class Popen(subprocess.Popen):  # type: ignore[type-arg]
@@ -107,11 +111,12 @@ def popen(find: Find, modules: Sequence[str]) -> type[subprocess.Popen[Any]]:
 
 def warm_workers() -> None:
     """Let what this process starts of ours be forks."""
-    from kernelzoo.cli import probe
+    from kernelzoo.cli import commits, probe
     from kernelzoo.measure import worker_process
 
-    made = SimpleNamespace(**{**vars(subprocess), "Popen": popen(server, (WORKER, JUDGE, PROBE))})
-    worker_process.subprocess = probe.subprocess = made  # type: ignore[assignment]
+    made = SimpleNamespace(**{**vars(subprocess), "Popen": popen(server, (WORKER, JUDGE, PROBE, "kernelzoo"))})
+    for module in (worker_process, probe, commits):
+        module.subprocess = made  # type: ignore[attr-defined]
 
 
 def run(command: Sequence[str], folder: str, environment: dict[str, str]) -> tuple[int, str, str]:
@@ -184,7 +189,11 @@ def _fork_what_it_starts() -> None:
         os._exit(0)
     theirs.close()
     as_now, here = _read_at_import(dict(os.environ)), Server(ours)
-    find: Find = lambda given: here if _read_at_import(given) == as_now else None  # noqa: E731
+    _places.update(sys.path)
+
+    def find(given: dict[str, str]) -> Server | None:
+        return here if _read_at_import(given) == as_now and _finds_what_we_do(given) else None
+
     subprocess.Popen = popen(find, (WORKER, JUDGE, PROBE))  # type: ignore[misc]
 
 
