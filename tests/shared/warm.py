@@ -171,7 +171,7 @@ def _become(request: dict[str, Any], files: list[int]) -> None:
         _fork_what_it_starts()
     sys.argv = words if first == "-m" else [first, *words[first == "-c" :]]
     if first == "-m":
-        runpy.run_module(words[0], run_name="__main__", alter_sys=words[0] == "pytest")
+        runpy.run_module(words[0], run_name="__main__", alter_sys=words[0] != "kernelzoo")
     elif first == "-c":
         exec(compile(words[0], "block", "exec"), {"__name__": "__main__"})
     else:
