@@ -178,6 +178,7 @@ def test_the_plugin_may_be_announced_and_named(named: bool, tmp_path: Path) -> N
     assert done.stdout.count("--kernelzoo-require=BACKENDS") == 1
 
 
+@pytest.mark.nightly
 def test_the_notebook_runs(tmp_path: Path) -> None:
     """Its code, cell after cell in one process; it was saved with what it prints."""
     pytest.importorskip("matplotlib", reason="matplotlib, which draws the notebook's figure, is not installed")

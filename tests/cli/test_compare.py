@@ -16,6 +16,7 @@ from kernelzoo.measure import record
 
 Answer = Callable[..., tuple[int, Any]]
 Small = tuple[str, ...]
+NIGHTLY = partial(pytest.param, marks=pytest.mark.nightly)
 COMMITS = ("compare", "--op", "softmax", "--module", "mine.py", "--allowed", "90%", "--against-commit")
 
 
@@ -183,7 +184,7 @@ def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return git
 
 
-@pytest.mark.parametrize(("commit", "slower"), [("HEAD~1", True), ("HEAD", False)])
+@pytest.mark.parametrize(("commit", "slower"), [("HEAD~1", True), NIGHTLY("HEAD", False)])
 def test_the_present_against_a_commit(answer: Answer, git, small: Small, commit: str, slower: bool) -> None:
     status, told = answer(*COMMITS, commit, *small, "--rounds", "7")
     assert (status == 1) is told["against"]["rows"][0]["slower"] is slower and "\n" not in git("worktree", "list")

@@ -61,7 +61,11 @@ HEAVY = ("torch", "numpy", "numba", "triton", "cupy", "helion", "cutlass", "cuda
 
 @pytest.mark.parametrize(
     ("absent", "switches"),
-    [((), {}), (("triton", "helion"), {"NUMBA_DISABLE_JIT": "1"}), (("numba", "cupy"), {"TRITON_INTERPRET": "1"})],
+    [
+        ((), {}),
+        pytest.param(("triton", "helion"), {"NUMBA_DISABLE_JIT": "1"}, marks=pytest.mark.nightly),
+        pytest.param(("numba", "cupy"), {"TRITON_INTERPRET": "1"}, marks=pytest.mark.nightly),
+    ],
 )
 def test_a_list_loads_no_language_and_agrees_with_what_loading_finds(absent, switches, tmp_path) -> None:
     usual = {"CUDA_VISIBLE_DEVICES": "", "NUMBA_DISABLE_JIT": "0", "NUMBA_ENABLE_CUDASIM": "0", "TRITON_INTERPRET": "0"}

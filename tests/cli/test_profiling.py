@@ -24,7 +24,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("tool", GIVEN)
+@pytest.mark.parametrize("tool", [pytest.param(name, marks=[pytest.mark.nightly][: name != "ncu"]) for name in GIVEN])
 def test_one_warm_launch_is_captured(kernelzoo, tmp_path, tool) -> None:
     (tmp_path / "mine.py").write_text(MODULE)
     command, here = ("inspect", "--profile", tool), {"PATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}

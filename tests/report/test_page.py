@@ -96,12 +96,6 @@ def test_what_breaks_the_contract_is_marked_wherever_it_has_a_time(entry, write,
     assert "Timed although it breaks the contract" in page.headings()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "bench" / "results").glob("h?00-*.json.gz")))
-def test_committed_results_have_a_page_each(name: str, made) -> None:
-    assert made(load([ROOT / "bench" / "results" / name])).tables
-
-
 def test_versions_have_their_age_on_the_day_of_measuring(entry, write) -> None:
     (group,) = load([write([entry("torch/softmax/eager", (8, 8), 1.0)], date="2026-03-30T00:00:00")]).groups
     assert sections.aged(group) == [("python", "3.12.1"), ("torch", "2.11.0, 7 days old"), ("driver", "580.95")]
