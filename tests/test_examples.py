@@ -162,18 +162,8 @@ def test_the_plugin_may_be_announced_and_named(named: bool, tmp_path: Path) -> N
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: announced\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[pytest11]\nkernelzoo.testing = kernelzoo.testing\n")
     options = ("-p", "kernelzoo.testing") if named else ()
-    done = run(
-        "-m",
-        "pytest",
-        "-c",
-        os.devnull,
-        *options,
-        "--kernelzoo-require",
-        "torch",
-        "--help",
-        cwd=tmp_path,
-        path=(info.parent,),
-    )
+    command = ("-m", "pytest", "-c", os.devnull, *options, "--kernelzoo-require", "torch", "--help")
+    done = run(*command, cwd=tmp_path, path=(info.parent,))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("--kernelzoo-require=BACKENDS") == 1
 

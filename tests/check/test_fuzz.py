@@ -9,10 +9,8 @@ from dataclasses import replace
 import known_bad
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
 from known_bad import KNOWN_BAD, Bad
 
-import kernelzoo
 from kernelzoo import operations
 from kernelzoo.check import fuzz
 from kernelzoo.check.fuzz import Case, Layout, contiguous, running, values
@@ -299,12 +297,3 @@ def test_a_wrong_error_is_found(enter: Enter, monkeypatch: pytest.MonkeyPatch) -
     wrong = dict(running.run(implementation, faulty, CPU).wrong)
     told = {case.fault for case in faulty if "out " in case.fault} - {"an axis out of range"}
     assert {faulty[number].fault for number in wrong} == told and len(told) == 5
-
-
-@settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-@given(case=fuzz.strategy("softmax", 2**7))
-def test_hypothesis_makes_up_cases_too(case: Case) -> None:
-    assert fuzz.parse(str(case), "softmax") == case
-    if not case.far:
-        found = running.run(kernelzoo.implementation("torch/softmax/naive"), [case], CPU)
-        assert (found.wrong, found.right + found.faults) == ([], 1)

@@ -1,7 +1,7 @@
 """``kernelzoo compare`` on a folder of solutions: verdicts, a file that is continued, and what is refused."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,16 @@ def forgets() -> Iterator[None]:
     forget_operation("scaled_rows")
 
 
-def put(to: Path) -> None:
+def put(to: Path, solutions: Iterable[str] = tuple(SOLUTIONS), counts: Sequence[int] = (4, 64)) -> None:
     (to / "there").mkdir()
     (to / "mine").mkdir()
     (to / "there" / "d.json").write_text(json.dumps(DEFINITION))
-    workloads = [{"axes": {"rows": rows}, "inputs": {"x": {"type": "random"}}} for rows in (4, 64)]
+    workloads = [{"axes": {"rows": rows}, "inputs": {"x": {"type": "random"}}} for rows in counts]
     (to / "there" / "d.jsonl").write_text("\n".join(map(json.dumps, workloads)) + "\n")
-    for name, code in SOLUTIONS.items():
+    for name in solutions:
         spec = {"language": "python", "entry_point": "main.py::run", "destination_passing_style": False}
         made: dict[str, Any] = {"name": name, "author": "me", "definition": "scaled_rows", "spec": spec}
-        made["sources"] = [{"path": "main.py", "content": code}]
+        made["sources"] = [{"path": "main.py", "content": SOLUTIONS[name]}]
         (to / "mine" / f"{name}.json").write_text(json.dumps(made))
 
 
@@ -93,9 +93,7 @@ def run(x, shift):
 
 def test_a_faulty_definition_costs_only_its_own(answer: Answer, tmp_path: Path) -> None:
     """One whose inputs need the size of an axis that no tensor has is judged."""
-    put(tmp_path)
-    for name in ("wide", "unbuilt", "dies"):
-        (tmp_path / "mine" / f"{name}.json").unlink()
+    put(tmp_path, ("right", "off"))
     axes = {"rows": {"type": "var"}, "start": {"type": "var"}}
     inputs = {"x": {"shape": ["rows", "8"], "dtype": "float32"}, "shift": {"shape": None, "dtype": "float32"}}
     out = {"out": {"shape": ["rows", "8"], "dtype": "float32"}}
@@ -141,12 +139,8 @@ def test_a_reference_s_fault_is_no_solution_s(
 
     The one of 8 rows is not timed: there the reference has no row of its own.
     """
-    put(tmp_path)
+    put(tmp_path, ["right"], (4, 8, 16, 32, 64))
     (tmp_path / "there" / "d.json").write_text(json.dumps({**DEFINITION, "reference": reference}))
-    for name in SOLUTIONS.keys() - {"right"}:
-        (tmp_path / "mine" / f"{name}.json").unlink()
-    workloads = [{"axes": {"rows": rows}, "inputs": {"x": {"type": "random"}}} for rows in (4, 8, 16, 32, 64)]
-    (tmp_path / "there" / "d.jsonl").write_text("\n".join(map(json.dumps, workloads)) + "\n")
     races, race = list[Any](), folder.Crew.race
     monkeypatch.setattr(folder.Crew, "race", lambda *given: races.append(given) or race(*given))
     how = folder.How(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
@@ -156,11 +150,7 @@ def test_a_reference_s_fault_is_no_solution_s(
 
 
 def test_slow_solutions_are_judged_on_what_is_timed(tmp_path: Path, monkeypatch, capsys) -> None:
-    put(tmp_path)
-    for name in SOLUTIONS.keys() - {"right"}:
-        (tmp_path / "mine" / f"{name}.json").unlink()
-    workloads = [{"axes": {"rows": rows}, "inputs": {"x": {"type": "random"}}} for rows in (2, 4, 8, 16, 32)]
-    (tmp_path / "there" / "d.jsonl").write_text("\n".join(map(json.dumps, workloads)) + "\n")
+    put(tmp_path, ["right"], (2, 4, 8, 16, 32))
     how = folder.How(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
     for longest, right_on in ((folder.LONGEST, 5), (0.0, 3)):
         monkeypatch.setattr(folder, "LONGEST", longest)

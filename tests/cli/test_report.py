@@ -11,15 +11,6 @@ from kernelzoo.files import read_json
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "h200-submit.json.gz"
 
 
-def test_prints_what_the_module_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    from kernelzoo.report.__main__ import main as module
-
-    assert module([str(RESULTS)]) == 0
-    expected = capsys.readouterr().out
-    assert main(["report", str(RESULTS)]) == 0
-    assert capsys.readouterr().out == expected != ""
-
-
 def test_json_holds_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(RESULTS), "--json", "-o", str(tmp_path / "out"), "--no-figures"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -1,16 +1,12 @@
 """KernelBench's problems and submissions: judged as definitions are, by files as they stand."""
 
-import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from kernelzoo import definitions
-from kernelzoo.cli import app
 from kernelzoo.errors import ContractError
 from kernelzoo.measure.problems import Problem
 
@@ -107,14 +103,3 @@ def test_a_problem_that_can_t_be_judged_says_why(written: Callable[..., Path], t
 def test_a_submission_needs_its_problem(written: Callable[..., Path]) -> None:
     with pytest.raises(definitions.DefinitionError, match="load its problem first, with --reference"):
         definitions.load_file(written(SUBMISSION, "mine.py"))
-
-
-def test_compare_takes_both_files(written: Callable[..., Path]) -> None:
-    problem, mine = written(PROBLEM, "take.py"), written(SUBMISSION, "mine.py")
-    wrong = written(SUBMISSION.replace(".clamp_(min=0)", ""), "wrong.py")
-    given = ["--reference", str(problem), "--submission", str(mine), "--submission", str(wrong)]
-    result = CliRunner().invoke(app, ["compare", *given, "--device", "cpu", "--rounds", "2", "--json"])
-    told = json.loads(result.stdout)
-    (found,) = told["problems"]
-    rows = {row["id"]: row for row in found["rows"]}
-    assert rows["submission/take/mine"]["median_us"] and re.search("elements wrong", str(rows["submission/take/wrong"]))

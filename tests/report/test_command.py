@@ -92,13 +92,6 @@ def test_errors_are_words_and_no_traceback(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: ") and "is not JSON" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_tables_alone_need_no_matplotlib(sweep, write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert main([str(write(sweep)), "-o", str(tmp_path / "out"), "--no-figures"]) == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.md"}
-    assert ".png" not in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-
-
 def test_a_pull_request_gets_a_short_table_an_operation_and_what_changed(entry, write, capsys) -> None:
     rounds = [10 + i / 1000 for i in range(12)]
     slower = [2 * one for one in rounds]

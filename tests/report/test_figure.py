@@ -46,13 +46,6 @@ def test_colour_is_the_backend_and_no_two_lines_look_alike(sweep, write) -> None
         assert not same_backend or a.get_marker() != b.get_marker()
 
 
-def test_backends_from_other_packages_get_colours_of_their_own(entry, write) -> None:
-    ids = [f"{backend}/softmax/auto" for backend in ("torch", "triton", "mine", "other")]
-    (group,) = load([write([entry(id, (64, n)) for id in ids for n in range(8, 80, 8)])]).groups
-    lines = figure.draw(group, "softmax", "float32").axes[0].get_lines()[:-1]
-    assert len({line.get_color() for line in lines}) == 4
-
-
 def test_what_a_variant_does_not_take_is_a_gap(sweep, write) -> None:
     (group,) = load([write(sweep)]).groups
     lines = {line.get_label(): line for line in figure.draw(group, "softmax", "float32").axes[0].get_lines()}

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -34,24 +34,27 @@ _places = {*sys.path}
 _alone = threading.RLock()
 
 
-class Server:
-    """What asks a process at the other end of a socket to fork."""
-
-    def __init__(self, asked: socket.socket) -> None:
-        self._socket = asked
-
-    def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
-        """The number of a new child of this process, which has these files as its first ones; 0 if none is made."""
-        with _alone, _adopting(), contextlib.suppress(OSError):
-            socket.send_fds(self._socket, [json.dumps(request).encode()], files)
-            return int(self._socket.recv(64) or 0)
-        return 0
+Fork = Callable[[dict[str, Any], Sequence[int]], int]
+"""Asks for a child of this process that has these files as its first ones: its number, or 0 if none is made."""
 
 
-_servers: dict[str, Server] = {}
+def _ask(asked: socket.socket, request: dict[str, Any], files: Sequence[int]) -> int:
+    """The parent of what the other end forks ends at once, so that this process becomes its parent."""
+    libc, before, made = ctypes.CDLL(None), ctypes.c_int(), 0
+    with _alone:
+        libc.prctl(_GET, ctypes.byref(before), 0, 0, 0)
+        libc.prctl(_SET, 1, 0, 0, 0)
+        with contextlib.suppress(OSError):
+            socket.send_fds(asked, [json.dumps(request).encode()], files)
+            made = int(asked.recv(64) or 0)
+        libc.prctl(_SET, before.value, 0, 0, 0)
+    return made
 
 
-def server(environment: dict[str, str]) -> Server | None:
+_servers: dict[str, Fork] = {}
+
+
+def server(environment: dict[str, str]) -> Fork | None:
     """The server of this process whose Python and torch started in such an environment; None if others are too many."""
     with _alone:
         key = _read_at_import(environment)
@@ -65,7 +68,7 @@ def server(environment: dict[str, str]) -> Server | None:
                     command, pass_fds=[theirs.fileno()], env=environment, stdout=subprocess.DEVNULL
                 )
             atexit.register(lambda: (ours.close(), process.wait()))
-            _servers[key] = Server(ours)
+            _servers[key] = partial(_ask, ours)
         return _servers.get(key)
 
 
@@ -77,17 +80,7 @@ def _finds_what_we_do(environment: dict[str, str]) -> bool:
     return {*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))} <= _places
 
 
-@contextlib.contextmanager
-def _adopting() -> Iterator[None]:
-    """A fork's parent ends at once, so that this process becomes its parent."""
-    libc, before = ctypes.CDLL(None), ctypes.c_int()
-    libc.prctl(_GET, ctypes.byref(before), 0, 0, 0)
-    libc.prctl(_SET, 1, 0, 0, 0)
-    yield
-    libc.prctl(_SET, before.value, 0, 0, 0)
-
-
-def popen(find: Callable[[dict[str, str]], Server | None], modules: Sequence[str]) -> type[subprocess.Popen[Any]]:
+def popen(find: Callable[[dict[str, str]], Fork | None], modules: Sequence[str]) -> type[subprocess.Popen[Any]]:
     """A Popen that has Python run these modules, or anything if there are none, in forks of the server it finds."""
 
     class Popen(subprocess.Popen):  # type: ignore[type-arg]
@@ -98,7 +91,7 @@ def popen(find: Callable[[dict[str, str]], Server | None], modules: Sequence[str
             fits = python and (not modules or (words[:1] == ["-m"] and words[1] in modules))
             files = [number if file < 0 else file for number, file in enumerate((given[9], given[12], given[14]))]
             request = {"command": words, "cwd": cwd and str(cwd), "kept": [*kept], "session": bool(new_session)}
-            made = fits and (found := find(env)) and found.fork({**request, "env": env}, [*files, *kept])
+            made = fits and (found := find(env)) and found({**request, "env": env}, [*files, *kept])
             if not made:
                 super()._execute_child(args, *given)  # type: ignore[misc]
                 return
@@ -188,10 +181,10 @@ def _fork_what_it_starts() -> None:
         _serve(theirs)
         os._exit(0)
     theirs.close()
-    as_now, here = _read_at_import(dict(os.environ)), Server(ours)
+    as_now, here = _read_at_import(dict(os.environ)), partial(_ask, ours)
     _places.update(sys.path)
 
-    def find(given: dict[str, str]) -> Server | None:
+    def find(given: dict[str, str]) -> Fork | None:
         return here if _read_at_import(given) == as_now and _finds_what_we_do(given) else None
 
     subprocess.Popen = popen(find, (WORKER, JUDGE, PROBE))  # type: ignore[misc]
@@ -214,6 +207,7 @@ def _leave(what: Callable[[], object]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
         status = 1
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
