@@ -72,6 +72,7 @@ def run(*command: str) -> str:
     return subprocess.run(command, cwd=folder, env={**os.environ, **here}, capture_output=True, text=True).stdout
 
 
+@pytest.mark.nightly
 def test_mypy_sees_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "uses.py").write_text(USES)
@@ -79,6 +80,7 @@ def test_mypy_sees_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
     assert {int(line) for line in re.findall(r"uses\.py:(\d+): error", said)} == WRONG, said
 
 
+@pytest.mark.nightly
 def test_pyright_sees_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
     if importlib.util.find_spec("pyright") is None:
         pytest.skip("pyright is not installed")

@@ -25,6 +25,7 @@ def started(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=os.environ | place, capture_output=True, text=True, timeout=240)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="this torch has no gloo")
 def test_the_bench_runs_and_says_that_a_host_measures_nothing(tmp_path: Path) -> None:
     file = tmp_path / "found.json"
@@ -42,6 +43,7 @@ def test_the_bench_runs_and_says_that_a_host_measures_nothing(tmp_path: Path) ->
     assert "NO PERFORMANCE" in lines[-1] and max(map(len, lines)) <= 80
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="this torch has no gloo")
 def test_the_checks_run_and_a_rank_is_killed(tmp_path: Path) -> None:
     file = tmp_path / "found.json"

@@ -95,8 +95,7 @@ def popen(find: Callable[[dict[str, str]], Fork | None], modules: Sequence[str])
             if not made:
                 super()._execute_child(args, *given)  # type: ignore[misc]
                 return
-            self.pid = made
-            self._child_created = True
+            self.pid, self._child_created = made, True
             self._close_pipe_fds(*given[9:15])  # type: ignore[attr-defined]
 
     return Popen
