@@ -171,7 +171,7 @@ def tests_all(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def nightly(session: nox.Session) -> None:
-    """The long tests, and each language's in an environment of its own: interpreted, emulated and compiled at length."""
+    """The long tests, and each language's in an environment of its own: interpreted, emulated, compiled at length."""
     for language in ("nightly", *LANGUAGES, "warp"):
         session.notify(f"tests-{language}")
 
