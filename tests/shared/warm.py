@@ -206,7 +206,6 @@ def _leave(what: Callable[[], object]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
         status = 1
-    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
