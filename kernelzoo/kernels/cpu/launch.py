@@ -127,7 +127,7 @@ def _on_addresses(arrays: Sequence[Any], steps: Sequence[Kernel]) -> Callable[..
     keep the tensors of its bind. One runs at a time, so that a workspace serves all threads."""
     memory = [(ctypes.c_byte * array.nbytes, array.dtype) for array in arrays]
     templates = []
-    for kernel, arguments in steps:
+    for kernel, arguments in (_run(*step) for step in steps):
         places = {place: i for place, one in enumerate(arguments) for i, own in enumerate(arrays) if one is own}
         templates.append((kernel, [None if place in places else one for place, one in enumerate(arguments)], places))
 
@@ -142,11 +142,19 @@ def _on_addresses(arrays: Sequence[Any], steps: Sequence[Kernel]) -> Callable[..
     return at
 
 
+def _run(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
+    """What runs: of one task, what does its work, without the loop around it, which takes longer to compile."""
+    task, tasks = kernel.py_func.__globals__.get("_task"), arguments[-1]
+    return (task, (*arguments[:-2], FIRST, arguments[-2])) if task and tasks == 1 else (kernel, arguments)
+
+
 def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:
     """A kernel with its arguments as a step: as many blocks as tasks, of a thread each."""
     given = arguments if _written(kernel) is kernel.py_func else (arguments,)
     signature = tuple(map(numba.typeof, given))
-    numbers = {name: value for name, value in _named(kernel, arguments).items() if isinstance(value, int)}
+    *names, _, _ = inspect.signature(_written(kernel)).parameters
+    named = zip((*names, "units", "tasks"), arguments, strict=True)
+    numbers = {name: value for name, value in named if isinstance(value, int)}
     return Step(
         kernel=f"{kernel.__name__}{signature}",
         grid=(numbers["tasks"],),
@@ -154,11 +162,6 @@ def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Ste
         arguments=tuple(numbers.values()),
         build=(lambda: _compiled(kernel, signature, numbers)) if compiles else None,
     )
-
-
-def _named(kernel: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
-    *names, _, _ = inspect.signature(_written(kernel)).parameters
-    return dict(zip((*names, "units", "tasks"), arguments, strict=True))
 
 
 def _written(kernel: Any) -> Callable[..., None]:
@@ -233,9 +236,6 @@ _task: Any = None
 
 def _shared_out(*arguments):
     given, units, tasks = arguments[:-2], arguments[-2], arguments[-1]
-    if tasks == 1:
-        _task(*given, FIRST, units)
-        return
     for i in numba.prange(tasks):
         _task(*given, i * units // tasks, (i + 1) * units // tasks)
 
