@@ -113,7 +113,8 @@ def left(backend: Any, device: str) -> Iterator[str]:
             memory = {name: StorageWeakRef(x.untyped_storage()) for name, x in way.tensors.items()}
             found = now = x = None
             way.tensors.clear()
-            gc.collect()  # an emulator's objects may refer to each other, and so may a compiler's errors
+            if not all(ref.expired() for ref in memory.values()):
+                gc.collect()  # an emulator's objects may refer to each other, and so may a compiler's errors
             yield from (f"{layout}, {way.name}, {name}: kept" for name, ref in memory.items() if not ref.expired())
 
 

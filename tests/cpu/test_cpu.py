@@ -173,13 +173,10 @@ def test_elements_off_their_natural_alignment():
 
 
 THREADS = """
-import sys
 import threading
 import torch
 import kernelzoo
 from kernelzoo.operations import OPERATIONS
-
-op = sys.argv[1]
 
 x = torch.randn(512, 1024)
 failures = []
@@ -189,7 +186,7 @@ def work(dim):
     try:
         gate.wait()
         for _ in range(5):
-            OPERATIONS[op].assert_close(getattr(kernelzoo.get("cpu"), op)(x, dim), x, dim)
+            OPERATIONS["min"].assert_close(kernelzoo.get("cpu").min(x, dim), x, dim)
     except BaseException as error:
         failures.append(error)
 
@@ -202,14 +199,11 @@ assert not failures, failures
 """
 
 
-@pytest.mark.sampled(2, "layer")
 @pytest.mark.parametrize("layer", ["workqueue", "default"])
-@pytest.mark.parametrize("op", ["softmax", "min"])
-def test_sixteen_threads_first_call_included(op, layer, tmp_path):
+def test_sixteen_threads_first_call_included(layer, tmp_path):
     """In a process of its own, with nothing compiled: the workqueue layer ends a process entered twice at once."""
     environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", THREADS, op]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from commands import ROOT, Forked
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim, export
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -290,7 +289,6 @@ def test_what_a_script_may_call_instead() -> None:
 
 
 FIRST = """
-import sys
 import numpy, torch, kernelzoo
 a = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
 right = torch.softmax(torch.from_numpy(a), 0)
@@ -299,7 +297,7 @@ for function in (
     lambda x: kernelzoo.softmax(x, 0, dtype=torch.float32),
     lambda x: kernelzoo.softmax(x, 0, out=torch.empty_like(x) if isinstance(x, torch.Tensor) else numpy.empty_like(x)),
 ):
-    for x in (a, torch.from_numpy(a))[:: 1 if "numpy" in sys.argv else -1]:
+    for x in (a, torch.from_numpy(a))[::{step}]:
         torch.compiler.reset()
         found = torch.compile(function, fullgraph=True, backend="eager")(x)
         assert type(found) is type(x), type(found)
@@ -307,17 +305,10 @@ for function in (
 """
 
 
-@pytest.mark.parametrize(
-    ("function", "first"),
-    [
-        ("lambda x: kernelzoo.softmax(x, 0)", "numpy"),
-        ("lambda x: kernelzoo.get('torch').softmax(x, 0)", "numpy"),
-        ("lambda x: kernelzoo.get('torch').softmax(x, 0)", "tensor"),
-    ],
-    ids=["function-array", "method-array", "method-tensor"],
-)
-def test_numpy_s_arrays_compiled_in_the_first_call_of_a_process(function: str, first: str) -> None:
+def test_numpy_s_arrays_compiled_in_the_first_call_of_a_process() -> None:
     """A tensor or an array, the first of a process, is compiled whole, and the result is of its kind."""
-    code = FIRST.format(function=function)
-    done = subprocess.run([sys.executable, "-c", code, first], capture_output=True, text=True, timeout=300)
-    assert not done.returncode, done.stderr[-2000:]
+    function, method = (f"lambda x: {owner}.softmax(x, 0)" for owner in ("kernelzoo", "kernelzoo.get('torch')"))
+    with Forked() as forked:
+        for call, step in ((function, 1), (method, 1), (method, -1)):
+            status, _, said = forked.run(ROOT, ["-c", FIRST.format(function=call, step=step)])
+            assert not status, (call, step, said[-2000:])
