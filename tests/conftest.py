@@ -41,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--core", metavar="BACKEND", help="of the contract, only this backend's, on the core cases")
     parser.addoption("--only", metavar="BACKENDS", help="of the contract, only these backends', comma-separated")
     parser.addoption("--cold", action="store_true", help="start each measuring process as users' start, seconds each")
+    parser.addoption("--one-in", type=int, default=1, metavar="K", help="of a form's cases one in K, and special ones")
     parser.addoption("--all", action="store_true", help="run all cases and devices of which a usual run takes a sample")
 
 
@@ -56,6 +57,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(f"{implementation.op} {dtype}"))
     if config.getoption("--all"):
         return
+    few = config.getoption("--one-in")
+    for item in items if few > 1 else ():
+        implementation, case = _given(item)
+        if implementation is not None and case is not None and "special" not in case.name:
+            item.add_marker(pytest.mark.sampled(few, "implementation"))
     core = config.getoption("--core")
     kept = _sample([item for item in items if not core or _is_core(item, core)])
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
