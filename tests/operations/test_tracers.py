@@ -212,8 +212,13 @@ FEW: dict[str, Call] = {
 }
 """Those that take longer, of which few rows are enough."""
 
-CELLS = [(column, row) for column in COLUMNS for row in ROWS]
-CELLS += [(column, row) for column in FEW for row, said in ROWS.items() if said.few]
+CELLS = [
+    pytest.param(column, row, marks=() if (i + j) % one_in == 0 else pytest.mark.nightly)
+    for one_in, columns, rows in ((3, COLUMNS, ROWS), (2, FEW, [row for row, said in ROWS.items() if said.few]))
+    for i, column in enumerate(columns)
+    for j, row in enumerate(rows)
+]
+"""A usual run takes some cells of each column and each row."""
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")  # torch's own, of either call
