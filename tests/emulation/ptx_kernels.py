@@ -1,5 +1,6 @@
 """Small kernels in PTX around an instruction or a few, run by the emulator on NumPy's arrays."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import host_compiler
@@ -46,23 +47,36 @@ def run(
 
 def each(instructions: str, *inputs: np.ndarray, to: Any) -> np.ndarray:
     """What instructions make of each element: ``{a}``, ``{b}``, ``{c}`` are the inputs, ``{d}`` is the result."""
-    out = np.zeros(inputs[0].size, to)
-    arrays = [*(np.ascontiguousarray(array).ravel() for array in inputs), out]
-    names, lines = {}, []
-    for k, (letter, array) in enumerate(zip([*"abc"[: len(inputs)], "d"], arrays, strict=True)):
+    (made,) = several([(instructions, to)], *inputs)
+    return made
+
+
+def several(wanted: Sequence[tuple[str, Any]], *inputs: np.ndarray) -> list[np.ndarray]:
+    """The same of several, each with the dtype of its result; one kernel runs all, as to compile it takes long."""
+    given, names, lines = [np.ascontiguousarray(array).ravel() for array in inputs], {}, []
+    count, last = given[0].size, len(given)
+    for k, (letter, array) in enumerate(zip("abc", given, strict=False)):
         size = array.dtype.itemsize
         names[letter] = f"{_FAMILY[size]}{10 + k}"
-        lines.append(f"mul.wide.u32 rd{20 + k}, r0, {size}; add.s64 rd{20 + k}, rd{20 + k}, rd{k + 1};")
-        if letter != "d":
-            lines.append(f"ld.global.b{8 * size} {names[letter]}, [rd{20 + k}];")
-    last = len(inputs)
+        lines.append(f"mad.wide.u32 rd{20 + k}, r0, {size}, rd{k + 1};")
+        lines.append(f"ld.global.b{8 * size} {names[letter]}, [rd{20 + k}];")
+    places = [0]
+    for instructions, to in wanted:
+        size = np.dtype(to).itemsize
+        names["d"] = f"{_FAMILY[size]}{10 + last}"
+        lines.append(f"{instructions.format(**names)} mad.wide.u32 rd30, r0, {size}, rd{last + 1};")
+        lines.append(f"st.global.b{8 * size} [rd30+{places[-1]}], {names['d']};")
+        places.append(places[-1] + -(-count * size // 8) * 8)
     body = (
-        f"mov.u32 r1, %ctaid.x; mov.u32 r2, %ntid.x; mad.lo.u32 r0, r1, r2, r0; setp.ge.u32 p8, r0, {out.size};\n"
-        f"@p8 bra END;\n{' '.join(lines)}\n{instructions.format(**names)}\n"
-        f"st.global.b{8 * out.itemsize} [rd{20 + last}], {names['d']};\nEND:"
+        f"mov.u32 r1, %ctaid.x; mov.u32 r2, %ntid.x; mad.lo.u32 r0, r1, r2, r0; setp.ge.u32 p8, r0, {count};\n"
+        f"@p8 bra END;\n{chr(10).join(lines)}\nEND:"
     )
-    run(body, *arrays, grid=-(-out.size // 128), block=128)
-    return out
+    out = np.zeros(places[-1], "u1")
+    run(body, *given, out, grid=-(-count // 128), block=128)
+    return [
+        out[place : place + count * np.dtype(to).itemsize].view(to)
+        for place, (_, to) in zip(places, wanted, strict=False)
+    ]
 
 
 def pairs(values: Any, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
