@@ -13,22 +13,21 @@ def run(code: str) -> str:
     return subprocess.run(interruptible.python("-c", code), check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        "",
-        "kernelzoo.backends()",
-        "kernelzoo.implementations()",
-        "kernelzoo.implementations('triton', 'softmax')",
-        "kernelzoo.implementation('cpu/min/auto')",
-        "import kernelzoo.inspect",
-        "import kernelzoo.check.cases; kernelzoo.check.cases.cases('min')",
-    ],
-    ids=["import", "backends", "implementations", "some", "one", "inspect", "cases"],
+USES = (
+    "",
+    "kernelzoo.backends()",
+    "kernelzoo.implementations()",
+    "kernelzoo.implementations('triton', 'softmax')",
+    "kernelzoo.implementation('cpu/min/auto')",
+    "import kernelzoo.inspect",
+    "import kernelzoo.check.cases; kernelzoo.check.cases.cases('min')",
 )
-def test_imports_nothing_heavy(use: str) -> None:
-    loaded = run(f"import sys, kernelzoo\n{use}\nprint(*(m for m in {HEAVY} if m in sys.modules))")
-    assert loaded.strip() == ""
+
+
+def test_imports_nothing_heavy() -> None:
+    """Each of these beside those before it, in one process."""
+    uses = [f"{use}\nprint({use!r}, [m for m in {HEAVY} if m in sys.modules])" for use in USES]
+    assert run("\n".join(["import sys, kernelzoo", *uses])).splitlines() == [f"{use} []" for use in USES]
 
 
 def test_the_check_above_can_fail() -> None:

@@ -547,12 +547,3 @@ def test_a_forked_child_gives_the_same_bits() -> None:
         [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stdout.split() == ["0", "0", "0"], done.stderr
-
-
-# Of the processes in which torch compiled for a test before this one, when Python collects them here.
-@pytest.mark.filterwarnings(r"ignore:subprocess \d+ is still running:ResourceWarning")
-@pytest.mark.parametrize("backend", ["torch", "cpu"])
-def test_torch_compile_around_a_call(backend: str) -> None:
-    if backend == "cpu":
-        pytest.importorskip("numba", reason="the cpu backend is written in Numba")
-    assert sum(sections._in_compile(registry.implementation(f"{backend}/softmax/auto"), HOST))

@@ -96,16 +96,17 @@ SOFTMAX_LIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("lie", SOFTMAX_LIES)
 @pytest.mark.parametrize("dtype", operations.FLOATS)
 @pytest.mark.parametrize("columns", [2, 129, 4096, 300_000])
-def test_softmax_check_catches(lie: str, dtype: str, columns: int) -> None:
+def test_softmax_check_catches(dtype: str, columns: int) -> None:
     x = sample("softmax", (3, columns), dtype, generator=torch.Generator().manual_seed(columns))
+    expected = right_values(SOFTMAX, x)
     (right,) = SOFTMAX.reference(SOFTMAX.arguments((x,)))
     right = right.to(x.dtype)
-    SOFTMAX.assert_close(right, x)
-    with pytest.raises(AssertionError, match="elements wrong"):
-        SOFTMAX.assert_close(SOFTMAX_LIES[lie](right), x)
+    expected.check(right)
+    for lie in SOFTMAX_LIES.values():
+        with pytest.raises(AssertionError, match="elements wrong"):
+            expected.check(lie(right))
 
 
 def test_softmax_check_catches_a_lost_offset() -> None:

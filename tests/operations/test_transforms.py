@@ -11,7 +11,6 @@ import torch
 from running_here import backends
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd import forward_ad
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.masked import masked_tensor
 
 import kernelzoo
@@ -59,8 +58,6 @@ TRANSFORMS: dict[str, Callable[[Call, Tensor], Any]] = {
     "jacobian": lambda call, x: torch.autograd.functional.jacobian(call, x, vectorize=True),
     "functionalize": lambda call, x: torch.func.functionalize(call)(x),
     "functional": lambda call, x: torch._from_functional_tensor(call(torch._to_functional_tensor(x))),
-    "make_fx": lambda call, x: make_fx(lambda x: call(x))(x)(x * 2),
-    "make_fx with symbols": lambda call, x: make_fx(lambda x: call(x), tracing_mode="symbolic")(x)(x.repeat(2, 1)),
     "inference": lambda call, x: _in_inference(call, x),
 }
 
@@ -148,8 +145,7 @@ def _fresh_dynamo() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_fresh_dynamo")
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_compiled_whole(given: Given, dynamic: bool) -> None:
+def test_compiled_whole(given: Given) -> None:
     """One graph, by the backend's name and by its method; results and gradients as without."""
 
     def step(x: Tensor, call: Call) -> Tensor:
@@ -164,7 +160,7 @@ def test_compiled_whole(given: Given, dynamic: bool) -> None:
     x = given.x.clone().requires_grad_()
     right = torch.autograd.grad(step(x, given.right), x)
     for function in (named, method):
-        compiled = torch.compile(function, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+        compiled = torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
         torch.testing.assert_close(torch.autograd.grad(compiled(x), x), right)
         with torch.no_grad():
             torch.testing.assert_close(compiled(given.x.double()), step(given.x.double(), given.right))
@@ -198,11 +194,10 @@ class Exported(torch.nn.Module):
         return getattr(kernelzoo.get(self.backend), self.op)(x, 0)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_exported(given: Given, strict: bool, tmp_path: Path) -> None:
+def test_exported(given: Given, tmp_path: Path) -> None:
     """With axes of any size, saved, and loaded again."""
     sizes = {0: torch.export.Dim("rows"), 1: torch.export.Dim("columns")}
-    program = torch.export.export(Exported(given.backend, given.op), (given.x,), dynamic_shapes=(sizes,), strict=strict)
+    program = torch.export.export(Exported(given.backend, given.op), (given.x,), dynamic_shapes=(sizes,), strict=False)
     torch.export.save(program, tmp_path / "program.pt2")
     loaded = torch.export.load(tmp_path / "program.pt2").module()
     for x in (given.x, torch.randn(7, 2, device=given.device)):

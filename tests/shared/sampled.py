@@ -30,7 +30,7 @@ def is_left_out(implementation: kernelzoo.Implementation, case: Case) -> bool:
     """Whether a usual run leaves this case to ``--all``.
 
     A kind of case is its name without the dtype. ``auto`` takes the core's special values in every dtype, all other
-    needed kinds and layouts in one; every other form takes a share of them; a sharded step, the core in two.
+    needed kinds and layouts in one; every other form, as all of torch's, a share; a sharded step, the core in two.
     """
     auto, kind = implementation.variant == "auto", _kind(case)
     special = kind.startswith(_SPECIAL)
@@ -43,7 +43,9 @@ def is_left_out(implementation: kernelzoo.Implementation, case: Case) -> bool:
     elif kind == "special-values-dim0" or ((auto or step) and needed(case)):
         few = 1
     else:
-        few = (AUTO if auto else FORMS)[implementation.op in MAPPED] * (3 if _SHAPE.fullmatch(kind) else 1)
+        few = (AUTO if auto and implementation.backend != "torch" else FORMS)[implementation.op in MAPPED] * (
+            3 if _SHAPE.fullmatch(kind) else 1
+        )
     if number % few != 0:
         return True
     dtypes = _kinds(implementation.op)[kind, case.core]
