@@ -1,4 +1,7 @@
-"""Torch's own samples (OpInfo) of the operations: results, and gradients, within the bounds of kernelzoo's."""
+"""Torch's own samples (OpInfo) of the operations: results, and gradients, within the bounds of kernelzoo's.
+
+Torch's norms are over last axes alone: here each is taken over the first one too.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,11 @@ def samples(op: str, device: str) -> Iterator[tuple[torch.dtype, Call | str]]:
             dtype = getattr(torch, name)
             for one in info.reference_inputs(device, dtype) if dtype in info.supported_dtypes(device) else ():
                 for sample in (one, one.noncontiguous()):
-                    yield dtype, translated(op, sample.input, *sample.args, **sample.kwargs)
+                    call = translated(op, sample.input, *sample.args, **sample.kwargs)
+                    yield dtype, call
+                    if op in ("rms_norm", "layer_norm") and not isinstance(call, str):
+                        (x, *rest), named = call
+                        yield dtype, ([x.movedim(-1, 0), *rest], {**named, "dim": 0})
 
 
 def check_gradients(op: str, result: torch.Tensor, inputs: Sequence[torch.Tensor], named: dict[str, Any]) -> None:
