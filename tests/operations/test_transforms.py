@@ -55,7 +55,6 @@ TRANSFORMS: dict[str, Callable[[Call, Tensor], Any]] = {
     "jacfwd": lambda call, x: torch.func.jacfwd(call)(x),
     "hessian": lambda call, x: torch.func.hessian(lambda x: call(x).square().sum())(x[:2, :3]),
     "gradients of each sample": lambda call, x: torch.vmap(torch.func.grad(lambda x: call(x).square().sum()))(x),
-    "jacobian": lambda call, x: torch.autograd.functional.jacobian(call, x, vectorize=True),
     "functionalize": lambda call, x: torch.func.functionalize(call)(x),
     "functional": lambda call, x: torch._from_functional_tensor(call(torch._to_functional_tensor(x))),
     "inference": lambda call, x: _in_inference(call, x),
