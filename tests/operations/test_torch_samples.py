@@ -61,11 +61,16 @@ def samples(op: str, device: str) -> Iterator[tuple[torch.dtype, Call | str]]:
     """Each sample in each dtype that kernelzoo takes or converts, as it is and with other strides."""
     with mock.patch("torch.backends.disable_global_flags"):  # which the import calls: other tests set such flags
         from torch.testing._internal.common_methods_invocations import op_db
+
+    def there(x: Any) -> Any:
+        return x.to(device) if isinstance(x, torch.Tensor) else x
+
     for info in (info for info in op_db if info.name == INFOS[op]):
         for name in FLOATS + INTEGERS if info.variant_test_name == "with_dtype" else OPERATIONS[op].dtypes:
             dtype = getattr(torch, name)
             for one in info.reference_inputs(device, dtype) if dtype in info.supported_dtypes(device) else ():
                 for sample in (one, one.noncontiguous()):
+                    sample = sample.transform(there)  # some of torch's are on the host whatever the device
                     call = translated(op, sample.input, *sample.args, **sample.kwargs)
                     yield dtype, call
                     if op in ("rms_norm", "layer_norm") and not isinstance(call, str):

@@ -24,14 +24,15 @@ def plan_rows(
     scalars: tuple[Argument, ...] = (),
     numbers: tuple[int, ...] = (),
     few: int = 2 * FEW,
+    least: int = 1,
 ) -> Plan:
     """The plan of a kernel ``rows`` of those dtypes, with the others' strides and the scalars that it takes.
 
     Of the tensors, x and the last one may have elements along the row. numbers: of the kernel's template, first how
-    wide its vectors are. few: vectors that a lane has at the least, where there are ``MANY`` lanes.
+    wide its vectors are. few: vectors that a lane has at the least, where there are ``MANY`` lanes; least: elsewhere.
     """
     numbers = numbers or (aligned_width(rows) if rows.out_n else ragged_width(rows),)
-    few = max(1, min(few, rows.planned * rows.n // (numbers[0] * MANY)))
+    few = max(least, min(few, rows.planned * rows.n // (numbers[0] * MANY)))
     lanes, together = lanes_of(rows, rows.n, numbers[0], few)
     kernel = instance("rows", dtypes, *numbers)
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), *scalars)
@@ -52,7 +53,7 @@ def plan_held(
     wide = aligned_width(rows, *(others if along is None else along))
     count = cdiv(rows.n, lanes_of(rows, rows.n, wide)[0] * wide)
     items = next((items for items in (FEW, MOST_HELD) if wide > 1 and items >= count), 0)
-    return plan_rows(rows, *others, dtypes=dtypes, scalars=scalars, numbers=(wide, items), few=FEW)
+    return plan_rows(rows, *others, dtypes=dtypes, scalars=scalars, numbers=(wide, items), few=FEW, least=FEW)
 
 
 def instance(kernel: str, dtypes: tuple[str, ...], *numbers: int) -> str:
