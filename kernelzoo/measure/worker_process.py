@@ -264,6 +264,8 @@ class WorkerProcess:
         Raises DiedError, or GuardError for a refusal.
         """
         patience = max(self._patience, at_least)
+        if self._process is None:  # it died, and died again as it started
+            self.restart()
         self._in_hand = ""
         done = self._answer(request, progress, patience)
         if words := judge(done):

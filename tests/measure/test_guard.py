@@ -220,6 +220,19 @@ def test_where_nobody_was_running_none_is_to_blame(guarded: Guard, monkeypatch) 
     assert [row["kind"] for row in guarded.race(PROBLEM, ["fine", "good"])[1]] == [UNJUDGED] * 2
 
 
+def test_a_start_that_failed_is_made_again(guarded: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(self: Guard) -> None:
+        self._stop()
+        raise GuardError("the measuring process did not start")
+
+    with monkeypatch.context() as once:
+        once.setattr(Guard, "restart", killed)
+        with pytest.raises(GuardError, match="did not start"):
+            guarded.race(PROBLEM, ["leaves", "good"])
+    (row,), failed = guarded.race(PROBLEM, ["good"])
+    assert row["extra_info"]["id"] == "good" and not failed
+
+
 def test_what_a_kernel_does_as_it_is_timed_costs_no_other_row(tmp_path: Path) -> None:
     module = tmp_path / "timed.py"
     module.write_text(TIMED)
