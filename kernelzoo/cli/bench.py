@@ -251,4 +251,4 @@ def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) 
 
 def _again(path: Path, given: Path | None, resumed: bool) -> str:
     command = ["kernelzoo", *sys.argv[1:], *([] if given else ["-o", str(path)]), *([] if resumed else ["--resume"])]
-    return f"{path} is complete; to continue: {shlex.join(command)}"
+    return f"{path} has what was measured; to continue: {shlex.join(command)}"

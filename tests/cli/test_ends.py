@@ -94,7 +94,7 @@ def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(bench, end, capsys) ->
     sweep.send_signal(end)
     out, err = sweep.communicate(timeout=60)
     assert sweep.returncode == 130, err
-    assert "interrupted after 1 of 2 problems; r.json is complete; to continue: kernelzoo bench" in err
+    assert "interrupted after 1 of 2 problems; r.json has what was measured; to continue: kernelzoo bench" in err
     assert "2 results in r.json" in out
     given = shlex.split(err.strip().splitlines()[-1].partition("to continue: ")[2])
     assert given == ["kernelzoo", *COMMAND, "r.json", "--shape", "4x4,7x4", "--resume"]
