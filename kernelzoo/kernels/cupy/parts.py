@@ -1,19 +1,12 @@
-"""Long rows that several blocks share, see parts.cuh: how many parts a row has, and which rows are cut."""
-
-import torch
+"""Long rows that several blocks share, see parts.cuh: how many parts a row has."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import instance, lanes_of, ragged_width
-from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, device_of
-from kernelzoo.kernels.shared.long_rows import parts_of, takes_split
-from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, rows_of
+from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step
+from kernelzoo.kernels.shared.long_rows import parts_of
+from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 
 STATE_BYTES = 16  # of a part, at most
-
-
-def rows_or_split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """The form for a problem, of an operation that has these two."""
-    return "split" if takes_split(rows_of(x, out), device_of(x)) else "rows"
 
 
 def cut(rows: Rows, device: Device) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.lanes import packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, prepare, within_grid
 from kernelzoo.kernels.numba.row import thread_mapping
-from kernelzoo.kernels.shared.long_rows import parts_of, takes_split
+from kernelzoo.kernels.shared.long_rows import parts_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv
 
@@ -75,8 +75,3 @@ def in_parts(
         return sequence(leave(inputs[0], numbers, out), meet(*inputs, numbers, out))
 
     return bind
-
-
-def rows_or_split(v: View) -> str:
-    """The form for any problem, where there are those two."""
-    return "split" if takes_split(v, v.device) else "rows"

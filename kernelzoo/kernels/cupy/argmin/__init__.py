@@ -1,1 +1,0 @@
-"""Places of minima in CUDA C."""

@@ -1,1 +1,0 @@
-"""Cross entropies in CUDA C."""

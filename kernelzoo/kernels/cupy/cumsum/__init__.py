@@ -1,1 +1,0 @@
-"""Running sums in CUDA C."""

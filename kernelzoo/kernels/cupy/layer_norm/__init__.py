@@ -1,1 +1,0 @@
-"""Layer norms in CUDA C."""

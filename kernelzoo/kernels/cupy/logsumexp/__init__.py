@@ -1,1 +1,0 @@
-"""Logarithms of sums of exponentials in CUDA C."""

@@ -1,1 +1,0 @@
-"""RMS norms in CUDA C."""

@@ -1,1 +1,0 @@
-"""Gradients of RMS norms in CUDA C."""

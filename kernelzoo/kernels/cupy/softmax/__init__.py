@@ -1,1 +1,0 @@
-"""Softmax in CUDA C++: a form a file, its kernels beside it; ``choose.py`` says which form takes a problem."""

@@ -1,1 +1,0 @@
-"""Residuals added and normed in Numba CUDA."""

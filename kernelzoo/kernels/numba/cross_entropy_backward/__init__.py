@@ -1,1 +1,0 @@
-"""Gradients of cross entropies in Numba CUDA."""

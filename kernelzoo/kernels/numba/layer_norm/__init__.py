@@ -1,1 +1,0 @@
-"""Layer norms in Numba CUDA."""

@@ -1,1 +1,0 @@
-"""Gradients of layer norms in Numba CUDA."""

@@ -1,1 +1,0 @@
-"""Logarithms of sums of exponentials in Numba CUDA."""

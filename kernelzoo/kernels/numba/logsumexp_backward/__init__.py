@@ -1,1 +1,0 @@
-"""Gradients of logarithms of sums of exponentials in Numba CUDA."""

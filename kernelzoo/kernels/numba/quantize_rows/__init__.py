@@ -1,1 +1,0 @@
-"""Rows quantised to 8-bit floating point in Numba CUDA."""

@@ -1,1 +1,0 @@
-"""RMS norms in Numba CUDA."""

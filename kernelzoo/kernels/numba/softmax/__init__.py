@@ -1,1 +1,0 @@
-"""Softmax in Numba CUDA: a file a form, and choose.py, which knows the right one for a problem."""

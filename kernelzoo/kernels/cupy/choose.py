@@ -1,0 +1,18 @@
+"""Which form takes a problem, of operations that choose alike; others have a ``choose.py`` of their own."""
+
+import torch
+
+from kernelzoo.kernels.cupy.launch import device_of
+from kernelzoo.kernels.shared.long_rows import takes_split
+from kernelzoo.layout import rows_of
+from kernelzoo.registry import chooser
+
+
+@chooser("cupy", "argmin", "auto")
+@chooser("cupy", "cross_entropy", "auto")
+@chooser("cupy", "cumsum", "auto")
+@chooser("cupy", "logsumexp", "auto")
+@chooser("cupy", "sum", "auto")
+def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
+    """Several blocks to a row where rows are few and long, else one or less."""
+    return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"
