@@ -46,14 +46,9 @@ def call_on(
     named = {"variant": one.variant, **dict(problem.scalars)}
     axis = (problem.dim,) if problem.operation.by_rows else ()
     own = function_of(problem.operation, one.id)
-
-    def ours() -> Any:
-        return getattr(backends.get(one.backend), one.op)(*inputs, *axis, **named)
-
-    def torchs() -> Any:
-        return getattr(torch, own)(*inputs, *axis)
-
-    return Call(torchs if own else ours, outs)
+    if own:
+        return Call(lambda: getattr(torch, own)(*inputs, *axis), outs)
+    return Call(lambda: getattr(backends.get(one.backend), one.op)(*inputs, *axis, **named), outs)
 
 
 def function_of(operation: operations.Operation, id: str) -> str:

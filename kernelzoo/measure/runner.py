@@ -125,7 +125,8 @@ class Runner:
         (inputs, outs), (given, results) = self._sets[0], self._sets[source]
         launch = self._lanes[id].launches[0]
         self._wait()
-        with self._other_stream() if other_stream else nullcontext():
+        stream: Any = torch.cuda.Stream  # torch has no type for it
+        with torch.cuda.stream(stream(self.device)) if other_stream else nullcontext():
             self._spin()
             for x, value in zip(inputs, given, strict=True):
                 x.copy_(value)
@@ -248,10 +249,6 @@ class Runner:
             raise ContractError(
                 f"a launch writes into out and returns None; this one returned {type(result)}", "wrong kind of result"
             )
-
-    def _other_stream(self) -> AbstractContextManager[Any]:
-        stream: Any = torch.cuda.Stream  # torch has no type for it
-        return torch.cuda.stream(stream(self.device))
 
     def _spin(self) -> None:
         if self.device.type == "cuda":

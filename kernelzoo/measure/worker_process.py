@@ -206,18 +206,14 @@ class WorkerProcess:
         self._learn(done.get("operations", ()))
         given = {name: done[name] for name in ("device", "device_name", "versions", "summaries")}
         more = {name: done.get(name, {}) for name in ("files", "refused")}
-        self.about = About(**given, **more, gpu=self._which(done))
+        index = self._gpu.index if self._gpu else int(done["device"].partition(":")[2] or 0)
+        gpu = {"index": index, "uuid": done["gpu"]} if done.get("gpu") else None
+        self.about = About(**given, **more, gpu=gpu)
 
     def _learn(self, said: Sequence[Json]) -> None:
         """Know what the process says of its operations."""
         for one in said:
             operations.known.learn(one)
-
-    def _which(self, done: Json) -> Json | None:
-        uuid = done.get("gpu")
-        if uuid is None:
-            return None
-        return {"index": self._gpu.index if self._gpu else int(done["device"].partition(":")[2] or 0), "uuid": uuid}
 
     def restart(self) -> None:
         """Replace the process."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kernelzoo.device import batch_invariant
+from kernelzoo.device import batch_invariant, no_room
 from kernelzoo.errors import (
     AxisError,
     DeviceError,
@@ -28,7 +28,7 @@ from kernelzoo.operations.canonical import launch_invariant, launch_reduced, lau
 from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Output
 from kernelzoo.operations.derived import completed_sizes, contradicted, shape_of
 from kernelzoo.operations.limits import broken
-from kernelzoo.operations.memory import distinct, no_memory_for
+from kernelzoo.operations.memory import distinct
 from kernelzoo.operations.signature import Signature, wide_name, zip_dict
 from kernelzoo.operations.tensors import check_closely, check_output, describe, is_traced, is_wrapper
 
@@ -101,10 +101,6 @@ def axes_of(dim: Dims, ndim: int) -> tuple[int, ...]:
     """The axes of a call, sorted, non-negative and distinct. An empty tuple means all. Raises AxisError."""
     if type(dim) is int and -ndim <= dim < ndim:
         return (dim % ndim,)
-    return _several_axes(dim, ndim)
-
-
-def _several_axes(dim: Dims, ndim: int) -> tuple[int, ...]:
     given = dim if isinstance(dim, tuple) else (dim,)
     if not given:
         return tuple(range(ndim))
@@ -273,7 +269,9 @@ class Bindable(Signature):
         try:
             return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in outs)
         except RuntimeError as error:
-            raise no_memory_for(outs, error) from error
+            if "can't allocate memory" not in str(error):
+                raise
+            raise no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)) from error
 
     def outputs_of(self, out: Any, args: Arguments) -> tuple[torch.Tensor, ...]:
         """The caller's outputs, checked. Raises OutputError."""
@@ -362,13 +360,11 @@ class Bindable(Signature):
         if out.ndim == x.ndim and len(dims):  # keepdim: drop the reduced axes, which have size 1
             kept = [d for d in range(out.ndim) if d not in dims]
             out = out.as_strided([out.size(d) for d in kept], [out.stride(d) for d in kept])
-        return launch_reduced(bind, x, out, dims, self._stage_dtype(out.dtype))
-
-    def _stage_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """The dtype between two reductions: what an operation accumulates in, so that nothing is rounded twice."""
         import torch
 
-        return torch.promote_types(dtype, torch.float32) if self.rounds and dtype.is_floating_point else dtype
+        # Between two reductions lies what an operation accumulates in, so that nothing is rounded twice.
+        wide = torch.promote_types(out.dtype, torch.float32) if out.dtype.is_floating_point else out.dtype
+        return launch_reduced(bind, x, out, dims, wide if self.rounds else out.dtype)
 
 
 def _shape_by_rows(names: tuple[str, ...], shape: Shape, dims: Shape, keepdim: bool = False) -> Shape:

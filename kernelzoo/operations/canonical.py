@@ -234,18 +234,14 @@ def launch_reduced(
         [strides[1] for _, strides, is_reduced in rest if not is_reduced],
     )
     rest_dims = tuple(i for i, run in enumerate(rest) if run[2])
-    return via_staging_buffer(stage, launch, launch_reduced(bind, stage, rest_out, rest_dims, stage_dtype))
-
-
-def via_staging_buffer(stage: torch.Tensor, first: Launch, rest: Launch) -> Launch:
-    """A launch into a staging buffer, and the rest from there. It takes any addresses if both parts do."""
-    if not (isinstance(first, RebindableLaunch) and isinstance(rest, RebindableLaunch)):
-        return keeping_alive(sequence(first, rest), stage)
-    into, out_of = first.at, rest.at
+    further = launch_reduced(bind, stage, rest_out, rest_dims, stage_dtype)
+    if not (isinstance(launch, RebindableLaunch) and isinstance(further, RebindableLaunch)):
+        return keeping_alive(sequence(launch, further), stage)
+    into, out_of = launch.at, further.at
     # The address is looked up each time, since on the host only a launch keeps the buffer.
     at = locked_sequence(lambda x, out: into(x, stage.data_ptr()), lambda x, out: out_of(stage.data_ptr(), out))
-    own = [tensor for step in (first, rest) if isinstance(step, WorkspaceLaunch) for tensor in step.workspace]
-    return WorkspaceLaunch(at, first.tensors[0], rest.tensors[-1], workspace=(stage, *own))
+    own = [tensor for step in (launch, further) if isinstance(step, WorkspaceLaunch) for tensor in step.workspace]
+    return WorkspaceLaunch(at, launch.tensors[0], further.tensors[-1], workspace=(stage, *own))
 
 
 def split_in_two(

@@ -194,9 +194,6 @@ class Operation(Bindable):
                 raise self.fault(hook, f"returned shape {tuple(one.shape)} for {name}, must be {tuple(out.shape)}")
         return found
 
-    def _errors(self, known: Mapping[str, Any], results: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        return _several(self.call("error", {**known, "ref": _one(results)}))
-
     @staticmethod
     def _rounding(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """The error that the output's dtype adds: half an ulp of a half precision, and what may flush to zero."""
@@ -214,7 +211,7 @@ class Operation(Bindable):
         rows = Rows(self, args)
         known = self._known([self._wide(x) for x in rows.inputs], args)
         rest = _several(self.call("reference", known))[1:] if len(self.outputs) > 1 else ()
-        error: torch.Tensor = self._errors(known, (exact, *rest))[0]
+        error: torch.Tensor = _several(self.call("error", {**known, "ref": _one((exact, *rest))}))[0]
         return error + self._rounding(exact, self.out_dtypes(args)[0])
 
     def exact(self, args: Arguments) -> Exact:
@@ -223,8 +220,7 @@ class Operation(Bindable):
 
         rows = Rows(self, args)
         if args.x.dtype == torch.float64 and "exact" in self.hooks:
-            known = self._known(rows.inputs, args)
-            found: Exact = self.call("exact", known)
+            found: Exact = self.call("exact", self._known(rows.inputs, args))
             return found
         known = self._known([self._wide(x) for x in rows.inputs], args)
         return _several(self.call("reference", known))[0], None, None

@@ -1,30 +1,22 @@
-"""Memory of tensors: whether it overlaps before a kernel writes, and whether there is any."""
+"""Memory of tensors: whether it overlaps before a kernel writes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from kernelzoo.device import no_room
+from kernelzoo.layout import span
 
 if TYPE_CHECKING:
     import torch
-
-
-def _extent(x: torch.Tensor) -> tuple[int, int]:
-    """Addresses of the first byte and one past the last."""
-    start = x.data_ptr()
-    span = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
-    return start, start + (span + 1) * x.element_size()
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors share a byte: exactly, for interleaved views too."""
     if not a.numel() or not b.numel() or a.device != b.device:
         return False
-    (a_start, a_end), (b_start, b_end) = _extent(a), _extent(b)
-    if a_end <= b_start or b_end <= a_start:
+    a_start, b_start = a.data_ptr(), b.data_ptr()
+    if a_start + span(a) <= b_start or b_start + span(b) <= a_start:
         return False
     if a.is_contiguous() and b.is_contiguous():
         return True
@@ -66,10 +58,3 @@ def overlaps_itself(x: torch.Tensor) -> bool:
 
 def distinct(x: torch.Tensor) -> int:
     return math.prod(size for size, stride in zip(x.shape, x.stride(), strict=True) if stride) if x.numel() else 0
-
-
-def no_memory_for(outs: Sequence[tuple[tuple[int, ...], torch.dtype]], error: RuntimeError) -> Exception:
-    """The error to raise where outputs of these shapes and dtypes could not be made."""
-    if "can't allocate memory" not in str(error):
-        return error
-    return no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs))

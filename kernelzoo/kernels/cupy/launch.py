@@ -22,7 +22,7 @@ from kernelzoo import device as devices
 from kernelzoo import tables
 from kernelzoo.device import Device, attached, occupancy
 from kernelzoo.kernels.cupy import compiler
-from kernelzoo.kernels.shared import driver, programs
+from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import Parameters, Shape
 from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, WorkspaceLaunch, locked_sequence, recording
 from kernelzoo.launch import Step as RecordedStep
@@ -204,7 +204,7 @@ class _Loaded:
         """Make launches on so many tensors of one layout, each from parameters whose addresses are left open."""
         with attached(self.device.index):
             driver.allow(self.function, shape)
-        return lambda parameters: programs.launcher(self.function, shape, parameters, tensors, self.device)
+        return lambda parameters: driver.movable(self.function, shape, parameters, tensors, self.device)
 
 
 class _PhysicalDevice:

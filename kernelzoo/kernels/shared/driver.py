@@ -159,8 +159,12 @@ _Frame = tuple[Any, Any, tuple[object, ...]]
 """All that the driver reads of one launch: the parameters' words, the configuration, and what is passed to it."""
 
 
-def _frames(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[[], _Frame]:
-    """What makes frames of a loaded kernel's launches."""
+def movable(function: int, shape: Shape, parameters: Parameters, tensors: int, device: Device) -> Callable[..., None]:
+    """A launch of a loaded kernel on the addresses of so many tensors, its first words, on torch's current stream.
+
+    What the driver reads is made once and used by one thread at a time: another thread that launches takes another.
+    """
+    launch, index = library().cuLaunchKernelEx, device.index
     handle: object = ctypes.c_void_p.from_param(function)  # as a call converts it: so this one has nothing to convert
     config, attributes = configuration(shape, device)
     blank, words, starts = bytes(config), parameters.words, parameters.starts
@@ -171,50 +175,18 @@ def _frames(function: int, shape: Shape, parameters: Parameters, device: Device)
         pointers = (ctypes.c_void_p * len(starts))(*(first + 8 * start for start in starts))
         return values, settings, (ctypes.byref(settings), handle, ctypes.byref(pointers), None)
 
-    return made
-
-
-def movable(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[[int, int], None]:
-    """A launch of a loaded kernel on any x and out of one layout, on torch's current stream.
-
-    What the driver reads is made once and used by one thread at a time: another thread that launches takes another.
-    """
-    launch, index, made = library().cuLaunchKernelEx, device.index, _frames(function, shape, parameters, device)
     free: list[_Frame] = []  # taking and giving back are each one step to other threads
 
-    def at(x: int, out: int) -> None:
+    def at(*addresses: int) -> None:
         try:
             frame = free.pop()
         except IndexError:
             frame = made()
         values, settings, arguments = frame
-        values[0] = x
-        values[1] = out
+        values[:tensors] = addresses
         settings.stream = current_stream(index)
         if launch(*arguments):
             with attached(index):  # a thread that has not used the GPU yet has no context; else it fails again
-                check(launch(*arguments))
-        free.append(frame)
-
-    return at
-
-
-def placed(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[[tuple[int, ...]], None]:
-    """As ``movable``, of a kernel whose first words are the addresses of any number of tensors."""
-    launch, index, made = library().cuLaunchKernelEx, device.index, _frames(function, shape, parameters, device)
-    free: list[_Frame] = []
-
-    def at(addresses: tuple[int, ...]) -> None:
-        try:
-            frame = free.pop()
-        except IndexError:
-            frame = made()
-        values, settings, arguments = frame
-        for i, address in enumerate(addresses):
-            values[i] = address
-        settings.stream = current_stream(index)
-        if launch(*arguments):
-            with attached(index):
                 check(launch(*arguments))
         free.append(frame)
 

@@ -45,14 +45,6 @@ def loaded(program: Any, device: Device, code: Callable[[Any, int], tuple[bytes,
     return found
 
 
-def launcher(function: int, shape: Shape, parameters: Parameters, tensors: int, device: Device) -> Callable[..., None]:
-    """What launches a loaded program on the addresses of so many tensors, with which its parameters begin."""
-    if tensors == 2:
-        return driver.movable(function, shape, parameters, device)
-    placed = driver.placed(function, shape, parameters, device)
-    return lambda *addresses: placed(addresses)
-
-
 def launch_of(
     function: int,
     shape: Shape,
@@ -62,7 +54,7 @@ def launch_of(
     device: Device,
 ) -> Launch:
     """The launch of a loaded program, whose parameters begin with the addresses of the canonical tensors."""
-    at = launcher(function, shape, parameters, len(tensors), device)
+    at = driver.movable(function, shape, parameters, len(tensors), device)
     return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
 
 

@@ -9,7 +9,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +25,19 @@ HASHED = ("compiler", "backends", "language", "runtime", "_C")
 def quick() -> Iterator[None]:
     """Within the context, this process's Triton looks for its key on disk first: for a compilation of ours, one at a
     time. Nothing is changed for anybody else's."""
+    import triton
     from triton.compiler import compiler
     from triton.runtime import cache
 
     made: Any = getattr(cache, "triton_key", None)
-    folder = _folder()
+    folder = None
+    with suppress(RuntimeError):  # a user who has no home
+        folder = user_cache.folder("triton")
     if made is None or folder is None or getattr(made, "__wrapped__", None) is kept:
         yield
         return
-
-    def triton_key() -> str:
-        return _known(made, folder)
-
-    triton_key.__wrapped__ = kept  # type: ignore[attr-defined]  # which tells it from Triton's own
+    triton_key: Any = functools.partial(_known, made, Path(triton.__file__).parent, folder)
+    triton_key.__wrapped__ = kept  # which tells it from Triton's own
     modules = [module for module in (cache, compiler) if getattr(module, "triton_key", None) is made]
     with ExitStack() as stack:
         for module in modules:
@@ -45,23 +45,15 @@ def quick() -> Iterator[None]:
         yield
 
 
-def _folder() -> Path | None:
-    try:
-        return user_cache.folder("triton")
-    except RuntimeError:  # a user who has no home
-        return None
-
-
-@functools.cache
-def _known(made: Callable[[], str], folder: Path) -> str:
-    import triton
-
-    return kept(made, Path(triton.__file__).parent, folder)
-
-
 def kept(made: Callable[[], str], root: Path, folder: Path) -> str:
-    """The key of Triton's package in root: that in the folder, if it is of these very files, else as it is made."""
-    name = state_of(root)
+    """The key of Triton's package in root: that in the folder, if it is of these very files, else as it is made.
+
+    They are told by their names, sizes and times, of which an installation changes the last.
+    """
+    digest = hashlib.sha256(f"{sys.version} {root}".encode())
+    for path, about in sorted(_files(root)):
+        digest.update(f"\n{path} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}".encode())
+    name = digest.hexdigest()
     held = code_cache.read(folder, name)
     if held is not None:
         return held.decode()
@@ -70,12 +62,7 @@ def kept(made: Callable[[], str], root: Path, folder: Path) -> str:
     return key
 
 
-def state_of(root: Path) -> str:
-    """A digest of the files' names, sizes and times, of which an installation changes the last."""
-    digest = hashlib.sha256(f"{sys.version} {root}".encode())
-    for path, about in sorted(_files(root)):
-        digest.update(f"\n{path} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}".encode())
-    return digest.hexdigest()
+_known = functools.cache(kept)
 
 
 def _files(root: Path) -> Iterator[tuple[str, os.stat_result]]:
