@@ -80,9 +80,9 @@ def test_a_launch_says_all_that_its_shape_says(library: Library) -> None:
 
 
 def test_a_launch_of_any_number_of_tensors_keeps_what_follows_them(library: Library) -> None:
-    at = driver.placed(5, Shape(264, 128), Parameters.of_words(0, 0, 0), H200)
-    at((16, 32, 48))
-    at((64,))
+    at = driver.movable(5, Shape(264, 128), Parameters.of_words(0, 0, 0), H200)
+    at(16, 32, 48)
+    at(64)
     assert [launch["values"] for launch in library.launches] == [[16, 32, 48], [64, 32, 48]]
 
 

@@ -28,33 +28,29 @@ WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 def weak(operation: Operation) -> tuple[str, ...]:
     """Names of the :data:`WRONG` results that the bounds accept; none if a function of the operation fails."""
-    with suppress(OperationError, NoRoomError, MemoryError):
-        return _accepted(operation)
-    return ()
-
-
-def _accepted(operation: Operation) -> tuple[str, ...]:
     import torch
 
-    kind = next((name for name in ("float32", "bfloat16") if name in operation.dtypes), operation.dtypes[0])
-    shape: tuple[int, ...] = (_ROWS, _LENGTH)
-    sizes: dict[str, int] = {}
-    if not operation.by_rows:
-        sizes = max(axis_sizes(operation), key=lambda sizes: math.prod(sizes.values()))
-        shape = operation.first_shape(sizes)
-    inputs = operation.sample(shape, kind, generator=torch.Generator().manual_seed(0), sizes=sizes)
-    args = operation.arguments(inputs)
-    expected = operation.expect(args)
-    results, dtypes = operation.reference(args), operation.out_dtypes(args)
-    right = tuple(result.to(dtype).to(compared_in(dtype)) for result, dtype in zip(results, dtypes, strict=True))
-    accepted = []
-    for name, wrong in WRONG.items():
-        made = tuple(wrong(out).to(dtype) for out, dtype in zip(right, dtypes, strict=True))
-        if all(torch.equal(a.to(b.dtype), b) for a, b in zip(made, right, strict=True)):
-            continue  # it equals the right result: one row, or all zeros
-        try:
-            expected.check(made)
-        except ContractError:
-            continue
-        accepted.append(name)
-    return tuple(accepted)
+    with suppress(OperationError, NoRoomError, MemoryError):
+        kind = next((name for name in ("float32", "bfloat16") if name in operation.dtypes), operation.dtypes[0])
+        shape: tuple[int, ...] = (_ROWS, _LENGTH)
+        sizes: dict[str, int] = {}
+        if not operation.by_rows:
+            sizes = max(axis_sizes(operation), key=lambda sizes: math.prod(sizes.values()))
+            shape = operation.first_shape(sizes)
+        inputs = operation.sample(shape, kind, generator=torch.Generator().manual_seed(0), sizes=sizes)
+        args = operation.arguments(inputs)
+        expected = operation.expect(args)
+        results, dtypes = operation.reference(args), operation.out_dtypes(args)
+        right = tuple(result.to(dtype).to(compared_in(dtype)) for result, dtype in zip(results, dtypes, strict=True))
+        accepted = []
+        for name, wrong in WRONG.items():
+            made = tuple(wrong(out).to(dtype) for out, dtype in zip(right, dtypes, strict=True))
+            if all(torch.equal(a.to(b.dtype), b) for a, b in zip(made, right, strict=True)):
+                continue  # it equals the right result: one row, or all zeros
+            try:
+                expected.check(made)
+            except ContractError:
+                continue
+            accepted.append(name)
+        return tuple(accepted)
+    return ()

@@ -10,13 +10,7 @@ from kernelzoo.device import on_device_of
 from kernelzoo.distributed.exchange import Groups, gathered, sizes
 from kernelzoo.distributed.local import Step, capturing, kept
 from kernelzoo.errors import EmptyReductionError
-
-
-def greatest(dtype: torch.dtype) -> float | int | bool:
-    """The largest value, which is the minimum of an empty shard."""
-    if dtype.is_floating_point:
-        return math.inf
-    return True if dtype == torch.bool else torch.iinfo(dtype).max
+from kernelzoo.layout import identity, plain
 
 
 class Plan:
@@ -33,7 +27,7 @@ class Plan:
         if x.size(dim):
             self._sent[0].fill_(1)  # one launch in a graph; all but the last are overwritten
         else:
-            self._sent[0].fill_(greatest(x.dtype))
+            self._sent[0].fill_(identity(plain(x).dtype))
             self._sent[0][-1:].fill_(0)  # assigning one element copies from the host, which no capture allows
         self._local = Step(backend, "min", x)
         self._reduce = [Step(backend, "min", x) for _ in ranks]

@@ -70,8 +70,17 @@ OPERATIONS = Operations()
 
 
 def described(op: Operation) -> dict[str, Any]:
-    """An operation's signature as JSON. Its functions are left out."""
-    hooks: dict[str, Any] = {**dict.fromkeys(op.hooks), **_described_hooks(op)}
+    """An operation's signature as JSON, with the values that another process needs. Its functions are left out."""
+    hooks: dict[str, Any] = {
+        **dict.fromkeys(op.hooks),
+        "decisive": op.decisive,
+        "takes_empty": not op.needs_element,
+        "gradient": op.gradient,
+        "autocast": op.autocast,
+        "converts": op.converts,
+        "derived": op.derived,
+        **{key: op.hooks[key] for key in ("sizes", "workloads", "tolerance") if key in op.hooks},
+    }
     return {
         "name": op.name,
         "doc": op.doc,
@@ -83,19 +92,6 @@ def described(op: Operation) -> dict[str, Any]:
         "hooks": hooks,
         "several_axes": op.several_axes,
         "in_torch": op.in_torch,
-    }
-
-
-def _described_hooks(op: Operation) -> dict[str, Any]:
-    """What another process needs of the values of an operation's class."""
-    return {
-        "decisive": op.decisive,
-        "takes_empty": not op.needs_element,
-        "gradient": op.gradient,
-        "autocast": op.autocast,
-        "converts": op.converts,
-        "derived": op.derived,
-        **{key: op.hooks[key] for key in ("sizes", "workloads", "tolerance") if key in op.hooks},
     }
 
 

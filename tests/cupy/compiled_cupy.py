@@ -89,7 +89,7 @@ class _Kernel:
     def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
         return 2 * self.device.multiprocessors
 
-    def launcher(self, shape: Shape, tensors: int) -> Callable[[Parameters], At]:
+    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
         return lambda parameters: functools.partial(self._launch, shape, parameters)
 
     def _launch(self, shape: Shape, parameters: Parameters, *addresses: int) -> None:

@@ -129,7 +129,7 @@ def _ready_step(kernel: Any, plan: Plan, step: Step) -> Callable[[Workspace], At
     """Make a loaded step's launches, each from its workspace."""
     most = kernel.blocks_at_once(step.threads, step.shared_bytes) if step.resident else step.blocks
     blocks = min(step.blocks, most)
-    parameters, make = _parameters(plan, step), kernel.launcher(_shape(step, blocks), 2 + len(plan.others))
+    parameters, make = _parameters(plan, step), kernel.launcher(_shape(step, blocks))
 
     def launch(workspace: Workspace) -> At:
         words = list(parameters.words)
@@ -200,11 +200,11 @@ class _Loaded:
         with attached(self.device.index):
             return driver.blocks_at_once(self.function, threads, shared_bytes, self.device)
 
-    def launcher(self, shape: Shape, tensors: int) -> Callable[[Parameters], At]:
-        """Make launches on so many tensors of one layout, each from parameters whose addresses are left open."""
+    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
+        """Make launches on tensors of one layout, each from parameters whose addresses are left open."""
         with attached(self.device.index):
             driver.allow(self.function, shape)
-        return lambda parameters: driver.movable(self.function, shape, parameters, tensors, self.device)
+        return lambda parameters: driver.movable(self.function, shape, parameters, self.device)
 
 
 class _PhysicalDevice:

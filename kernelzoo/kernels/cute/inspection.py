@@ -1,9 +1,8 @@
 """What CuTe's kernels can be compiled for, without a device; see :mod:`kernelzoo.inspect`."""
 
-from contextlib import AbstractContextManager, nullcontext
-
-from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.cute import LEAST_CAPABILITY, compiler
+from kernelzoo.kernels.shared.absent import allowed_from
+from kernelzoo.kernels.shared.absent import target as target
 
 if _why := compiler.lacking():
     raise ImportError(_why)  # as if it were not installed; see kernelzoo.inspect.ask
@@ -11,13 +10,5 @@ if _why := compiler.lacking():
 
 def refusal(variant: str, arch: str) -> str:
     """Why no kernel is compiled for that architecture, as words that follow the id; "" if they are."""
-    least = 10 * LEAST_CAPABILITY[0] + LEAST_CAPABILITY[1]
-    if variant == "split_cluster":
-        least = 90
-    allowed = [name for name, device in ARCHITECTURES.items() if device.capability >= least]
-    return "" if arch in allowed else f"is not compiled for {arch}; allowed: {', '.join(allowed)}"
-
-
-def target(device: Device) -> AbstractContextManager[object]:
-    """Within the context, kernels are compiled for that device: they ask what is assumed by themselves."""
-    return nullcontext()
+    least = (9, 0) if variant == "split_cluster" else LEAST_CAPABILITY
+    return allowed_from(least, arch, f"is not compiled for {arch}")

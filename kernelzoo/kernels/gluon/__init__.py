@@ -5,7 +5,6 @@ from typing import Any
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import nvidia_only, triton_needs
 from kernelzoo.kernels.shared.triton_needs import COMPILES_WITH as COMPILES_WITH
-from kernelzoo.kernels.shared.triton_version import newer, too_old
 from kernelzoo.registry import require
 
 LEAST_CAPABILITY = (8, 0)
@@ -27,8 +26,7 @@ def probe() -> tuple[str, ...]:
     torch = require("gluon", "torch", "install it with: pip install torch")
     triton = require("gluon", "triton", "install it with: pip install 'kernelzoo[gluon]' (Linux only)")
 
-    if why := too_old(triton.__version__):
-        raise BackendUnavailableError("gluon", why, newer())
+    triton_needs.check_version("gluon", triton)
     if triton.knobs.runtime.interpret:
         raise BackendUnavailableError(
             "gluon", "Triton's interpreter is on, and Gluon has none", "unset TRITON_INTERPRET"

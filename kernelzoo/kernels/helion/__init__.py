@@ -3,10 +3,8 @@
 What it makes is compiled, kept and launched as Triton's own kernels are, and runs in Triton's interpreter too.
 """
 
-from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import triton_needs
 from kernelzoo.kernels.shared.triton_needs import COMPILES_WITH as COMPILES_WITH
-from kernelzoo.kernels.shared.triton_version import newer, too_old
 from kernelzoo.packages import how_to_install
 from kernelzoo.registry import require
 
@@ -19,8 +17,7 @@ def probe() -> tuple[str, ...]:
     torch = require("helion", "torch", "install it with: pip install torch")
     install = how_to_install("helion")
     triton = require("helion", "triton", install)
-    if why := too_old(triton.__version__):
-        raise BackendUnavailableError("helion", why, newer())
+    triton_needs.check_version("helion", triton)
     require("helion", "helion", f"{install}; with a torch before 2.13 take helion 1.5.0")
     return triton_needs.devices("helion", torch, triton)
 

@@ -2,9 +2,17 @@
 
 import torch
 
-from kernelzoo.kernels.numba.launch import View, settled
+from kernelzoo.kernels.numba.launch import View, has_clusters, settled
+from kernelzoo.kernels.numba.min_backward import fused as min_fused
+from kernelzoo.kernels.numba.min_backward import online as min_online
+from kernelzoo.kernels.numba.softmax_backward import fused, online, split_cluster
+from kernelzoo.kernels.numba.tiling import Tiling
 from kernelzoo.kernels.shared.long_rows import takes_split
+from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
+
+SHARED_VECTORS = 2048
+"""Of a gradient's row, above which several blocks share it, if rows are fewer than half of the SMs."""
 
 
 @chooser("numba", "argmin", "auto")
@@ -14,9 +22,48 @@ from kernelzoo.registry import chooser
 @chooser("numba", "sum", "auto")
 def rows_or_split(*tensors: torch.Tensor, **scalars: int) -> str:
     """A block to a row, or several where rows are long, and too few to fill the device."""
-    return settled(fastest, None, *tensors)
+    return settled(of_rows, None, *tensors)
 
 
-def fastest(v: View) -> str:
-    """The form for any problem."""
+@chooser("numba", "softmax_backward", "auto")
+def softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
+    """The fastest sibling for the problem, by the row's length and the number of rows."""
+    return settled(of_softmax, None, grad, y, out)
+
+
+@chooser("numba", "min_backward", "auto")
+def min_backward(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
+    """The fastest sibling for the problem, by the row's length and the number of rows."""
+    return settled(of_min, None, x, y, grad, out)
+
+
+def of_rows(v: View) -> str:
+    """The form for any problem of those two."""
     return "split" if takes_split(v, v.device) else "rows"
+
+
+def of_softmax(v: View) -> str:
+    """The form for any problem of softmax's gradient."""
+    if has_block(v, fused.fused_tiling(v)):
+        return "fused"
+    held = not v.across and split_cluster.cluster_shape(v) is not None
+    return "split_cluster" if has_clusters(v.device) and (held or leaves_idle(v, online.online_tiling(v))) else "online"
+
+
+def of_min(v: View) -> str:
+    """The form for any problem of a minimum's gradient."""
+    if has_block(v, min_fused.fused_tiling(v)):
+        return "fused"
+    return "split_grid" if leaves_idle(v, min_online.online_tiling(v)) else "online"
+
+
+def has_block(v: View, tiling: Tiling | None) -> bool:
+    """Whether a row has one block, whose registers hold it by that tiling, if there is one."""
+    few = 2 * v.planned <= v.device.multiprocessors and v.n // v.vec > SHARED_VECTORS
+    return (v.across or not few) and tiling is not None
+
+
+def leaves_idle(v: View, tiling: Tiling) -> bool:
+    """Whether blocks of that tiling are fewer than SMs. Of columns, several blocks go down single ones: they waste most
+    of each vector, but leave fewer SMs idle."""
+    return (4 if v.across else 1) * cdiv(v.planned, tiling.rows) < v.device.multiprocessors

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
+
+from kernelzoo.device import ARCHITECTURES, Device
+
+
+def allowed_from(least: tuple[int, int], arch: str, words: str) -> str:
+    """The words and what is allowed, for an architecture that is not NVIDIA's of that compute capability at the least;
+    "" for one that is."""
+    allowed = [name for name, device in ARCHITECTURES.items() if device.capability >= 10 * least[0] + least[1]]
+    return "" if arch in allowed else f"{words}; allowed: {', '.join(allowed)}"
+
+
+def target(device: Device) -> AbstractContextManager[object]:
+    """Within the context, kernels are compiled for that device: they ask what is assumed by themselves."""
+    return nullcontext()
 
 
 class Idle:

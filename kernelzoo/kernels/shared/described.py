@@ -10,7 +10,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 from kernelzoo.device import ARCHITECTURES, Device
-from kernelzoo.kernels.shared.triton_version import too_old
+from kernelzoo.kernels.shared.triton_needs import too_old
 
 if _why := too_old(triton.__version__):
     raise ImportError(_why)  # as if it were not installed; see kernelzoo.inspect.ask

@@ -159,8 +159,8 @@ _Frame = tuple[Any, Any, tuple[object, ...]]
 """All that the driver reads of one launch: the parameters' words, the configuration, and what is passed to it."""
 
 
-def movable(function: int, shape: Shape, parameters: Parameters, tensors: int, device: Device) -> Callable[..., None]:
-    """A launch of a loaded kernel on the addresses of so many tensors, its first words, on torch's current stream.
+def movable(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[..., None]:
+    """A launch of a loaded kernel on the addresses of its tensors, the first words, on torch's current stream.
 
     What the driver reads is made once and used by one thread at a time: another thread that launches takes another.
     """
@@ -183,7 +183,7 @@ def movable(function: int, shape: Shape, parameters: Parameters, tensors: int, d
         except IndexError:
             frame = made()
         values, settings, arguments = frame
-        values[:tensors] = addresses
+        values[: len(addresses)] = addresses
         settings.stream = current_stream(index)
         if launch(*arguments):
             with attached(index):  # a thread that has not used the GPU yet has no context; else it fails again

@@ -54,7 +54,7 @@ def launch_of(
     device: Device,
 ) -> Launch:
     """The launch of a loaded program, whose parameters begin with the addresses of the canonical tensors."""
-    at = driver.movable(function, shape, parameters, len(tensors), device)
+    at = driver.movable(function, shape, parameters, device)
     return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
 
 

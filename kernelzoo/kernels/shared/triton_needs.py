@@ -8,12 +8,25 @@ from typing import Any
 
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import code_cache
+from kernelzoo.packages import requirement, unfit
 
 MEND = "install gcc and Python's headers (python3-dev), or set CC to a C compiler"
 
 
 COMPILES_WITH = {"TRITON_INTERPRET": "0"}
 """The environment of a process that compiles kernels and runs none: an interpreter compiles nothing."""
+
+
+def too_old(version: str) -> str:
+    """Why a version of Triton can't be used, or "": its interpreter, driver or compiled kernels may lack something."""
+    return unfit("triton", version, "triton")
+
+
+def check_version(backend: str, triton: Any) -> None:
+    """Raise BackendUnavailableError for a Triton that can't be used."""
+    if why := too_old(triton.__version__):
+        remedy = f"install a newer one with: pip install '{requirement('triton', 'triton')}'"
+        raise BackendUnavailableError(backend, why, remedy)
 
 
 def devices(backend: str, torch: Any, triton: Any) -> tuple[str, ...]:

@@ -1,10 +1,8 @@
 """Triton: kernels in ``@triton.jit`` for NVIDIA and AMD GPUs, and for the CPU in Triton's interpreter."""
 
-from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import triton_needs
 from kernelzoo.kernels.shared.triton_needs import COMPILES_WITH as COMPILES_WITH
-from kernelzoo.kernels.shared.triton_version import newer
-from kernelzoo.kernels.shared.triton_version import too_old as too_old
+from kernelzoo.kernels.shared.triton_needs import too_old as too_old
 from kernelzoo.registry import require
 
 
@@ -15,8 +13,7 @@ def probe() -> tuple[str, ...]:
     """
     torch = require("triton", "torch", "install it with: pip install torch")
     triton = require("triton", "triton", "install it with: pip install 'kernelzoo[triton]' (Linux only)")
-    if why := too_old(triton.__version__):
-        raise BackendUnavailableError("triton", why, newer())
+    triton_needs.check_version("triton", triton)
     return triton_needs.devices("triton", torch, triton)
 
 

@@ -217,10 +217,8 @@ def split_kernel(
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE) + cut
         out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE) + cut
-        if EXACT:
-            inside, edge, known = shares.part_edges(x_body, tl.minimum(n, end) - cut, 0, EDGES, THREADS)
-        else:
-            inside, edge, known = shares.part_edges(x_body, n, part, EDGES, THREADS)
+        own = tl.minimum(n, end) - cut if EXACT else n
+        inside, edge, known = shares.part_edges(x_body, own, 0 if EXACT else part, EDGES, THREADS)
         edges = tl.load(x + x_body + edge, known, other=float("-inf")) if EDGES else edge
         out_edges = out + out_body + edge
         x_body = aligned(x_body, EDGES)
