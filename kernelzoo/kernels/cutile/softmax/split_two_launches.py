@@ -64,13 +64,13 @@ def partials_kernel(
         top, total = lane_states(inside, first_group, strip, begin, end, FOLD, AXIS, SHAPE)
         row_top = ct.max(top, AXIS, keepdims=True)
         row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
-        if PACK:  # noqa: SIM102  # known as it is compiled
-            if ended:
-                _, _, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
-                higher = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
-                of_ends = ct.sum(exponential(ends - higher), AXIS, keepdims=True)
-                row_total = row_total * exponential(row_top - higher) + of_ends
-                row_top = higher
+    if PACK and not EXACT:  # noqa: SIM102  # known as it is compiled
+        if ended:
+            _, _, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
+            higher = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
+            of_ends = ct.sum(exponential(ends - higher), AXIS, keepdims=True)
+            row_total = row_total * exponential(row_top - higher) + of_ends
+            row_top = higher
     ct.store(tops, dev.block_index(group, strip, part, AXIS), row_top, allow_tma=False)
     ct.store(totals, dev.block_index(group, strip, part, AXIS), row_total, allow_tma=False)
 
