@@ -181,7 +181,7 @@ def ask(requests: list[Request], modules: Sequence[str | Path] = ()) -> list[tup
     """
     ((backend, _),) = {(request.backend, request.arch) for request in requests}  # a process keeps what it compiles
     told = _asked(requests[0].id, modules, requests, backend)
-    return [_received(answer) for answer in told["answers"]]
+    return [_error(one) if "error" in one else tuple(map(_kernel, one["kernels"])) for one in told["answers"]]
 
 
 def _asked(what: str, modules: Sequence[str | Path], requests: Sequence[Request], backend: str = "") -> dict[str, Any]:
@@ -213,12 +213,6 @@ def _asked(what: str, modules: Sequence[str | Path], requests: Sequence[Request]
     if "error" in told:
         raise _error(told)
     return told
-
-
-def _received(answer: dict[str, Any]) -> tuple[Kernel, ...] | KernelZooError:
-    if "error" not in answer:
-        return tuple(map(_kernel, answer["kernels"]))
-    return _error(answer)
 
 
 def _error(answer: dict[str, Any]) -> KernelZooError:

@@ -123,7 +123,8 @@ def made(table: type[T], values: Mapping[str, int]) -> T:
         if name not in allowed:
             raise TableError(f"no knob {name!r} in {_name(table)}; it has {', '.join(allowed)}")
         if type(value) is not int or value not in allowed[name].among:
-            raise TableError(f"{_name(table)}.{name} may be {_listed(allowed[name].among)}; got {value!r}")
+            values_of = ", ".join(map(str, allowed[name].among))
+            raise TableError(f"{_name(table)}.{name} may be {values_of}; got {value!r}")
     return _one(table(**values))
 
 
@@ -145,10 +146,6 @@ _made: dict[tuple[Any, ...], Any] = {}
 
 def _name(table: type[Any]) -> str:
     return "/".join(next((key for key, declared in _declared.items() if declared is table), (table.__name__,)))
-
-
-def _listed(values: Sequence[int]) -> str:
-    return ", ".join(map(str, values))
 
 
 def _digest(value: Any) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import registry
-from kernelzoo.cli import locking, measuring, options, sizes
+from kernelzoo.cli import complete, locking, measuring, options, sizes
 from kernelzoo.cli import rows as rows_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def measured(
     names, given = asked.names, asked.baseline
     if not names and not asked.modules:
         raise options.OptionError("name the implementations to compare, or a file that adds some by --module")
-    options.choose_early(asked.modules, [*names, *([given] if given else [])], asked.ops)
+    if not asked.modules:  # which may add names
+        options.choose(complete.ids(), [*names, *([given] if given else [])], asked.ops)
     sizes.shapes_with(asked.dim, shapes or [sizes.SHAPE])
     modules = options.check_modules(asked.modules)
     with (

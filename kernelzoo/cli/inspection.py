@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -115,19 +115,22 @@ def inspect(
     limit = _limit(problem, kernels[0].arch, results)
     asked = [name for name, wanted in (("source", source), (ir, ir), ("ptx", ptx), ("sass", sass)) if wanted]
     if json:
-        output.emit(
-            {"id": known, "limit": asdict(limit) if limit else None, "kernels": [asdict(kernel) for kernel in kernels]}
-        )
+        output.emit({"id": known, "limit": limit, "kernels": [asdict(kernel) for kernel in kernels]})
     elif asked:
         for kernel in kernels:
             for name in asked:
                 _print_code(kernel, name)
     else:
+        console = output.console()
         for kernel in kernels:
-            _print_summary(kernel)
+            console.print(f"{kernel.name} ({kernel.language})", style="bold")
+            table = output.table("", "")
+            for name, value in _facts(kernel).items():
+                table.add_row(name, value)
+            output.show(console, table)
         if limit is not None:
-            told = f"limit of the problem: {limit.us:.2f} µs, {limit.bytes / 1e6:.1f} MB {limit.by}"
-            output.note(output.console(), told)
+            told = f"limit of the problem: {limit['us']:.2f} µs, {limit['bytes'] / 1e6:.1f} MB {limit['by']}"
+            output.note(console, told)
     return 0
 
 
@@ -155,18 +158,11 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
         print_text(console, code, "python" if path.endswith(".py") else "cuda")
 
 
-@dataclass(frozen=True)
-class Limit:
-    """The shortest possible time for a problem."""
+def _limit(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] | None:
+    """The shortest time of a problem, its bytes and the source; None on a host without ``results``.
 
-    us: float
-    bytes: int
-    by: str
-    """Its source, as text."""
-
-
-def _limit(problem: Problem, arch: str, results: Path | None) -> Limit | None:
-    """The limit of a problem; None on a host without ``results``, since no data sheet has it. Raises ResultsError."""
+    Raises ResultsError.
+    """
     from kernelzoo.device import ARCHITECTURES
     from kernelzoo.report.reading import load
     from kernelzoo.report.results import ResultsError
@@ -178,20 +174,12 @@ def _limit(problem: Problem, arch: str, results: Path | None) -> Limit | None:
             raise ResultsError(f"{results} holds no ceiling for {op}: it has no result of a GPU")
         ceiling, floor = rows[-1].ceiling_gb_per_s or 0.0, rows[-1].floor_us or 0.0
         by = f"at the {ceiling:.0f} GB/s measured on {rows[-1].device}, after {floor:.2f} µs for a launch"
-        return Limit(floor + moved / ceiling / 1e3, moved, by)
+        return {"us": floor + moved / ceiling / 1e3, "bytes": moved, "by": by}
     if arch not in ARCHITECTURES:
         return None
     a = ARCHITECTURES[arch]
-    return Limit(moved / a.bandwidth * 1e6, moved, f"at the {a.bandwidth / 1e9:.0f} GB/s of the {a.name}'s data sheet")
-
-
-def _print_summary(kernel: Kernel) -> None:
-    console = output.console()
-    console.print(f"{kernel.name} ({kernel.language})", style="bold")
-    table = output.table("", "")
-    for name, value in _facts(kernel).items():
-        table.add_row(name, value)
-    output.show(console, table)
+    by = f"at the {a.bandwidth / 1e9:.0f} GB/s of the {a.name}'s data sheet"
+    return {"us": moved / a.bandwidth * 1e6, "bytes": moved, "by": by}
 
 
 def _facts(kernel: Kernel) -> dict[str, str]:

@@ -301,11 +301,6 @@ def select_early(
     return () if modules else select(complete.ids(), patterns, ops, backends, variants)
 
 
-def choose_early(modules: Sequence[object], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
-    """As :func:`choose` from the names known here; see :func:`select_early`."""
-    return () if modules else choose(complete.ids(), patterns, ops)
-
-
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
     """The ids that match the patterns, without duplicates, in the patterns' order.
 

@@ -143,10 +143,6 @@ def interval(low: float | None, high: float | None, digits: int = 3) -> str:
     return f" [{number(low, digits)}, {number(high, digits)}]"
 
 
-def percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"
-
-
 def interrupted(done: str, to: Path | None, *more: str) -> int:
     """Print after Ctrl-C what was done, such as "3 of 9 cases", and whether it is kept. Returns the exit status."""
     kept = f"kept in {to}" if to and to.exists() else "nothing is kept" + ("" if to else ", as no -o names a file")

@@ -166,7 +166,7 @@ class Tables:
             ">95 % interval": output.interval(*row["ratio_interval"]).strip() if row["verdict"] else "",
             "verdict": row["verdict"] or "",
             ">GB/s": output.number(row["gb_per_s"]),
-            ">of limit": output.percent(row["of_limit"]),
+            ">of limit": "-" if row["of_limit"] is None else f"{row['of_limit']:.0%}",
             ">energy, mJ": output.number((row.get("energy") or {}).get("launch_mj")),
             ">energy ratio": output.number(row.get("energy_ratio")),
             ">submit, µs": output.number(row["submit_us"]) if full else "",

@@ -39,12 +39,8 @@ def _meant(pattern: str, ids: Sequence[str], *, short: bool) -> list[str]:
             if short and len(parts) < 3:
                 found.append((off, "/".join(words.values())))
             else:
-                found.append((off, f"'{_shorter(whole)}'" if "*" in whole else whole))
+                shorter = whole.removesuffix("/*") if whole.endswith("/*/*") else whole  # cpu/* for cpu/*/*
+                found.append((off, f"'{shorter}'" if "*" in whole else whole))
     best = min((off for off, _ in found), default=0)
     meant = list(dict.fromkeys(text for off, text in sorted(found) if off == best))
     return meant[:3] or close(pattern, ids)
-
-
-def _shorter(pattern: str) -> str:
-    """``cpu/*`` for ``cpu/*/*``."""
-    return pattern.removesuffix("/*") if pattern.endswith("/*/*") else pattern

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.problems import Problem
-    from kernelzoo.measure.tuning import Outcome, Site, Tuner
+    from kernelzoo.measure.tuning import Outcome, Tuner
     from kernelzoo.tables import Card, Knob
 
 Json = dict[str, Any]
@@ -136,14 +136,10 @@ def listed_knobs(one: Json, tuner: Tuner) -> list[Json]:
     """A row for each knob of a table: what it is, and where it would be measured."""
     rows = []
     for knob, site in zip(tuner.knobs, tuner.surveys(tuner.knobs, {}), strict=True):
-        rows.append({"backend": one["backend"], "op": one["op"], **asdict(knob), **_where(site)})
+        problems = [problem.id for problem in site.problems] if site else []
+        where = {"id": site.id if site else None, "affected": site.affected if site else 0, "problems": problems}
+        rows.append({"backend": one["backend"], "op": one["op"], **asdict(knob), **where})
     return rows
-
-
-def _where(site: Site | None) -> Json:
-    if site is None:
-        return {"id": None, "affected": 0, "problems": []}
-    return {"id": site.id, "affected": site.affected, "problems": [problem.id for problem in site.problems]}
 
 
 def list_knobs(

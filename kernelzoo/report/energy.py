@@ -27,8 +27,8 @@ def resolution(energies: Iterable[Energy | None]) -> str:
     )
 
 
-def note(energies: Iterable[Energy | None], baseline: str) -> str:
-    """The footer of a table with columns of energy; empty without any."""
+def notes(energies: Iterable[Energy | None], baseline: str) -> list[str]:
+    """The footer of a table with columns of energy; none without any."""
     words = resolution(energies)
     columns = f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}."
-    return words and f"{columns} `J/GB` is the energy divided by the necessary bytes. {words}"
+    return [f"{columns} `J/GB` is the energy divided by the necessary bytes. {words}"] if words else []

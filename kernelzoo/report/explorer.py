@@ -17,7 +17,7 @@ from kernelzoo.report.compare import Comparison
 from kernelzoo.report.energy import digits
 from kernelzoo.report.looks import Look
 from kernelzoo.report.notes import NOTES
-from kernelzoo.report.results import Group, Problem, Results, Row, Selection
+from kernelzoo.report.results import Group, Problem, Results, Row, Selection, median
 from kernelzoo.report.table import ratio_text, significant
 
 Json = dict[str, Any]
@@ -165,8 +165,8 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
         "op": rows[0].op,
         "dtype": rows[0].problem.dtype,
         "withLimit": any(row.of_limit is not None for row in rows),
-        "ceiling": looks.ceiling(rows),
-        "floor": looks.floor(rows),
+        "ceiling": selection.ceiling,
+        "floor": median(row.floor_us for row in rows),
         "names": names,
         "lead": [places[1][name] for name in standing.lead(selection)],
         "problems": [[str(p), moved[p], p.length, arguments(p), classes(p)] for p in problems],

@@ -89,7 +89,7 @@ def _curves(group: Group, selection: Selection) -> Figure:
             markevery=(index % every, every),  # staggered, so that markers of close lines stay apart
             zorder=2 if place == 0 else 3,  # draws auto below the variant it chose, whose markers show
         )
-    ceiling = looks.ceiling(selection.rows)
+    ceiling = selection.ceiling
     if ceiling is not None:
         label = f"measured ceiling, {significant(ceiling)}"
         axes.axhline(ceiling, color="#777777", linestyle=(0, (6, 4)), linewidth=1.2, label=label)
@@ -110,7 +110,7 @@ def _bars(group: Group, selection: Selection) -> Figure:
     height = 0.5 + 0.24 * len(names)
     figure = Figure(figsize=(1.6 + 3.2 * across, 0.8 + (height + 0.3) * down), layout="constrained")
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    colours, ceiling = _colours(selection), looks.ceiling(selection.rows)
+    colours, ceiling = _colours(selection), selection.ceiling
     for panel, problem in zip(panels.flat, problems, strict=False):
         rows = [selection.cells.get((problem, name)) for name in names]
         speeds = [0.0 if row is None else row.gb_per_s for row in rows]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 _TILE_LANGUAGES = ("gluon", "cutile", "cute", "helion")
 _HELD = {"multi_row_tile": "fused", "columns": "fused"}
 _MINIMA = {
@@ -15,7 +13,7 @@ _MINIMA = {
 }
 
 # By language and operation, each former form and the one that does its work.
-_FORMER = {
+FORMER = {
     **{(name, op): _HELD for name in _TILE_LANGUAGES for op in ("softmax", "softmax_backward", "min_backward")},
     **{(name, "min"): _MINIMA for name in _TILE_LANGUAGES},
     ("triton", "softmax"): {
@@ -30,17 +28,10 @@ _FORMER = {
         ),
         **dict.fromkeys(("split_arrival", "columns_split", "columns_flat"), "split"),
     },
-    **{
-        (language, op): {**_HELD, **more}
-        for language, op, more in (
-            ("triton", "softmax_backward", {"split_grid": "split", "split_two_launches": "split"}),
-            ("triton", "min_backward", {"split_grid": "split", "split_two_launches": "split", "fused_bits": "fused"}),
-            ("cupy", "softmax_backward", {"split_grid": "online"}),
-            ("cupy", "min_backward", {}),
-            ("numba", "softmax_backward", {}),
-            ("numba", "min_backward", {}),
-        )
-    },
+    ("triton", "softmax_backward"): {**_HELD, "split_grid": "split", "split_two_launches": "split"},
+    ("triton", "min_backward"): {**_HELD, "split_grid": "split", "split_two_launches": "split", "fused_bits": "fused"},
+    ("cupy", "softmax_backward"): {**_HELD, "split_grid": "online"},
+    **dict.fromkeys((("cupy", "min_backward"), ("numba", "softmax_backward"), ("numba", "min_backward")), _HELD),
     ("cupy", "softmax"): {
         **dict.fromkeys([f"columns_{of}" for of in ("grid", "cluster", "flat", "ragged")], "columns"),
         **dict.fromkeys(("multi_row_shared", "multi_row_thread"), "multi_row_lanes"),
@@ -63,11 +54,4 @@ def current_id(id: str) -> str:
     ('gluon/softmax/fused', 'torch/softmax/eager')
     """
     language, op, form = id.split("/")
-    return f"{language}/{op}/{_FORMER.get((language, op), {}).get(form, form)}"
-
-
-def all_former() -> Iterator[tuple[str, str]]:
-    """Every former id with the one that took its place."""
-    for (language, op), forms in _FORMER.items():
-        for old, new in forms.items():
-            yield f"{language}/{op}/{old}", f"{language}/{op}/{new}"
+    return f"{language}/{op}/{FORMER.get((language, op), {}).get(form, form)}"

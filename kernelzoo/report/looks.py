@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -83,18 +82,3 @@ def _pairs(turn: int) -> Iterator[tuple[str, int]]:
 def by_length(problems: Iterable[Problem]) -> list[Problem]:
     """Short rows before long ones: length says more about a kernel's speed than the number of rows."""
     return sorted(problems, key=lambda problem: (problem.length, math.prod(problem.shape), problem))
-
-
-def ceiling(rows: Iterable[Row]) -> float | None:
-    """The measured bandwidth; of several runs, the median."""
-    return _median(row.ceiling_gb_per_s for row in rows)
-
-
-def floor(rows: Iterable[Row]) -> float | None:
-    """The time of the smallest launch in µs; of several runs, the median."""
-    return _median(row.floor_us for row in rows)
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None

@@ -20,7 +20,6 @@ from kernelzoo.report.results import (
     BASELINE,
     CACHES,
     CLOCKS,
-    OUTCOMES,
     Counters,
     Failure,
     Group,
@@ -56,7 +55,7 @@ def load(paths: Iterable[str | Path]) -> Results:
     if not rows:
         first = failed[0]
         raise ResultsError(
-            f"{first.run.file} holds no results: everything was {_any(OUTCOMES)}, the first {first.id} on "
+            f"{first.run.file} holds no results: everything was refused, wrong or failed, the first {first.id} on "
             f"{first.problem} {first.problem.dtype}: {first.reason}"
         )
     for row in sorted(rows, key=lambda row: row.run.date):  # stable: for equal dates the later file wins
@@ -95,16 +94,18 @@ def _read(path: Path) -> _File:
         data = files.read_json(path)
     except files.FileError as error:
         raise ResultsError(f"{error}; {WRITTEN}") from error
-    kind = _kind(data)
+    told = re.fullmatch(r"kernelzoo-([a-z-]+)/\d+", str(data.get("format"))) if isinstance(data, dict) else None
+    kind = told[1] if told else ""
     if kind == "profile":
         return _File(counters=_counters(path, data))
     if kind not in ("", "bench"):
         raise NoTimesError(f"{path} is a record of kernelzoo {kind}, which has no times to report; {WRITTEN}")
     if wrong := schema.wrong(data):
         raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
-    commit = data.get("commit_info")
+    info = commit if isinstance(commit := data.get("commit_info"), dict) else {}
+    dirty = " with uncommitted changes" if info.get("dirty") else ""
+    commit = f"{id[:10]}{dirty}" if (id := _text(info.get("id"))) else ""
     again = tuple(map(_again, data.get("kernelzoo", {}).get("again", [])))
-    commit = _commit(commit if isinstance(commit, dict) else {})
     run = Run(printable(path.name), _text(data.get("datetime")), commit, again)
     failed = [
         Failure(
@@ -146,13 +147,6 @@ def _counters(path: Path, record: Mapping[str, Any]) -> Mapping[tuple[str, str, 
     except (KeyError, TypeError, AttributeError) as error:
         raise ResultsError(f"{path} is no record of bench/counters.py ({type(error).__name__}: {error})") from error
     return found
-
-
-def _kind(document: object) -> str:
-    """The command that wrote a record, from a format such as "kernelzoo-fuzz/1"; or ""."""
-    format = document.get("format") if isinstance(document, dict) else None
-    match = re.fullmatch(r"kernelzoo-([a-z-]+)/\d+", format) if isinstance(format, str) else None
-    return match[1] if match else ""
 
 
 def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Problem]:
@@ -284,13 +278,6 @@ def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
     return found
 
 
-def _commit(info: Mapping[str, object]) -> str:
-    id = _text(info.get("id"))
-    if not id:
-        return ""
-    return id[:10] + (" with uncommitted changes" if info.get("dirty") else "")
-
-
 def _again(one: Mapping[str, Any]) -> tuple[str, str]:
     """Backends that were measured later, with the date; and torch's time then over its earlier time."""
     mean, least, most = (float(one["yardstick"][name]) for name in ("mean", "least", "most"))
@@ -300,8 +287,3 @@ def _again(one: Mapping[str, Any]) -> tuple[str, str]:
 
 def _text(value: object) -> str:
     return printable(value) if isinstance(value, str) else ""
-
-
-def _any(values: Iterable[str]) -> str:
-    *most, last = values
-    return f"{', '.join(most)} or {last}"

@@ -304,8 +304,12 @@ class Selection:
         return geometric_mean(row.of_limit for row in self.of(name))
 
     def median_submit_us(self, name: str) -> float | None:
-        submits = [row.submit_us for row in self.of(name) if row.submit_us is not None]
-        return statistics.median(submits) if submits else None
+        return median(row.submit_us for row in self.of(name))
+
+    @property
+    def ceiling(self) -> float | None:
+        """The measured bandwidth; of several runs, the median."""
+        return median(row.ceiling_gb_per_s for row in self.rows)
 
     def sweep(self) -> list[Problem]:
         """The matrices of the row count with the most column counts: the points of the standard figure."""
@@ -385,6 +389,12 @@ class Results:
                 slug += "-2"
             made.append(slug)
         return made
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """The median of the known values; None if there are none."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:

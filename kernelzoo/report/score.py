@@ -58,9 +58,8 @@ def shortfall_table(group: Group, op: str) -> Table | None:
     for row in sorted(short, key=lambda row: row.of_limit or 0)[:MOST_LINES]:
         autos = [selection.cells.get((row.problem, f"{backend}/auto")) for backend in backends]
         shares = [known(None if auto is None else auto.of_limit) for auto in autos]
-        lines.append(
-            [Cell(row.problem.title), _best(row), known(row.of_limit), *shares, *[_copy_share(row)] * with_copy]
-        )
+        copied = BLANK if row.copy_us is None else known(_copied(row).of_limit)
+        lines.append([Cell(row.problem.title), _best(row), known(row.of_limit), *shares, *[copied] * with_copy])
     headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in backends)]
     headers += [COPY] * with_copy
     return Table(headers, lines) if lines else None
@@ -197,15 +196,8 @@ def _score_line(label: str, rows: Iterable[Row], selection: Selection, there: fl
     ]
 
 
-def _copy_share(row: Row) -> Cell:
-    """The share of the limit of a plain copy of the same data."""
-    if row.of_limit is None or row.copy_us is None:
-        return BLANK
-    return known(_copied(row).of_limit)
-
-
 def _copied(row: Row) -> Row:
-    """The row with the time of a plain copy as its own."""
+    """The row with the time of a plain copy of the same data as its own."""
     assert row.of_limit is not None and row.copy_us is not None
     share = row.of_limit * row.microseconds / row.copy_us
     return replace(row, seconds=row.copy_us / 1e6, of_limit=share)

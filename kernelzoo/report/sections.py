@@ -62,7 +62,8 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
             parts += [f"## {escape(group.label)}", *(_calls(group) if group.clock == "call" else _submits(group))]
             continue
         tables = list(_summaries(group))
-        parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *_energies(group.rows, results)]
+        footer = energy.notes((row.energy for row in group.rows), results.baseline)
+        parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *footer]
         parts += notes_of(group.rows, tables)
         parts += map(escape, notes.costs((row.id, row.form) for row in group.rows))
         for kind in SCORES:
@@ -92,8 +93,8 @@ def blocks(results: Results) -> dict[str, str]:
     for group in results.groups:
         for name, parts in _blocks(group):
             found.setdefault(name, []).extend([f"**{escape(group.label)}**", *parts] if parts else [])
-    rows = [row for group in results.groups for row in group.rows]
-    found["summary"] += [summary_note(results.baseline), *_energies(rows, results)]
+    energies = (row.energy for group in results.groups for row in group.rows)
+    found["summary"] += [summary_note(results.baseline), *energy.notes(energies, results.baseline)]
     first = ["summary", *SCORES, "call", "submit", "host-ratios"]
     order = [name for name in first if found.get(name)] + sorted(found.keys() - {*first})
     return {"environment": environment(results)} | {name: "\n\n".join(found[name]) for name in order}
@@ -141,13 +142,9 @@ def terminal(results: Results, width: int = 0) -> str:
                 for scores in (SCORES["spread"], SCORES["worst"]):
                     if (table := scores.table(group, op)) is not None:
                         parts += [prose(f"{op}, {scores.caption}: {scores.note}"), table.text(width)]
-        parts += map(
-            prose,
-            [
-                *(text.replace("`", "") for text in _energies(group.rows, results)),
-                *notes.costs((row.id, row.form) for row in group.rows),
-            ],
-        )
+        footer = energy.notes((row.energy for row in group.rows), results.baseline)
+        parts += [prose(text.replace("`", "")) for text in footer]
+        parts += map(prose, notes.costs((row.id, row.form) for row in group.rows))
         parts += map(prose, notes.lines([row.marks for row in group.rows]))
     if differing := results.differing():
         more = [f"and {len(differing) - MOST} more"] * (len(differing) > MOST)
@@ -232,11 +229,6 @@ SCORES = {
         f"variant takes, and the number of problems where it is within {score.NEAR - 1:.0%}.",
     ),
 }
-
-
-def _energies(rows: Iterable[Row], results: Results) -> list[str]:
-    note = energy.note((row.energy for row in rows), results.baseline)
-    return [note] if note else []
 
 
 def _scores(group: Group, kind: str) -> list[str]:

@@ -185,7 +185,7 @@ def test_the_limit_is_predicted(kernelzoo, answer, tmp_path) -> None:
     from kernelzoo.measure import Problem
 
     sheet = _limit(Problem("softmax", (4096, 4096), "float32"), "sm_90", None)
-    assert sheet is not None and sheet.us == pytest.approx(2 * 4096 * 4096 * 4 / 4.8e12 * 1e6)
+    assert sheet is not None and sheet["us"] == pytest.approx(2 * 4096 * 4096 * 4 / 4.8e12 * 1e6)
 
 
 def results_file(path: Path, extra: dict[str, float]) -> Path:

@@ -113,5 +113,6 @@ def test_a_former_id_is_compared_with_the_form_that_does_its_work(entry, write) 
 
 def test_former_ids_are_gone_and_their_successors_there() -> None:
     known = {i.id for i in kernelzoo.implementations()}
-    for old, new in former_ids.all_former():
-        assert old not in known and new in known, (old, new)
+    for (language, op), forms in former_ids.FORMER.items():
+        for old, new in forms.items():
+            assert f"{language}/{op}/{old}" not in known and f"{language}/{op}/{new}" in known, (language, op, old)
