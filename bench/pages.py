@@ -82,8 +82,8 @@ class Page:
 
     def make(self, check: bool) -> bool:
         """Write it, or only look whether it would change. True if it would, or if it can't be made."""
+        from kernelzoo import cli
         from kernelzoo.files import write_whole
-        from kernelzoo.report import __main__
 
         path = ROOT / self.path
         files = [str(_file(name)) for name in self.results]
@@ -97,12 +97,12 @@ class Page:
             write_whole(path, text.encode())
             return False
         if not self.title:
-            return __main__.main([*files, "--insert", str(path), *["--check"] * check]) != 0
+            return cli.main(["report", *files, "--insert", str(path), *["--check"] * check]) != 0
         arguments = [*files, "--title", self.title, *["--no-figures"] * (not self.figures)]
         if not check:
-            return __main__.main([*arguments, "-o", str(path)]) != 0
+            return cli.main(["report", *arguments, "-o", str(path)]) != 0
         with tempfile.TemporaryDirectory() as folder:
-            if __main__.main([*files, "--title", self.title, "--no-figures", "-o", folder]) != 0:
+            if cli.main(["report", *files, "--title", self.title, "--no-figures", "-o", folder]) != 0:
                 return True
             made = (Path(folder) / "report.md").read_text(encoding="utf-8")
         return made != _without_figures((path / "report.md").read_text(encoding="utf-8"))

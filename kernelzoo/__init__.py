@@ -49,30 +49,7 @@ if TYPE_CHECKING:
     )
     from kernelzoo.operations import FLOATS, INTEGERS, Input, Output, Scalar, operation
     from kernelzoo.registry import Implementation, backends, chooser, implementation, implementations, register
-    from kernelzoo.signatures import add_rms_norm as add_rms_norm
-    from kernelzoo.signatures import argmin as argmin
-    from kernelzoo.signatures import cross_entropy as cross_entropy
-    from kernelzoo.signatures import cross_entropy_backward as cross_entropy_backward
-    from kernelzoo.signatures import cumsum as cumsum
-    from kernelzoo.signatures import layer_norm as layer_norm
-    from kernelzoo.signatures import layer_norm_backward as layer_norm_backward
-    from kernelzoo.signatures import logsumexp as logsumexp
-    from kernelzoo.signatures import logsumexp_backward as logsumexp_backward
-    from kernelzoo.signatures import min as min
-    from kernelzoo.signatures import min_backward as min_backward
-    from kernelzoo.signatures import min_backward_counts as min_backward_counts
-    from kernelzoo.signatures import min_backward_finish as min_backward_finish
-    from kernelzoo.signatures import quantize_rows as quantize_rows
-    from kernelzoo.signatures import rms_norm as rms_norm
-    from kernelzoo.signatures import rms_norm_backward as rms_norm_backward
-    from kernelzoo.signatures import softmax as softmax
-    from kernelzoo.signatures import softmax_backward as softmax_backward
-    from kernelzoo.signatures import softmax_backward_finish as softmax_backward_finish
-    from kernelzoo.signatures import softmax_finish as softmax_finish
-    from kernelzoo.signatures import softmax_merge as softmax_merge
-    from kernelzoo.signatures import softmax_pairs as softmax_pairs
-    from kernelzoo.signatures import sum as sum
-    from kernelzoo.signatures import vecdot as vecdot
+    from kernelzoo.signatures import *  # noqa: F403
 
 __version__ = "0.2.0"
 

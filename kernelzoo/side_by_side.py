@@ -25,10 +25,6 @@ class Form:
     """Its module, and the CUDA C beside it."""
 
     @property
-    def language(self) -> str:
-        return LANGUAGES[self.id.partition("/")[0]]
-
-    @property
     def lines(self) -> int:
         """Lines of code of its files."""
         return sum(map(lines_of, self.files))

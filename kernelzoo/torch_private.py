@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -132,8 +131,8 @@ def make_tensor_guard(*tensors: Tensor) -> Callable[..., bool]:
 
 def allocator(device: str) -> Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor]:
     """The function that allocates in torch's compiled code, half a microsecond faster than ``torch.empty_strided``."""
-    return getattr(_guards, f"_empty_strided_{device}", partial(_empty_strided, device=device))
-
-
-def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: str) -> Tensor:
-    return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    return getattr(
+        _guards,
+        f"_empty_strided_{device}",
+        lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=device),
+    )

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from kernelzoo import side_by_side
-from kernelzoo.packages import LANGUAGES
 from kernelzoo.side_by_side import forms, lines_of, page
 
 
@@ -30,7 +29,7 @@ def test_a_plain_form_is_short_and_shows_its_kernel(op: str) -> None:
     for backend, form in found.items():
         code = "\n".join(text for _, text in form.code)
         assert f'@register("{backend}", "{op}"' in code and "import" not in code.partition("\n")[0]
-        assert form.language == LANGUAGES[backend] and form.summary and form.lines > 5
+        assert form.summary and form.lines > 5
     text = page(op, {found["triton"].id: 0.5, f"triton/{op}/auto": 0.75})
     assert text.count("<details") == text.count("</details>") == len(found)
     assert "lines of code, score 0.50, its best form 0.75</summary>" in text

@@ -50,6 +50,7 @@ assert_type(kernelzoo.vecdot(array, array), npt.NDArray[Any])
 assert_type(getattr(backend, "declared_by_a_user"), Any)
 assert_type(kernelzoo.errors.close("a", ["b"]), list[str])
 kernelzoo.softmaxx(x)  # wrong
+kernelzoo.Protocol  # wrong
 kernelzoo.softmax(x, dimm=3)  # wrong
 kernelzoo.softmax(x, dim="1")  # wrong
 kernelzoo.softmax(x, keepdim=True)  # wrong
@@ -100,7 +101,7 @@ def test_pyright_sees_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
 def test_a_signature_is_that_of_the_operation(name: str) -> None:
     op = kernelzoo.operations.OPERATIONS[name]
     kind = getattr(signatures, signatures.__annotations__[name])
-    assert signatures.Operations.__annotations__[name] == kind.__name__
+    assert signatures._Operations.__annotations__[name] == kind.__name__
 
     def call() -> None: ...
 
@@ -108,8 +109,8 @@ def test_a_signature_is_that_of_the_operation(name: str) -> None:
     told = typing.get_overloads(call) or [kind.__call__]
     for signature in map(inspect.signature, told):
         _, *parameters, how = signature.parameters.values()
-        right = [p for p in signature_of(op).parameters.values() if p.name not in signatures.How.__annotations__]
-        assert how.annotation == "Unpack[How]" and len(right) + 2 == len(signature_of(op).parameters)
+        right = [p for p in signature_of(op).parameters.values() if p.name not in signatures._How.__annotations__]
+        assert how.annotation == "Unpack[_How]" and len(right) + 2 == len(signature_of(op).parameters)
         assert [(p.name, p.kind) for p in parameters] == [(p.name, p.kind) for p in right]
         for said, due in zip(parameters, right, strict=True):
             assert said.default == (... if due.name == "axis" else due.default)
@@ -122,4 +123,4 @@ def test_a_signature_is_that_of_the_operation(name: str) -> None:
 
 
 def test_all_operations_have_a_signature() -> None:
-    assert tuple(signatures.Operations.__annotations__) == kernelzoo.operations.BUILT_IN
+    assert tuple(signatures._Operations.__annotations__) == kernelzoo.operations.BUILT_IN

@@ -21,7 +21,7 @@ from kernelzoo.operations.tensors import without_storage
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.signatures import Operations
+    from kernelzoo.signatures import _Operations as Operations
 else:
     Operations = object  # :class:`Undeclared` and ``_declared`` add the methods of operations
 

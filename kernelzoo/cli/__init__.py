@@ -103,11 +103,6 @@ def _root(
     return 0
 
 
-def _help(command: Callable[..., int]) -> str:
-    """A docstring without the line breaks inside paragraphs, which typer would keep."""
-    return "\n\n".join(" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
-
-
 _COMMANDS: dict[str, Callable[..., int]] = {
     "list": listing.list_implementations,
     "doctor": doctor.doctor,
@@ -137,7 +132,8 @@ def _add(name: str, command: Callable[..., int], **settings: Any) -> None:
         except KeyboardInterrupt:  # typer would end without a word
             raise _InterruptedError from None
 
-    words = _help(command)
+    paragraphs = (command.__doc__ or "").split("\n\n")
+    words = "\n\n".join(" ".join(part.split()) for part in paragraphs)  # typer would keep line breaks
     app.command(name, cls=_Command, help=words, short_help=words.partition("\n")[0], **settings)(run)
 
 

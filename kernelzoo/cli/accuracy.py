@@ -135,8 +135,9 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
         *(">subnormal, ulp", ">values"),
     )
     exact = ("dtype", ">wrong", "same bits", ">values")
+    spare = ("values", "subnormal, ulp", "99.99 %, ulp", "mean, ulp", "where")
     tables = {
-        name: output.table(name, *(rounded if op.rounds else exact), spare=_SPARE)
+        name: output.table(name, *(rounded if op.rounds else exact), spare=spare)
         for name, op in operations.OPERATIONS.items()
     }
     for row in rows:
@@ -164,6 +165,3 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
 
 def _bits(row: dict[str, Any]) -> str:
     return "yes" if row["same_bits"] else "NO"
-
-
-_SPARE = ("values", "subnormal, ulp", "99.99 %, ulp", "mean, ulp", "where")

@@ -166,13 +166,11 @@ def _status(rows: Sequence[dict[str, Any]], held: Sequence[Held] | None) -> int:
     return 2 if held is not None and any(one.refusal for one in held) else 0
 
 
-def _table(held: Sequence[Held], old: str = "file") -> output.Table:
-    made = output.table("implementation", "problem", f">time / {old}'s", ">95 % interval", "verdict", spare=_SPARE)
+def _table(held: Sequence[Held], old: str) -> output.Table:
+    titles = "implementation", "problem", f">time / {old}'s", ">95 % interval", "verdict"
+    made = output.table(*titles, spare=("95 % interval",))
     for one in held:
         interval = output.interval(*one.interval).strip() if one.interval else ""
         style = "red" if one.slower else None
         made.add_row(one.id, one.problem, output.number(one.ratio), interval, one.words, style=style)
     return made
-
-
-_SPARE = ("95 % interval",)

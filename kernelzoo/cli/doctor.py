@@ -22,7 +22,6 @@ _PACKAGES = re.compile(
 _LABELS = {
     "driver": "driver's CUDA",
     "nvml": "NVML",
-    "nvcc": "nvcc",
     "nvrtc": "NVRTC, for cupy",
     "nvvm": "libNVVM, for numba",
     "ptxas": "ptxas, for triton",

@@ -233,10 +233,6 @@ def print_text(console: Console, code: str, lexer: str) -> None:
 
 def _lexer(kernel: Kernel, what: str) -> str:
     """The name of the code's language in Pygments."""
-    if what == "ptx":
-        return "ptx"
-    if what == "llir":
-        return "llvm"
-    if what in ("sass", *STAGES):
-        return "text"
+    if what != "source":
+        return {"ptx": "ptx", "llir": "llvm"}.get(what, "text")
     return "python" if (kernel.source_file or "").partition(":")[0].endswith(".py") else "cuda"

@@ -8,8 +8,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -91,16 +89,6 @@ def nvml() -> Facts:
     return {"driver": pynvml.nvmlSystemGetDriverVersion(), "devices": devices}
 
 
-def nvcc() -> Facts:
-    """The CUDA compiler on the path."""
-    path = shutil.which("nvcc")
-    if path is None:
-        raise FileNotFoundError("not on the path (no backend needs it)")
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
-    version = re.search(r"release ([\d.]+)", said)
-    return {"version": version[1] if version else "unknown", "path": path}
-
-
 def nvrtc() -> Facts:
     """The runtime compiler that CuPy uses."""
     return _library("nvrtc", "nvrtcVersion", 2)
@@ -129,9 +117,7 @@ def ptxas() -> Facts:
     return {"version": tool.version, "path": tool.path}
 
 
-LOOKS: dict[str, Callable[[], Facts]] = {
-    look.__name__: look for look in (torch, driver, nvml, nvcc, nvrtc, nvvm, ptxas)
-}
+LOOKS: dict[str, Callable[[], Facts]] = {look.__name__: look for look in (torch, driver, nvml, nvrtc, nvvm, ptxas)}
 
 
 def look(names: Sequence[str]) -> dict[str, Facts]:

@@ -33,7 +33,6 @@ Arch = Annotated[
 Reset = Annotated[
     bool, options.flag("--reset", "Delete the tables that are stored for this card, and measure nothing.")
 ]
-Output = Annotated[Path | None, options.option("-o --output", "FILE.json", "Write a record of all that was measured.")]
 
 
 class NothingToTuneError(KernelZooError, RuntimeError):
@@ -53,7 +52,7 @@ def tune(
     device: options.Device = "",
     gpus: options.Gpus = "",
     patience: options.Patience = 180.0,
-    to: Output = None,
+    to: options.RunRecord = None,
     json: options.Json = False,
 ) -> int:
     """Measure the launch tables on this card, and store those that are faster than the shipped ones.
@@ -252,12 +251,11 @@ def _check_folder(card: Card) -> None:
     try:
         folder = tables.path(card, "any").parent
         tables.make_folder(folder)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(f"{folder} can't be written")
     except (OSError, RuntimeError) as error:
-        raise options.OptionError(
-            f"no table can be stored: {error}; set XDG_CACHE_HOME to a folder of yours"
-        ) from error
-    if not os.access(folder, os.W_OK):
-        raise options.OptionError(f"no table can be stored in {folder}; set XDG_CACHE_HOME to a folder of yours")
+        remedy = "set XDG_CACHE_HOME to a folder of yours"
+        raise options.OptionError(f"no table can be stored: {error}; {remedy}") from error
 
 
 def _reset(card: Card, backends: Sequence[str], ops: Sequence[str], json: bool) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report.notes import TILDE
-from kernelzoo.report.results import Failure, Group, Problem, Results, Row, Selection
+from kernelzoo.report.results import Group, Problem, Results, Row, Selection
 from kernelzoo.report.rows import quantiles
 
 Json = dict[str, Any]
@@ -17,7 +17,10 @@ def document(results: Results) -> Json:
     return {
         "baseline": results.baseline,
         "groups": [_group(group) for group in results.groups],
-        "failed": [_failure(failure) for failure in results.failed],
+        "failed": [
+            {"id": one.id, **_problem(one.problem), "outcome": one.outcome, "reason": one.reason, "file": one.run.file}
+            for one in results.failed
+        ],
         "differing": results.differing(),
     }
 
@@ -69,16 +72,6 @@ def _row(selection: Selection, row: Row) -> Json:
         "gpu": row.gpu or None,
         "breaks": row.breaks or None,
         "file": row.run.file,
-    }
-
-
-def _failure(failure: Failure) -> Json:
-    return {
-        "id": failure.id,
-        **_problem(failure.problem),
-        "outcome": failure.outcome,
-        "reason": failure.reason,
-        "file": failure.run.file,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -67,19 +68,20 @@ def _curves(group: Group, selection: Selection) -> Figure:
     columns = [problem.shape[1] for problem in points]
     figure = Figure(figsize=(9, 5.2))
     axes = figure.add_subplot()
-    colours, places = _colours(selection), _places(selection)
+    colours, seen = _colours(selection), Counter[str]()
     for index, name in enumerate(selection.names):
+        place = seen[backend := name.split("/")[0]]  # in its backend
+        seen[backend] += 1
         rows = {problem.shape[1]: selection.cells.get((problem, name)) for problem in points}
         speeds = [math.nan if row is None else row.gb_per_s for row in rows.values()]
         if all(map(math.isnan, speeds)):
             continue
-        place = places[name]
         every = max(1, len(columns) // 12)
         axes.plot(
             columns,
             speeds,
             label=name,
-            color=colours[name.split("/")[0]],
+            color=colours[backend],
             linestyle=LINES[place % len(LINES)],
             linewidth=2.4 if place == 0 else 1.4,
             marker=MARKERS[place % len(MARKERS)],
@@ -143,16 +145,6 @@ def _title(group: Group, selection: Selection) -> str:
 def _colours(selection: Selection) -> Mapping[str, str]:
     others = sorted({row.backend for row in selection.rows} - set(COLOURS))
     return COLOURS | {name: SPARE_COLOURS[i % len(SPARE_COLOURS)] for i, name in enumerate(others)}
-
-
-def _places(selection: Selection) -> Mapping[str, int]:
-    """The position of each implementation in its backend."""
-    places: dict[str, int] = {}
-    seen: dict[str, int] = {}
-    for name in selection.names:
-        backend = name.split("/")[0]
-        places[name] = seen[backend] = seen.get(backend, -1) + 1
-    return places
 
 
 def _scale_columns(axes: Axes, columns: list[int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kernelzoo import packages, registry
@@ -65,18 +65,12 @@ def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
     for op, of_op in itertools.groupby(ids, lambda i: i[0]):
         taken: set[tuple[str, int]] = set()
         for _, backend, variant in of_op:
-            pairs = list(_pairs(turns[backend]))
+            turned = [SYMBOLS[(turns[backend] + place) % len(SYMBOLS)] for place in range(len(SYMBOLS))]
+            pairs = [(symbol, shade) for shade in SHADES for symbol in turned]  # each backend begins with another
             pair = next((pair for pair in pairs if pair not in taken), pairs[len(found) % len(pairs)])
             taken.add(pair)
             found[f"{backend}/{op}/{variant}"] = Look(colours[backend][pair[1]], pair[0])
     return found
-
-
-def _pairs(turn: int) -> Iterator[tuple[str, int]]:
-    """Symbols with the places of shades, in the order in which a backend takes them; each begins with another one."""
-    for shade in SHADES:
-        for place in range(len(SYMBOLS)):
-            yield SYMBOLS[(turn + place) % len(SYMBOLS)], shade
 
 
 def by_length(problems: Iterable[Problem]) -> list[Problem]:

@@ -104,7 +104,7 @@ def _read(path: Path) -> _File:
         raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
     info = commit if isinstance(commit := data.get("commit_info"), dict) else {}
     dirty = " with uncommitted changes" if info.get("dirty") else ""
-    commit = f"{id[:10]}{dirty}" if (id := _text(info.get("id"))) else ""
+    commit = f"{sha[:10]}{dirty}" if (sha := _text(info.get("id"))) else ""
     again = tuple(map(_again, data.get("kernelzoo", {}).get("again", [])))
     run = Run(printable(path.name), _text(data.get("datetime")), commit, again)
     failed = [

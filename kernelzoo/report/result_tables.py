@@ -62,20 +62,15 @@ def summary_table(selection: Selection) -> Table:
     headers += ["host submit, µs"] * with_submit + ["problems"]
 
     def line(name: str) -> list[Cell]:
-        ratio, share = selection.mean_ratio(name), selection.mean_of_limit(name)
-        rows, submit = selection.of(name), selection.median_submit_us(name)
-        cells = [
-            Cell(rows[0].id + marks_of(rows, counted=True), id=rows[0].id),
-            known(ratio),
-        ]
+        rows = selection.of(name)
+        cells = [Cell(rows[0].id + marks_of(rows, counted=True), id=rows[0].id), known(selection.mean_ratio(name))]
         if with_limit:
-            cells.append(known(share, "{:.0%}".format))
+            cells.append(known(selection.mean_of_limit(name), "{:.0%}".format))
         if with_energy:
-            energy, per_gb = selection.mean_energy_ratio(name), geometric_mean(row.j_per_gb for row in rows)
-            cells.append(known(energy))
-            cells.append(known(per_gb, digits))
+            per_gb = geometric_mean(row.j_per_gb for row in rows)
+            cells += [known(selection.mean_energy_ratio(name)), known(per_gb, digits)]
         if with_submit:
-            cells.append(known(submit, significant))
+            cells.append(known(selection.median_submit_us(name), significant))
         return [*cells, Cell(covered(rows, selection, names[name]))]
 
     spare = _spare(selection, "host submit, µs", "J/GB", "of limit")

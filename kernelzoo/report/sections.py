@@ -61,7 +61,7 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
         if group.clock in OF_CALLS:
             parts += [f"## {escape(group.label)}", *(_calls(group) if group.clock == "call" else _submits(group))]
             continue
-        tables = list(_summaries(group))
+        tables = [summary_table(group.select(op)).markdown() for op in group.operations()]
         footer = energy.notes((row.energy for row in group.rows), results.baseline)
         parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *footer]
         parts += notes_of(group.rows, tables)
@@ -105,7 +105,7 @@ def _blocks(group: Group) -> Iterator[tuple[str, list[str]]]:
     if group.clock in OF_CALLS:
         yield group.clock, _calls(group) if group.clock == "call" else _submits(group)
         return
-    tables = list(_summaries(group))
+    tables = [summary_table(group.select(op)).markdown() for op in group.operations()]
     yield "summary", [*tables, *notes_of(group.rows, tables)]
     for kind in SCORES:
         yield kind, _scores(group, kind)
@@ -176,11 +176,6 @@ def _submits(group: Group) -> list[str]:
     """The host's time to submit a call: a table for each operation."""
     tables = [submit_table(group.select(op)).markdown() for op in group.operations()]
     return [*tables, *notes_of(group.rows, tables)]
-
-
-def _summaries(group: Group) -> Iterator[str]:
-    for op in group.operations():
-        yield summary_table(group.select(op)).markdown()
 
 
 @dataclass(frozen=True)
@@ -309,13 +304,12 @@ def aged(group: Group) -> list[tuple[str, str]]:
     measured = max(run.date for run, _ in group.runs())[:10]
     text = resources.files("kernelzoo.report").joinpath("releases.json").read_text(encoding="utf-8")
     released = json.loads(text) if measured else {}
-    return [(name, _aged(value, released.get(name, {}), measured)) for name, value in versions(group.rows)]
-
-
-def _aged(version: str, released: Mapping[str, str], measured: str) -> str:
-    if (day := released.get(version.partition("+")[0])) is None:
-        return version
-    return f"{version}, {(date.fromisoformat(measured) - date.fromisoformat(day)).days} days old"
+    told = []
+    for name, version in versions(group.rows):
+        day = released.get(name, {}).get(version.partition("+")[0])
+        age = f", {(date.fromisoformat(measured) - date.fromisoformat(day)).days} days old" if day else ""
+        told.append((name, version + age))
+    return told
 
 
 def clocks(rows: Iterable[Row]) -> str:

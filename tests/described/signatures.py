@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from pathlib import Path
 
 import kernelzoo
@@ -11,7 +10,6 @@ from kernelzoo import operations
 from kernelzoo.calls.methods import signature_of
 
 FILE = Path(kernelzoo.__file__).parent / "signatures.pyi"
-PUBLIC = FILE.with_name("__init__.py")
 HOW = ("batch_invariant", "variant")
 """Parameters that all operations have alike."""
 BEGIN = "# Written by tests/described/signatures.py\n"
@@ -19,7 +17,7 @@ BEGIN = "# Written by tests/described/signatures.py\n"
 
 def typed(op: operations.Operation, name: str, given: inspect.Parameter, tensor: str) -> str:
     """A parameter with its type."""
-    axis = "Axes" if op.several_axes else "Axis"
+    axis = "_Axes" if op.several_axes else "_Axis"
     outs = len(op.outputs)
     out = tensor if outs == 1 else f"tuple[{', '.join([tensor] * outs)}] | list[{tensor}]"
     if name in op.inputs:
@@ -32,7 +30,7 @@ def typed(op: operations.Operation, name: str, given: inspect.Parameter, tensor:
         "axis": f"axis: {axis} = ...",
         "keepdims": "keepdims: bool | None = None",
         "dtype": "dtype: torch.dtype | npt.DTypeLike | None = None" if tensor == "_T" else "dtype: Any = None",
-        "out": "out: Any = None" if tensor == "Other" else f"out: {out} | None = None",
+        "out": "out: Any = None" if tensor == "_Other" else f"out: {out} | None = None",
     }[name]
 
 
@@ -44,21 +42,21 @@ def call(op: operations.Operation, tensor: str) -> str:
             arguments, keyword = [*arguments, "*"], True
         if name not in HOW:
             arguments.append(typed(op, name, given, tensor))
-    arguments.append("**how: Unpack[How]")
+    arguments.append("**how: Unpack[_How]")
     outs = len(op.outputs)
-    result = "Any" if tensor == "Other" else tensor if outs == 1 else f"tuple[{', '.join([tensor] * outs)}]"
+    result = "Any" if tensor == "_Other" else tensor if outs == 1 else f"tuple[{', '.join([tensor] * outs)}]"
     return f"    def __call__({', '.join(arguments)}) -> {result}: ...\n"
 
 
 def title(name: str) -> str:
-    return name.title().replace("_", "")
+    return f"_{name.title().replace('_', '')}"
 
 
 def protocol(op: operations.Operation) -> str:
     """The body of an operation's class: overloads where arrays of other libraries give Any."""
     known = {*operations.MAPPED, *(operations.OPERATIONS[name].gradient for name in operations.MAPPED)}
     return (
-        f"    @overload\n{call(op, '_T')}\n    @overload\n{call(op, 'Other')}" if op.name in known else call(op, "_U")
+        f"    @overload\n{call(op, '_T')}\n    @overload\n{call(op, '_Other')}" if op.name in known else call(op, "_U")
     )
 
 
@@ -71,19 +69,11 @@ def written() -> str:
     text = "".join(f"\n\nclass {name}(Protocol):\n{body}" for body, name in classes.items())
     lines = [f"{name}: {kind}\n" for name, kind in kinds.items()]
     text += f"\n\n{''.join(lines)}"
-    text += "\n\nclass Operations:  # as methods of a backend\n"
+    text += "\n\nclass _Operations:  # as methods of a backend\n"
     return text + "".join(f"    {line}" for line in lines)
-
-
-def public(source: str) -> str:
-    """The source of the package's ``__init__`` with an import of every operation's signature."""
-    line = "    from kernelzoo.signatures import {0} as {0}\n"
-    lines = "".join(map(line.format, sorted(operations.BUILT_IN)))
-    return re.sub(r"(    from kernelzoo\.signatures import .*\n)+", lines, source)
 
 
 if __name__ == "__main__":
     head = FILE.read_text(encoding="utf-8").partition(BEGIN)[0]
     FILE.write_text(head + BEGIN + written(), encoding="utf-8")
-    PUBLIC.write_text(public(PUBLIC.read_text(encoding="utf-8")), encoding="utf-8")
     print("written; now: ruff format", FILE)

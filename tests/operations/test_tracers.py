@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from commands import ROOT, Forked
+import warm
+from commands import ROOT
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim, export
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -313,7 +315,6 @@ for function in (
 def test_numpy_s_arrays_compiled_in_the_first_call_of_a_process() -> None:
     """A tensor or an array, the first of a process, is compiled whole, and the result is of its kind."""
     function, method = (f"lambda x: {owner}.softmax(x, 0)" for owner in ("kernelzoo", "kernelzoo.get('torch')"))
-    with Forked() as forked:
-        for call, step in ((function, 1), (method, 1), (method, -1)):
-            status, _, said = forked.run(ROOT, ["-c", FIRST.format(function=call, step=step)])
-            assert not status, (call, step, said[-2000:])
+    for call, step in ((function, 1), (method, 1), (method, -1)):
+        status, _, said = warm.run(["-c", FIRST.format(function=call, step=step)], str(ROOT), dict(os.environ))
+        assert not status, (call, step, said[-2000:])
