@@ -178,10 +178,6 @@ class Row:
         return notes.marks([*([BREAKS] if self.breaks else []), *self.flags])
 
     @property
-    def marked_name(self) -> str:
-        return " ".join([self.name, *self.marks])
-
-    @property
     def can_be_best(self) -> bool:
         """Whether it may be shown as the best: it keeps the contract, and its measurement was not disturbed."""
         return not self.marks

@@ -204,7 +204,7 @@ def _copied(row: Row) -> Row:
 
 
 def _timed(row: Row) -> tuple[Cell, Cell]:
-    return Cell(row.marked_name), Cell(significant(row.microseconds))
+    return Cell(" ".join([row.name, *row.marks])), Cell(significant(row.microseconds))
 
 
 def _best(row: Row) -> Cell:
