@@ -166,7 +166,7 @@ def _status(rows: Sequence[dict[str, Any]], held: Sequence[Held] | None) -> int:
     return 2 if held is not None and any(one.refusal for one in held) else 0
 
 
-def _table(held: Sequence[Held], old: str) -> output.Table:
+def _table(held: Sequence[Held], old: str = "file") -> output.Table:
     titles = "implementation", "problem", f">time / {old}'s", ">95 % interval", "verdict"
     made = output.table(*titles, spare=("95 % interval",))
     for one in held:
