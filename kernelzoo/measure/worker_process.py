@@ -381,8 +381,7 @@ def _told(lines: list[str]) -> list[str]:
             current = [later for later in range(index, len(lines)) if lines[later].startswith("Current thread")]
             return [line, *(lines[frame] for frame in frames if current and frame > current[0])][:3]
     if frames and any(line.startswith("Traceback") for line in lines):
-        raised = (line for line in lines[frames[-1] :] if _RAISED.match(line))
-        return [next(raised, lines[-1]), lines[frames[-1]]]
+        return [next(filter(_RAISED.match, lines[frames[-1] :]), lines[-1]), lines[frames[-1]]]
     return lines[-4:]
 
 
