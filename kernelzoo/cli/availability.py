@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
-from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.errors import BackendUnavailableError, KernelZooError
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,25 @@ class Availability:
 
 
 def availability(backend: str) -> Availability:
-    """Load the backend and its language; or the reason why it can't run."""
+    """Load the backend and its language. Any error is the reason why it can't run."""
     from kernelzoo.calls import backend as backends
 
     try:
         found = backends.get(backend)
     except BackendUnavailableError as error:
         return Availability(backend, reason=error.reason, remedy=error.remedy)
+    except KernelZooError:
+        raise
+    except ModuleNotFoundError as error:
+        return Availability(
+            backend,
+            reason=f"the package {error.name} is not installed",
+            remedy=f"install it with: pip install {error.name}",
+        )
+    except Exception as error:  # a broken package may raise anything on import
+        return Availability(
+            backend, reason=f"importing it raised {type(error).__name__}: {error}", remedy="reinstall that package"
+        )
     tables = launch_tables(backend) if "cuda" in found.devices and not found.emulator else ""
     return Availability(backend, found.devices, found.emulator, tables=tables)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kernelzoo.device import batch_invariant, no_room
+from kernelzoo.device import batch_invariant
 from kernelzoo.errors import (
     AxisError,
     DeviceError,
@@ -28,7 +28,7 @@ from kernelzoo.operations.canonical import launch_invariant, launch_reduced, lau
 from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Output
 from kernelzoo.operations.derived import completed_sizes, contradicted, shape_of
 from kernelzoo.operations.limits import broken
-from kernelzoo.operations.memory import distinct
+from kernelzoo.operations.memory import distinct, no_memory_for
 from kernelzoo.operations.signature import Signature, wide_name, zip_dict
 from kernelzoo.operations.tensors import check_closely, check_output, describe, is_traced, is_wrapper
 
@@ -101,6 +101,10 @@ def axes_of(dim: Dims, ndim: int) -> tuple[int, ...]:
     """The axes of a call, sorted, non-negative and distinct. An empty tuple means all. Raises AxisError."""
     if type(dim) is int and -ndim <= dim < ndim:
         return (dim % ndim,)
+    return _several_axes(dim, ndim)
+
+
+def _several_axes(dim: Dims, ndim: int) -> tuple[int, ...]:
     given = dim if isinstance(dim, tuple) else (dim,)
     if not given:
         return tuple(range(ndim))
@@ -269,9 +273,7 @@ class Bindable(Signature):
         try:
             return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in outs)
         except RuntimeError as error:
-            if "can't allocate memory" not in str(error):
-                raise
-            raise no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)) from error
+            raise no_memory_for(outs, error) from error
 
     def outputs_of(self, out: Any, args: Arguments) -> tuple[torch.Tensor, ...]:
         """The caller's outputs, checked. Raises OutputError."""

@@ -1,10 +1,12 @@
-"""Memory of tensors: whether it overlaps before a kernel writes."""
+"""Memory of tensors: whether it overlaps before a kernel writes, and whether there is any."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from kernelzoo.device import no_room
 from kernelzoo.layout import span
 
 if TYPE_CHECKING:
@@ -58,3 +60,10 @@ def overlaps_itself(x: torch.Tensor) -> bool:
 
 def distinct(x: torch.Tensor) -> int:
     return math.prod(size for size, stride in zip(x.shape, x.stride(), strict=True) if stride) if x.numel() else 0
+
+
+def no_memory_for(outs: Sequence[tuple[tuple[int, ...], torch.dtype]], error: RuntimeError) -> Exception:
+    """The error to raise where outputs of these shapes and dtypes could not be made."""
+    if "can't allocate memory" not in str(error):
+        return error
+    return no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs))
