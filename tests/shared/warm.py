@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import ctypes
 import fcntl
+import glob
 import itertools
 import json
 import os
@@ -156,9 +157,12 @@ def _become(request: dict[str, Any], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     tempfile.tempdir = None  # as found in another environment
-    added = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    added = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     sys.path[:] = [*added, *(place for place in sys.path if place not in before)]
     first, *words = request["command"]
+    if words[:1] == ["pytest"] or any(glob.glob(f"{place}/*.dist-info") for place in added):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "kernelzoo"]:
+            del sys.modules[name]  # pytest rewrites what it imports; a package is known at the first import
     if (first, words[:1]) not in (("-m", [WORKER]), ("-m", [PROBE])):  # which start none of ours
         _fork_what_it_starts()
     sys.argv = words if first == "-m" else [first, *words[first == "-c" :]]
