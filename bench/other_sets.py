@@ -1,8 +1,7 @@
 """Loads every definition and solution of other people's problem sets, and prints how many load and why others don't.
 
 ``python bench/other_sets.py FOLDER ...`` looks for JSON files below each folder. A definition is loaded, which runs its
-code. Of a solution only the file is read. With ``--run SECONDS`` each reference is also judged by its own definition on
-the host, at the smallest sizes that it means, for at most so long; ``--most`` leaves out larger tensors.
+code. Of a solution only the file is read. ``bench/references.py`` runs the references too.
 
 ``python bench/other_sets.py VERDICTS.json ... --record FILE.md`` writes what ``kernelzoo compare --definitions`` found
 of solutions: how many are wrong and by what kind, each with its case, and how their speed compares with what is
@@ -17,16 +16,13 @@ import re
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kernelzoo import definitions
 from kernelzoo.cli import verdicts
 from kernelzoo.definitions.files import DefinitionError, read
-from kernelzoo.errors import OperationError, UndecidableError
 from kernelzoo.files import read_json
-from kernelzoo.measure.problems import Problem
 from kernelzoo.report import markers
 
 EMPTY = "# Verdicts on public solutions\n\n<!-- results:verdicts -->\n<!-- /results -->\n"
@@ -35,8 +31,6 @@ EMPTY = "# Verdicts on public solutions\n\n<!-- results:verdicts -->\n<!-- /resu
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    parser.add_argument("--run", type=int, default=0, metavar="SECONDS", help="judge each reference by its definition")
-    parser.add_argument("--most", type=int, default=2**24, metavar="ELEMENTS", help="largest tensor of --run")
     parser.add_argument("--record", type=Path, metavar="FILE.md", help="write the verdicts of results files")
     parser.add_argument("--names", action="store_true", help="name the files that are refused")
     given = parser.parse_args()
@@ -51,44 +45,6 @@ def main() -> None:
         for kind, load in LOADS.items():
             if paths := tuple(files(folder, kind)):
                 report(kind, paths, load, given.names)
-        if given.run:
-            paths = tuple(files(folder, "definition"))
-            report("reference", paths, lambda path: judge(path, given.run, given.most), given.names)
-
-
-class VerdictError(DefinitionError):
-    """Why a reference did not pass its own definition."""
-
-
-def judge(path: Path, seconds: int, most: int) -> None:
-    """Check a reference by its own definition. Raises VerdictError."""
-    import torch
-
-    try:
-        op = definitions.load_definition(path)
-    except DefinitionError:
-        raise VerdictError("is refused") from None
-    for number, sizes in enumerate(op.hooks["sizes"]):
-        further = tuple((axis, sizes[axis]) for axis in op.sizes)
-        problem = Problem(op.name, op.first_shape(sizes), op.dtypes[0], sizes=further)
-        if max(x.numel() for x in problem.meta.inputs) > most:
-            raise VerdictError("is too large")
-        signal.alarm(seconds)
-        try:
-            problem = replace(problem, scalars=tuple(op.sized_scalars(sizes).items()))
-            args = problem.arguments(problem.inputs(torch.Generator().manual_seed(0)))
-            if not (words := op.undecidable(args, op.expect(args))):
-                return
-        except LateError:
-            raise VerdictError("takes too long") from None
-        except UndecidableError as error:
-            words = str(error)
-        except OperationError as error:
-            raise VerdictError(f"fails: {error}") from None
-        finally:
-            signal.alarm(0)
-        if number == len(op.hooks["sizes"]) - 1:
-            raise VerdictError(f"is undecidable: {words.partition(';')[0]}")
 
 
 class LateError(BaseException):
@@ -155,8 +111,7 @@ def report(kind: str, paths: tuple[Path, ...], load: Any, names: bool) -> None:
         finally:
             signal.alarm(0)
     count = Counter({why: len(some) for why, some in refused.items()})
-    word = "pass" if kind == "reference" else "load"
-    print(f"  {len(paths)} {kind}s: {len(paths) - count.total()} {word}, {count.total()} do not")
+    print(f"  {len(paths)} {kind}s: {len(paths) - count.total()} load, {count.total()} do not")
     for why, number in count.most_common():
         print(f"    {number:4} {why}")
         for path in refused[why] if names else ():

@@ -1,0 +1,163 @@
+"""Does each reference of other people's problem sets pass its own definition?
+
+``python bench/references.py FOLDER ... -o FILE.json`` loads every definition, KernelBench problem and gpu-mode folder
+below the folders, each in a process of its own, and runs its reference as a kernel on the cases that it means. That is
+what ``kernelzoo verify`` does, without the cases beyond the definition. With a GPU, all GPUs are used. What had no room
+or no time is tried once more, alone. A file that is there is continued.
+
+The exit status is 1 if a reference that loads is wrong by its own definition.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from other_sets import LOADS, files, reason
+
+from kernelzoo.files import write_whole
+
+Row = dict[str, Any]
+
+PASSES, FAILS, UNDECIDABLE, REFUSED, ROOM, LATE = "passes", "fails", "undecidable", "refused", "no room", "no time"
+KINDS = ("definition", "problem", "folder")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("-o", dest="to", type=Path, required=True, metavar="FILE.json")
+    parser.add_argument("--seconds", type=float, default=40.0, help="for one file, its loading included")
+    parser.add_argument("--jobs", type=int, default=0, help="processes at once on each GPU")
+    parser.add_argument("--most", type=int, default=0, metavar="ELEMENTS", help="largest tensor; by default no limit")
+    given = parser.parse_args()
+    import torch
+
+    from kernelzoo.measure.environment import device_name, versions
+
+    gpus = torch.cuda.device_count()
+    places = [f"cuda:{number}" for number in range(gpus)] or ["cpu"]
+    document = json.loads(given.to.read_text(encoding="utf-8")) if given.to.exists() else {"references": []}
+    document |= {"device": device_name(places[0]), "versions": versions(places[0])}
+    rows: list[Row] = document["references"]
+    found = [(folder, kind, path) for folder in given.folders for kind in KINDS for path in files(folder, kind)]
+    known = {(row["set"], row["file"]) for row in rows}
+    left = [one for one in found if (one[0].name, str(one[2].relative_to(one[0]))) not in known]
+    for jobs, seconds in ((given.jobs or (6 if gpus else 1), given.seconds), (1, 4 * given.seconds)):
+        judged = []
+        with ThreadPoolExecutor(jobs * len(places)) as pool:
+            where = itertools.cycle(places)
+            tasks = [pool.submit(apart, one, next(where), seconds, given.most) for one in left]
+            for number, (one, task) in enumerate(zip(left, tasks, strict=True), 1):
+                judged.append((one, task.result()))
+                rows[:] = [row for row in rows if row["file"] != judged[-1][1]["file"]] + [judged[-1][1]]
+                print(f"[{number}/{len(left)}] {told(judged[-1][1])}", flush=True)
+                write_whole(given.to, f"{json.dumps(document, indent=1)}\n".encode())
+        left = [one for one, row in judged if row["verdict"] in (ROOM, LATE)]
+    for folder in dict.fromkeys(row["set"] for row in rows):
+        print(f"{folder}:", counted([row for row in rows if row["set"] == folder]))
+    return int(any(row["verdict"] == FAILS for row in rows))
+
+
+def counted(rows: Sequence[Row]) -> str:
+    """How many files have each verdict."""
+    count = Counter(row["verdict"] for row in rows)
+    return ", ".join(f"{count[verdict]} {verdict}" for verdict in count)
+
+
+def told(row: Row) -> str:
+    """A file's verdict in one line."""
+    return f"{row['set']}/{row['file']}: {row['verdict']}{': ' if row['why'] else ''}{row['why']}"
+
+
+def apart(one: tuple[Path, str, Path], device: str, seconds: float, most: int) -> Row:
+    """What a process of its own finds of a file; it is ended when its time is over."""
+    folder, kind, path = one
+    row = {"set": folder.name, "file": str(path.relative_to(folder)), "kind": kind, "verdict": LATE, "why": ""}
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "kernelzoo.check.verifying"])
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=judge, args=(theirs, kind, path, device, seconds, most), daemon=True)
+    begin = time.monotonic()
+    process.start()
+    theirs.close()
+    latest: Row = {"verdict": LATE, "why": "while it was loaded"}
+    try:
+        while ours.poll(max(0.0, begin + seconds + 15 - time.monotonic())):
+            latest = ours.recv()
+    except EOFError:
+        process.join(5)
+        if process.exitcode:
+            latest = {"verdict": FAILS, "why": f"its process ended with {process.exitcode}"}
+    process.kill()
+    process.join()
+    return {**row, **latest, "seconds": round(time.monotonic() - begin, 1)}
+
+
+def judge(to: Connection, kind: str, path: Path, device: str, seconds: float, most: int) -> None:
+    """Load a file and run its references; what is known so far is sent after each case."""
+    import torch
+
+    from kernelzoo.check import verifying
+    from kernelzoo.definitions.files import DefinitionError
+    from kernelzoo.registry import implementations
+
+    end, at = time.monotonic() + seconds, torch.device(device)
+    if at.type == "cuda":
+        torch.cuda.set_device(at)
+    try:
+        loaded = LOADS[kind](path)
+    except DefinitionError as error:
+        to.send({"verdict": REFUSED, "why": reason(str(error), path)})
+        return
+    ops = loaded if isinstance(loaded, tuple) else (loaded,)
+    named = [each for op in ops for each in implementations("reference", op.name)]
+    work = [(each, check) for each in named for check in verifying.checks(each, at, whole=True) if not check.beyond]
+    count, words = Counter[str](), dict.fromkeys((FAILS, UNDECIDABLE, ROOM), "")
+    for place, (implementation, check) in enumerate(work):
+        if time.monotonic() > end:
+            break
+        to.send(state(count, words, len(work) - place, check.name))
+        within = not most or next(each.elements for each in cases_of(implementation) if each.name == check.name) <= most
+        again = verifying.Check(check.name, check.dtype, check.run, not within, check.empty)
+        found = verifying.verify(implementation, [again], at, whole=True, progress=lambda name, known: None)
+        wrong = [f"{check.name}: {one.reason}" for one in found.findings]
+        wrong += [f"{name}: {why}" for name, why in found.at_fault.items()]
+        count["passed"] += found.passed
+        count[FAILS] += len(wrong)
+        count[UNDECIDABLE] += len(found.undecidable)
+        count[ROOM] += found.no_room + again.too_large
+        words[FAILS] = words[FAILS] or "".join(wrong[:1])
+        words[UNDECIDABLE] = words[UNDECIDABLE] or "".join([*found.undecidable.values()][:1])
+        if at.type == "cuda":
+            torch.cuda.empty_cache()
+    to.send(state(count, words, len(work) - sum(count.values()), ""))
+
+
+def cases_of(implementation: Any) -> Any:
+    from kernelzoo.check.cases import cases
+
+    return cases(implementation.op)
+
+
+def state(count: Counter[str], words: dict[str, str], left: int, name: str) -> Row:
+    """The verdict by what was found so far. One right case and no wrong one pass."""
+    verdict = FAILS if count[FAILS] else PASSES if count["passed"] else UNDECIDABLE if count[UNDECIDABLE] else ""
+    verdict = verdict or (ROOM if count[ROOM] else LATE)
+    numbers = {"passed": count["passed"], "undecidable": count[UNDECIDABLE], "no_room": count[ROOM], "left": left}
+    return {"verdict": verdict, "why": words.get(verdict, "") or (f"in {name}" if verdict == LATE else ""), **numbers}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
