@@ -5,6 +5,8 @@ below the folders, each in a process of its own, and runs its reference as a ker
 what ``kernelzoo verify`` does, without the cases beyond the definition. With a GPU, all GPUs are used. What had no room
 or no time is tried once more, alone. A file that is there is continued.
 
+``--record FILE.md`` writes a table of a file's verdicts between a page's markers, and runs nothing.
+
 The exit status is 1 if a reference that loads is wrong by its own definition.
 """
 
@@ -27,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from other_sets import LOADS, files, reason
 
 from kernelzoo.files import write_whole
+from kernelzoo.report import markers
 
 Row = dict[str, Any]
 
@@ -36,12 +39,18 @@ KINDS = ("definition", "problem", "folder")
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("-o", dest="to", type=Path, required=True, metavar="FILE.json")
     parser.add_argument("--seconds", type=float, default=40.0, help="for one file, its loading included")
     parser.add_argument("--jobs", type=int, default=0, help="processes at once on each GPU")
     parser.add_argument("--most", type=int, default=0, metavar="ELEMENTS", help="largest tensor; by default no limit")
+    parser.add_argument("--record", type=Path, metavar="FILE.md", help="write what -o holds into a page")
     given = parser.parse_args()
+    if given.record:
+        made = recorded(json.loads(given.to.read_text(encoding="utf-8")))
+        page = given.record.read_text(encoding="utf-8")
+        given.record.write_text(markers.insert(page, {"references": made}, str(given.record))[0], encoding="utf-8")
+        return 0
     import torch
 
     from kernelzoo.measure.environment import device_name, versions
@@ -68,6 +77,31 @@ def main() -> int:
     for folder in dict.fromkeys(row["set"] for row in rows):
         print(f"{folder}:", counted([row for row in rows if row["set"] == folder]))
     return int(any(row["verdict"] == FAILS for row in rows))
+
+
+def recorded(document: Row) -> str:
+    """The verdicts of a file as Markdown: how many of each in each set, and why references don't pass."""
+    rows: list[Row] = document["references"]
+    verdicts = [each for each in (PASSES, FAILS, UNDECIDABLE, REFUSED, ROOM, LATE) if any(of(rows, verdict=each))]
+    lines = [f"On {document['device']}, torch {document['versions']['torch']}.", ""]
+    lines += [f"| set | files | {' | '.join(verdicts)} |", f"|:--|--:|{'--:|' * len(verdicts)}"]
+    for name in dict.fromkeys(row["set"] for row in rows):
+        counts = [str(len(of(rows, set=name, verdict=verdict))) for verdict in verdicts]
+        lines.append(f"| {name} | {len(of(rows, set=name))} | {' | '.join(counts)} |")
+    for verdict in verdicts[1:]:
+        why = Counter((row["set"], plain(row["why"])) for row in of(rows, verdict=verdict))
+        lines += ["", f"**{verdict.capitalize()}.**", ""]
+        lines += [f"- {name}, {count}: {words}" for (name, words), count in why.most_common()]
+    return "\n".join(lines)
+
+
+def of(rows: Sequence[Row], **fields: str) -> list[Row]:
+    return [row for row in rows if all(row[key] == value for key, value in fields.items())]
+
+
+def plain(why: str) -> str:
+    """A reason on one line, without the place of an element."""
+    return why.partition(";")[0].partition("\n")[0].replace("|", "\\|")[:160] or "no reason"
 
 
 def counted(rows: Sequence[Row]) -> str:
