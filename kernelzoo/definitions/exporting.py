@@ -90,7 +90,8 @@ def _code(name: str, outs: list[str]) -> str:
     unit = ", unit=2.0**-24" if "unit" in parameters(function) else ""
     casts = ", ".join(f"results[{number}].to(torch.{kind})" for number, kind in enumerate(outs))
     return (
-        "from __future__ import annotations\n\nimport math\n\nimport torch\n\n\n"
+        "from __future__ import annotations\n\nimport math\n\n"
+        "import torch\nfrom torch import Tensor, dtype as Dtype\n\n\n"
         f"{source}\n\n\n"
         f"def run({', '.join((*op.inputs, *op.scalars))}):\n{dtype}"
         f"{''.join(wide.format(key) for key in op.inputs) if op.rounds else ''}{n}"

@@ -1,19 +1,13 @@
 """A residual added, and the RMS norm of the sum: what stands between two layers of a transformer."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declared import Dtype, Finfo, Input, Output, Scalar, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.rms_norm import largest, largest_weight
 
-if TYPE_CHECKING:
-    import torch
 
-
-def half_of_largest(dtype: torch.finfo, n: int) -> float:
+def half_of_largest(dtype: Finfo, n: int) -> float:
     """Largest input: half of an RMS norm's, as two are added; and the sum must not overflow its dtype."""
     return min(largest(dtype, n), dtype.max) / 2
 
@@ -37,15 +31,13 @@ class add_rms_norm:
     domain = {"x": half_of_largest, "residual": half_of_largest, "weight": largest_weight}
     finite = ("x", "residual", "weight")
 
-    def reference(
-        x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float, dtype: torch.dtype
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def reference(x: Tensor, residual: Tensor, weight: Tensor, eps: float, dtype: Dtype) -> tuple[Tensor, Tensor]:
         total = added(x, residual, dtype)
         return total / (total.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None], total
 
     def error(
-        ref: tuple[torch.Tensor, torch.Tensor], weight: torch.Tensor, eps: float, n: int, unit: float, tiny: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ref: tuple[Tensor, Tensor], weight: Tensor, eps: float, n: int, unit: float, tiny: float
+    ) -> tuple[Tensor, Tensor]:
         """The error of ``rms_norm``. The sum is rounded as it must be; a subnormal one may count as zero."""
         out, total = ref
         root = (total.square().mean(1, keepdim=True) + eps).sqrt()
@@ -53,7 +45,7 @@ class add_rms_norm:
         return unit * (8 + math.sqrt(n)) * out.abs() + lost, total.new_full((), 2 * tiny).expand_as(total)
 
 
-def added(x: torch.Tensor, residual: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def added(x: Tensor, residual: Tensor, dtype: Dtype) -> Tensor:
     """The sum as torch rounds it, in the precision of x."""
     import torch
 

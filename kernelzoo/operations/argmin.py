@@ -1,16 +1,10 @@
 """The place of the minimum along an axis, as ``torch.argmin``."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
-from kernelzoo.operations.declared import Input, Output, Sample
+from kernelzoo.operations.declared import Input, Output, Sample, Tensor
 from kernelzoo.operations.declaring import operation
-
-if TYPE_CHECKING:
-    import torch
 
 DTYPES = (*FLOATS, *(dtype for dtype in INTEGERS if dtype != "bool"))
 """Those of torch.argmin."""
@@ -29,7 +23,7 @@ class argmin:
     out = Output("outer inner", dtype="int64")
     decisive = -20.0
 
-    def reference(x: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor) -> Tensor:
         import torch
 
         # The minimum of a row with a NaN is NaN, which equals nothing: then only the NaN are found.
@@ -41,7 +35,7 @@ class argmin:
         return tuple(Sample(f"{dtype}-neighbours", (8, 300), partial(neighbours, dtype)) for dtype in DTYPES)
 
 
-def neighbours(dtype: str) -> torch.Tensor:
+def neighbours(dtype: str) -> Tensor:
     """Rows of one value but for the next lower one, somewhere: narrower arithmetic takes them for equal."""
     import torch
 

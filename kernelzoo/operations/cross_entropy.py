@@ -1,15 +1,8 @@
 """The cross entropy of logits and labels, as ``torch.nn.functional.cross_entropy`` without its mean."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from kernelzoo.operations.declared import Input, Output, Sample, Scalar
+from kernelzoo.operations.declared import Input, Output, Sample, Scalar, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.logsumexp import roundings
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation()
@@ -31,15 +24,13 @@ class cross_entropy:
     loss = Output("outer inner")
     gradient = "cross_entropy_backward"
 
-    def reference(x: torch.Tensor, labels: torch.Tensor, ignore_index: int) -> torch.Tensor:
+    def reference(x: Tensor, labels: Tensor, ignore_index: int) -> Tensor:
         shifted = x - x.amax(1, keepdim=True)  # of an infinite maximum NaN, as torch's
         ignored = labels == ignore_index
         picked = shifted.gather(1, labels.masked_fill(ignored, 0)[:, None])[:, 0]
         return (shifted.exp().sum(1).log() - picked).masked_fill(ignored, 0)
 
-    def error(
-        ref: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, ignore_index: int, n: int, unit: float
-    ) -> torch.Tensor:
+    def error(ref: Tensor, x: Tensor, labels: Tensor, ignore_index: int, n: int, unit: float) -> Tensor:
         """The error of the sum's logarithm, as for ``logsumexp``, and of the last additions.
 
         The loss is the logarithm and the depth of the label's logit below the maximum. Neither is negative, so they
@@ -51,7 +42,7 @@ class cross_entropy:
         return (Sample("float32-alike-40000", (2, 40000), alike),)
 
 
-def alike() -> torch.Tensor:
+def alike() -> Tensor:
     """Rows of one number each, so large that a logarithm added to it is lost."""
     import torch
 

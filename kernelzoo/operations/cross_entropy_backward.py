@@ -1,15 +1,9 @@
 """The gradient of a cross entropy."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declared import Input, Output, Scalar, Tensor
 from kernelzoo.operations.declaring import operation
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation()
@@ -32,16 +26,14 @@ class cross_entropy_backward:
     domain = {"grad": lambda dtype, n: dtype.max}
     finite = ("grad",)  # times a probability that is too small for the arithmetic, an infinite one would make a NaN
 
-    def reference(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, ignore_index: int) -> torch.Tensor:
+    def reference(x: Tensor, labels: Tensor, grad: Tensor, ignore_index: int) -> Tensor:
         import torch
 
         ignored = (labels == ignore_index)[:, None]
         right = torch.arange(x.size(1), device=x.device)[:, None] == labels[:, None]
         return (grad[:, None] * (x.softmax(1) - right.to(x.dtype))).masked_fill(ignored, 0)
 
-    def error(
-        x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, ignore_index: int, n: int, unit: float, tiny: float
-    ) -> torch.Tensor:
+    def error(x: Tensor, labels: Tensor, grad: Tensor, ignore_index: int, n: int, unit: float, tiny: float) -> Tensor:
         """The error of a softmax, and two roundings of the difference, which may cancel, times the gradient."""
         depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
         probability = x.softmax(1).nan_to_num_(0)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
-from kernelzoo.operations.declared import SUMMED, Input, Output
+from kernelzoo.operations.declared import SUMMED, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.exact import Exact, two_sum
 from kernelzoo.operations.sum import largest
 from kernelzoo.operations.sum import sum as summed
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation(dtypes=FLOATS + INTEGERS, in_torch="cumsum")
@@ -34,10 +30,10 @@ class cumsum:
     gradient = "reference"
     samples = summed.samples
 
-    def reference(x: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor) -> Tensor:
         return x.cumsum(1)
 
-    def error(ref: torch.Tensor, x: torch.Tensor, unit: float, tiny: float) -> torch.Tensor | None:
+    def error(ref: Tensor, x: Tensor, unit: float, tiny: float) -> Tensor | None:
         """One rounding of each sum on the way, or those of a tree of additions.
 
         Each is relative to what is rounded. A subnormal element may count as zero. Integers are exact.
@@ -52,7 +48,7 @@ class cumsum:
         rounded = x.abs().mul_(unit).cumsum(1).mul_(tree).add_(ref.abs().mul_(unit).cumsum(1))
         return rounded.add_(count * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
-    def exact(x: torch.Tensor, n: int) -> Exact:
+    def exact(x: Tensor, n: int) -> Exact:
         """The sums in double-double: of 2, 4, 8, ... elements before each one (Hillis and Steele, CACM 29, 1986)."""
         total = x.cumsum(1)
         high, low = x.clone(), x.new_zeros(()).expand_as(x).clone()

@@ -11,6 +11,12 @@ from kernelzoo.operations.limits import parse
 if TYPE_CHECKING:
     import torch
 
+Tensor: TypeAlias = "torch.Tensor"
+Generator: TypeAlias = "torch.Generator"
+Finfo: TypeAlias = "torch.finfo"
+Dtype: TypeAlias = "torch.dtype"
+"""For annotations of an operation's functions, whose module imports no torch."""
+
 ROW = ("outer", "n", "inner")
 """The axes of a tensor of an operation by rows. ``n`` is the axis ``dim`` of a call; ``outer`` and ``inner`` stand for
 the axes before and after it."""

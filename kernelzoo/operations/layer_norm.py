@@ -1,21 +1,15 @@
 """Layer norm: a row less its mean, divided by the root of its variance, times weights and plus biases."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import Input, Output, Sample, Scalar
+from kernelzoo.operations.declared import Finfo, Input, Output, Sample, Scalar, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.rms_norm import largest as of_squares
 from kernelzoo.operations.rms_norm import largest_weight
 
-if TYPE_CHECKING:
-    import torch
 
-
-def largest(dtype: torch.finfo, n: int) -> float:
+def largest(dtype: Finfo, n: int) -> float:
     """Largest input: a sum of n squares must not overflow, of distances from a mean that are twice as large."""
     return of_squares(dtype, n) / 2
 
@@ -38,20 +32,13 @@ class layer_norm:
     domain = {"x": largest, "weight": largest_weight}
     finite = ("weight",)  # times what is too small for the arithmetic, an infinite one would make a NaN
 
-    def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+    def reference(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
         away = from_mean(x)
         return away / (away.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None] + bias[:, None]
 
     def error(
-        ref: torch.Tensor,
-        x: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor,
-        eps: float,
-        n: int,
-        unit: float,
-        tiny: float,
-    ) -> torch.Tensor:
+        ref: Tensor, x: Tensor, weight: Tensor, bias: Tensor, eps: float, n: int, unit: float, tiny: float
+    ) -> Tensor:
         """The error of each element's distance from the mean, by its weight, and of the last addition.
 
         A subnormal input or product may count as zero.
@@ -68,7 +55,7 @@ class layer_norm:
         )
 
 
-def from_mean(x: torch.Tensor) -> torch.Tensor:
+def from_mean(x: Tensor) -> Tensor:
     """Each element less its row's mean, which lies among them: rounding must not take it out of equal ones."""
     mean = x.mean(1, keepdim=True)
     if x.size(1):
@@ -76,7 +63,7 @@ def from_mean(x: torch.Tensor) -> torch.Tensor:
     return x - mean
 
 
-def distances(x: torch.Tensor, eps: float, n: int, unit: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def distances(x: Tensor, eps: float, n: int, unit: float) -> tuple[Tensor, Tensor, Tensor]:
     """Normalised distances from the mean, the error that honest arithmetic makes of them, and their scale.
 
     A sum in order makes some sqrt(n) roundings of its terms' sizes. Those of the mean move all distances alike. To the
@@ -89,7 +76,7 @@ def distances(x: torch.Tensor, eps: float, n: int, unit: float) -> tuple[torch.T
     return normal, moved + normal.abs() * (unit * (8 + math.sqrt(n)) + moved.square().clamp_(max=1)), scale
 
 
-def far(dtype: str) -> tuple[torch.Tensor, ...]:
+def far(dtype: str) -> tuple[Tensor, ...]:
     """Rows that vary by 1 about 1000, 2000, ..., and weights and biases."""
     import torch
 

@@ -1,17 +1,11 @@
 """The gradients of a layer norm."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import Input, Output, Scalar
+from kernelzoo.operations.declared import Input, Output, Scalar, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.layer_norm import distances, from_mean
 from kernelzoo.operations.rms_norm_backward import largest
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation()
@@ -38,9 +32,7 @@ class layer_norm_backward:
     domain = dict.fromkeys(("x", "weight", "grad"), largest)
     finite = ("weight", "grad")
 
-    def reference(
-        x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def reference(x: Tensor, weight: Tensor, grad: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         away = from_mean(x)
         scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()
         normal, pulled = away * scale, grad * weight[:, None]
@@ -49,8 +41,8 @@ class layer_norm_backward:
         return dx, (grad * normal).sum(0).sum(1), grad.sum(0).sum(1)
 
     def error(
-        x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float, n: int, unit: float, tiny: float
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        x: Tensor, weight: Tensor, grad: Tensor, eps: float, n: int, unit: float, tiny: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The error that honest arithmetic can make.
 
         That of the distances from the mean enters every term. Sums of n terms in order make some sqrt(n) roundings

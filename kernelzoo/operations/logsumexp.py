@@ -1,17 +1,11 @@
 """The logarithm of a sum of exponentials along axes, as ``torch.logsumexp``."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS
-from kernelzoo.operations.declared import Input, Output, Sample
+from kernelzoo.operations.declared import Input, Output, Sample, Tensor
 from kernelzoo.operations.declaring import operation
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation(in_torch="logsumexp", several_axes=True)
@@ -28,13 +22,13 @@ class logsumexp:
     gradient = "logsumexp_backward"
     takes_empty = True
 
-    def reference(x: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor) -> Tensor:
         if not x.size(1):
             return x.new_full((x.size(0), x.size(2)), -math.inf)
         top = finite(x.amax(1, keepdim=True))
         return (x - top).exp().sum(1).log() + top[:, 0]
 
-    def error(ref: torch.Tensor, x: torch.Tensor, n: int, unit: float) -> torch.Tensor:
+    def error(ref: Tensor, x: Tensor, n: int, unit: float) -> Tensor:
         """The error that honest arithmetic can make.
 
         The result is the maximum plus the logarithm of a sum of exponentials. A relative error of that sum is an
@@ -50,7 +44,7 @@ class logsumexp:
         return tuple(Sample(f"{dtype}-cancels", (8, 300), partial(cancelling, dtype)) for dtype in FLOATS)
 
 
-def roundings(x: torch.Tensor, n: int) -> torch.Tensor:
+def roundings(x: Tensor, n: int) -> Tensor:
     """The error of the logarithm of a sum of exponentials of depths below the maximum, in units."""
     depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
     weights = (-depth).exp_()
@@ -59,12 +53,12 @@ def roundings(x: torch.Tensor, n: int) -> torch.Tensor:
     return 16 + 4 * mean_depth + math.sqrt(n) / 2 + 2 * total.log()
 
 
-def finite(top: torch.Tensor) -> torch.Tensor:
+def finite(top: Tensor) -> Tensor:
     """What is subtracted from a row with that maximum: 0 if it is no number. Infinity less itself is NaN."""
     return top.where(top.isfinite(), 0)
 
 
-def cancelling(dtype: str) -> torch.Tensor:
+def cancelling(dtype: str) -> Tensor:
     """Rows whose maximum and logarithm almost cancel: results of about 1, 1/8, 1/64, ..."""
     import torch
 

@@ -1,14 +1,7 @@
 """The gradient of a logarithm of a sum of exponentials."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from kernelzoo.operations.declared import Input, Output
+from kernelzoo.operations.declared import Dtype, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation()
@@ -28,21 +21,19 @@ class logsumexp_backward:
     domain = {"grad": lambda dtype, n: dtype.max}
     finite = ("grad",)  # times an exponential that is too small for the arithmetic, an infinite one would make a NaN
 
-    def reference(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    def reference(x: Tensor, y: Tensor, grad: Tensor, dtype: Dtype) -> Tensor:
         import torch
 
         power = (x - y[:, None]).exp()
         # A y that is no logsumexp of x makes powers that only float64 holds.
         return grad[:, None] * (power if dtype == torch.float64 else power.float().to(x.dtype))
 
-    def error(
-        ref: torch.Tensor, x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, unit: float, tiny: float
-    ) -> torch.Tensor:
+    def error(ref: Tensor, x: Tensor, y: Tensor, grad: Tensor, unit: float, tiny: float) -> Tensor:
         """The exponential's argument carries its own size; what is subnormal may count as zero."""
         depth = (x - y[:, None]).abs().clamp_(max=1500).nan_to_num_(0)
         return depth.mul_(4).add_(8).mul_(unit).mul_(ref.abs()).add_(tiny * (1 + grad.abs()[:, None])).nan_to_num_(0, 0)
 
-    def others(x: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def others(x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """The logsumexp of x, and the gradient as drawn."""
         wide = x.float() if x.itemsize < 4 else x
         return wide.logsumexp(1), grad

@@ -1,15 +1,8 @@
 """The minimum along axes, as ``torch.amin``: a NaN counts as less than everything."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
-from kernelzoo.operations.declared import Input, Output
+from kernelzoo.operations.declared import Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation(dtypes=FLOATS + INTEGERS, in_torch="amin", several_axes=True)
@@ -26,5 +19,5 @@ class min:
     gradient = "min_backward"
     decisive = -20.0
 
-    def reference(x: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor) -> Tensor:
         return x.amin(1)  # exact in any dtype

@@ -1,14 +1,7 @@
 """The gradient of a minimum."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from kernelzoo.operations.declared import Input, Output
+from kernelzoo.operations.declared import Generator, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation()
@@ -27,15 +20,15 @@ class min_backward:
     out = Output("outer n inner")
     gradient = "reference"
 
-    def reference(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor, y: Tensor, grad: Tensor) -> Tensor:
         lowest = x == y.unsqueeze(1)
         return (lowest * grad.unsqueeze(1)).div_(lowest.sum(1, keepdim=True))
 
-    def error(ref: torch.Tensor, unit: float) -> torch.Tensor:
+    def error(ref: Tensor, unit: float) -> Tensor:
         """A division, or a product with a reciprocal: up to three roundings."""
         return ref.abs().mul_(3 * unit).nan_to_num_(0.0, 0.0, 0.0)
 
-    def sample(x: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
+    def sample(x: Tensor, n: int, generator: Generator) -> Tensor:
         """Put the least value of each row at up to three random places."""
         import torch
 
@@ -45,6 +38,6 @@ class min_backward:
             x.scatter_(1, torch.randint(0, n, row, generator=generator, device=device), least)
         return x
 
-    def others(x: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def others(x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """The minimum of x, and the gradient as drawn."""
         return x.amin(1), grad

@@ -1,15 +1,8 @@
 """The number of minima in a part of a row, which the gradient of a minimum needs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from kernelzoo.operations.declared import WIDE, Input, Output
+from kernelzoo.operations.declared import WIDE, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.min_backward import min_backward
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation()
@@ -28,13 +21,13 @@ class min_backward_counts:
 
     sample = min_backward.sample
 
-    def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor, y: Tensor) -> Tensor:
         return (x == y.unsqueeze(1)).sum(1).to(x.dtype)
 
-    def error(ref: torch.Tensor, unit: float) -> torch.Tensor:
+    def error(ref: Tensor, unit: float) -> Tensor:
         """A whole number is rounded once."""
         return ref * unit
 
-    def others(x: torch.Tensor) -> tuple[torch.Tensor]:
+    def others(x: Tensor) -> tuple[Tensor]:
         """The minimum of x."""
         return (x.amin(1),)

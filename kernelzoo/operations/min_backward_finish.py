@@ -1,15 +1,8 @@
 """The gradient of a minimum in a part of a row, from the number of minima in the whole row."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from kernelzoo.operations.declared import WIDE, Input, Output
+from kernelzoo.operations.declared import WIDE, Generator, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.min_backward import min_backward
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation()
@@ -33,12 +26,10 @@ class min_backward_finish:
     sample = min_backward.sample
     error = min_backward.error
 
-    def reference(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor, y: Tensor, grad: Tensor, count: Tensor) -> Tensor:
         return ((x == y.unsqueeze(1)) * grad.unsqueeze(1)).div_(count.unsqueeze(1))
 
-    def others(
-        x: torch.Tensor, grad: torch.Tensor, generator: torch.Generator
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def others(x: Tensor, grad: Tensor, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
         """The minimum of x, the gradient as drawn, and the minima in x plus up to three outside it."""
         import torch
 

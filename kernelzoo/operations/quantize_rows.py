@@ -1,15 +1,9 @@
 """Rows quantised to 8-bit floating point: values, and a scale for each row."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import Input, Output, Sample
+from kernelzoo.operations.declared import Input, Output, Sample, Tensor
 from kernelzoo.operations.declaring import operation
-
-if TYPE_CHECKING:
-    import torch
 
 DTYPES = ("float16", "bfloat16", "float32")
 
@@ -37,7 +31,7 @@ class quantize_rows:
     values = Output("outer n inner", dtype="float8_e4m3fn")
     scale = Output("outer inner", dtype="float32")
 
-    def reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def reference(x: Tensor) -> tuple[Tensor, Tensor]:
         import torch
 
         if not x.size(1):
@@ -45,9 +39,7 @@ class quantize_rows:
         scale = scales(x)
         return (x / scale[:, None]).clamp(-TOP, TOP).to(torch.float8_e4m3fn).to(x.dtype), scale
 
-    def error(
-        ref: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, unit: float, tiny: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def error(ref: tuple[Tensor, Tensor], x: Tensor, unit: float, tiny: float) -> tuple[Tensor, Tensor]:
         """What float32's roundings of a quotient change once it is rounded to float8: some near a tie.
 
         A quotient by a power of two is exact. A subnormal element may count as zero.
@@ -65,7 +57,7 @@ class quantize_rows:
         return tuple(Sample(f"{dtype}-ties", (8, 255), partial(ties, dtype)) for dtype in DTYPES)
 
 
-def scales(x: torch.Tensor) -> torch.Tensor:
+def scales(x: Tensor) -> Tensor:
     """The scale of each row."""
     import torch
 
@@ -73,7 +65,7 @@ def scales(x: torch.Tensor) -> torch.Tensor:
     return torch.where(top < LEAST, 1, top / TOP)
 
 
-def ties(dtype: str) -> torch.Tensor:
+def ties(dtype: str) -> Tensor:
     """Rows whose scales are powers of two, of numbers halfway between two float8_e4m3fn, subnormal ones too."""
     import torch
 

@@ -1,23 +1,17 @@
 """RMS norm: a row divided by the root of its mean square, times weights."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import Input, Output, Scalar, widest
+from kernelzoo.operations.declared import Finfo, Input, Output, Scalar, Tensor, widest
 from kernelzoo.operations.declaring import operation
 
-if TYPE_CHECKING:
-    import torch
 
-
-def largest(dtype: torch.finfo, n: int) -> float:
+def largest(dtype: Finfo, n: int) -> float:
     """Largest input: a sum of n squares must not overflow float32, or float64 for float64."""
     return math.sqrt(widest(dtype) / max(n, 1))
 
 
-def largest_weight(dtype: torch.finfo, n: int) -> float:
+def largest_weight(dtype: Finfo, n: int) -> float:
     """Largest weight: its product with what is too small for the arithmetic must be small."""
     return math.sqrt(widest(dtype))
 
@@ -40,12 +34,10 @@ class rms_norm:
     domain = {"x": largest, "weight": largest_weight}
     finite = ("x", "weight")  # times what is too small for the arithmetic, an infinite weight would make a NaN
 
-    def reference(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    def reference(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return x / (x.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None]
 
-    def error(
-        ref: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float, n: int, unit: float, tiny: float
-    ) -> torch.Tensor:
+    def error(ref: Tensor, x: Tensor, weight: Tensor, eps: float, n: int, unit: float, tiny: float) -> Tensor:
         """The error that honest arithmetic can make.
 
         A sum in order makes some sqrt(n) roundings, half of which the root takes away; a few others follow. An input or

@@ -1,18 +1,12 @@
 """The gradients of an RMS norm."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import Input, Output, Scalar, widest
+from kernelzoo.operations.declared import Finfo, Input, Output, Scalar, Tensor, widest
 from kernelzoo.operations.declaring import operation
 
-if TYPE_CHECKING:
-    import torch
 
-
-def largest(dtype: torch.finfo, n: int) -> float:
+def largest(dtype: Finfo, n: int) -> float:
     """Largest input: a sum of n products of three must not overflow float32, or float64 for float64."""
     return math.cbrt(widest(dtype) / max(n, 1)) / 16
 
@@ -39,17 +33,15 @@ class rms_norm_backward:
     domain = dict.fromkeys(("x", "weight", "grad"), largest)
     finite = ("x", "weight", "grad")
 
-    def reference(
-        x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def reference(x: Tensor, weight: Tensor, grad: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         scale = 1 / (x.square().mean(1, keepdim=True) + eps).sqrt()
         unit = x * scale
         pulled = grad * weight[:, None]
         return scale * (pulled - unit * (pulled * unit).mean(1, keepdim=True)), (grad * unit).sum(0).sum(1)
 
     def error(
-        x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, eps: float, n: int, unit: float, tiny: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        x: Tensor, weight: Tensor, grad: Tensor, eps: float, n: int, unit: float, tiny: float
+    ) -> tuple[Tensor, Tensor]:
         """The error that honest arithmetic can make.
 
         Sums of n terms in order make some sqrt(n) roundings each, relative to the sums of sizes, and a sum over rows

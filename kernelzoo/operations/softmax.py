@@ -1,17 +1,11 @@
 """Softmax over one axis: exponentials of a row less its maximum, divided by their sum."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import Input, Output, Sample
+from kernelzoo.operations.declared import Generator, Input, Output, Sample, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.exact import Exact, exponential, scaled, summed, two_product, two_sum
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation(in_torch="softmax")
@@ -29,12 +23,12 @@ class softmax:
     autocast = "float32"
     converts = True
 
-    def reference(x: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor) -> Tensor:
         # torch.softmax adds a row up in order. torch.sum adds pairwise, and so is right in float64 too.
         exponentials = (x - x.amax(1, keepdim=True)).exp_()
         return exponentials / exponentials.sum(1, keepdim=True)
 
-    def error(ref: torch.Tensor, x: torch.Tensor, n: int, unit: float) -> torch.Tensor:
+    def error(ref: Tensor, x: Tensor, n: int, unit: float) -> Tensor:
         """The error that honest arithmetic can make.
 
         The relative error is at most u * (16 + 4 * d + sqrt(n) / 2), with d = max - x and u = 2^-24, for float64 2^-53.
@@ -44,7 +38,7 @@ class softmax:
         depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(unit * (16 + math.sqrt(n) / 2)).mul_(ref)
 
-    def exact(x: torch.Tensor) -> Exact:
+    def exact(x: Tensor) -> Exact:
         """The result in double-double, good to 2^-60.
 
         The exponential's argument is exact as a pair, and the sum is a tree of pairs. The scale keeps results exact
@@ -68,7 +62,7 @@ class softmax:
         rest = (e - product).sub_(left).add_(e_low).sub_(quotient * total_low).div_(total)
         return quotient.masked_fill(row_is_nan, math.nan), rest, scale
 
-    def sample(x: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
+    def sample(x: Tensor, n: int, generator: Generator) -> Tensor:
         """Raise one element of each row so that it holds about half of the row's weight, for any row length."""
         import torch
 
@@ -82,7 +76,7 @@ class softmax:
         return tuple(Sample(f"float32-equal-terms-{n}", (8, n), partial(equal_terms, n)) for n in widths)
 
 
-def equal_terms(width: int) -> torch.Tensor:
+def equal_terms(width: int) -> Tensor:
     """Rows of a maximum and many equal terms, which a sum in order rounds up each time. Each rounding is almost half a
     ulp, so 38 additions in order break the contract."""
     import torch

@@ -1,18 +1,12 @@
 """The gradient of a softmax."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import Input, Output, widest
+from kernelzoo.operations.declared import Finfo, Generator, Input, Output, Tensor, widest
 from kernelzoo.operations.declaring import operation
 
-if TYPE_CHECKING:
-    import torch
 
-
-def _largest(dtype: torch.finfo, n: int) -> float:
+def _largest(dtype: Finfo, n: int) -> float:
     """Largest input: n products summed, times another, must not overflow float32, or float64 for float64."""
     return math.cbrt(widest(dtype) / max(n, 1)) / 2
 
@@ -33,10 +27,10 @@ class softmax_backward:
     domain = {"grad": _largest, "y": _largest}
     finite = ("y",)  # torch's kernels treat an infinite y as NaN or as infinity
 
-    def reference(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def reference(grad: Tensor, y: Tensor) -> Tensor:
         return (grad - (grad * y).sum(1, keepdim=True)) * y
 
-    def error(grad: torch.Tensor, y: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor:
+    def error(grad: Tensor, y: Tensor, n: int, unit: float, tiny: float) -> Tensor:
         """The error that honest arithmetic can make.
 
         With u the unit roundoff, the sum of products is off by u * (8 + sqrt(n) / 2) of the sum of their sizes. The
@@ -49,7 +43,7 @@ class softmax_backward:
         around = products.sum(1, keepdim=True).abs() + grad.abs()
         return around.mul_(4 * unit).add_(off).mul_(y.abs()).nan_to_num_(0.0, 0.0, 0.0)
 
-    def others(y: torch.Tensor, n: int, generator: torch.Generator) -> tuple[torch.Tensor]:
+    def others(y: Tensor, n: int, generator: Generator) -> tuple[Tensor]:
         """A softmax of y's values, with one element of each row raised to about half of its weight."""
         import torch
 

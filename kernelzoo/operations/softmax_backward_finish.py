@@ -1,18 +1,12 @@
 """The gradient of a softmax in a part of a row, from the total of the whole row."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import WIDE, Input, Output, widest
+from kernelzoo.operations.declared import WIDE, Finfo, Input, Output, Tensor, widest
 from kernelzoo.operations.declaring import operation
 
-if TYPE_CHECKING:
-    import torch
 
-
-def _largest(dtype: torch.finfo, n: int) -> float:
+def _largest(dtype: Finfo, n: int) -> float:
     """Largest input: a difference times a third number must not overflow float32, or float64 for float64."""
     return math.sqrt(widest(dtype)) / 2
 
@@ -33,15 +27,15 @@ class softmax_backward_finish:
     domain = {"grad": _largest, "y": _largest, "total": _largest}
     finite = ("y",)
 
-    def reference(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    def reference(grad: Tensor, y: Tensor, total: Tensor) -> Tensor:
         return (grad - total.unsqueeze(1)) * y
 
-    def error(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor, unit: float, tiny: float) -> torch.Tensor:
+    def error(grad: Tensor, y: Tensor, total: Tensor, unit: float, tiny: float) -> Tensor:
         """The error of the difference and the product, whose subnormal operands may count as zero."""
         around = total.abs().unsqueeze(1) + grad.abs()
         return around.mul_(4 * unit).add_(tiny).mul_(y.abs()).add_(tiny).nan_to_num_(0.0, 0.0, 0.0)
 
-    def others(grad: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def others(grad: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """A softmax of y's values, and the total of the drawn gradient and it."""
         weights = (y.float() if y.itemsize < 4 else y).softmax(1)
         return weights, (grad.to(weights.dtype) * weights).sum(1)

@@ -1,14 +1,7 @@
 """Softmax of a part of a row, from the (max, sum) state of the whole row."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from kernelzoo.operations.declared import WIDE, Input, Output
+from kernelzoo.operations.declared import WIDE, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation()
@@ -27,15 +20,15 @@ class softmax_finish:
     out = Output("outer n inner")
     domain = {"total": lambda dtype, n: (1, dtype.max)}  # the term of the maximum is 1
 
-    def reference(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor, maximum: Tensor, total: Tensor) -> Tensor:
         return (x - maximum.unsqueeze(1)).clamp_(max=0).exp_() / total.unsqueeze(1)
 
-    def error(ref: torch.Tensor, x: torch.Tensor, maximum: torch.Tensor, unit: float, tiny: float) -> torch.Tensor:
+    def error(ref: Tensor, x: Tensor, maximum: Tensor, unit: float, tiny: float) -> Tensor:
         """The error of the exponential by x's depth below the maximum, and of a division; either may flush to zero."""
         depth = (maximum.unsqueeze(1) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(8 * unit).mul_(ref.abs()).add_(2 * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
-    def others(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def others(x: Tensor) -> tuple[Tensor, Tensor]:
         """The (max, sum) state of x."""
         wide = x.float() if x.itemsize < 4 else x
         top = wide.amax(1)

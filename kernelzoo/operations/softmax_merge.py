@@ -1,15 +1,9 @@
 """The (max, sum) state of a row, merged from those of its parts."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import Input, Output
+from kernelzoo.operations.declared import Generator, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation(dtypes=("float32", "float64"))
@@ -28,15 +22,15 @@ class softmax_merge:
     domain = {"total": lambda dtype, n: dtype.max / max(n, 1)}
     finite = ("total",)
 
-    def reference(maximum: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def reference(maximum: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
         top = maximum.amax(1, keepdim=True)
         half = ((maximum - top) / 2).exp_()  # exp(distance) may underflow where the term does not
         terms = (total * half * half).where(maximum != -math.inf, total * 0).sum(1)
         return top[:, 0].masked_fill(terms.isnan(), math.nan), terms
 
     def error(
-        ref: tuple[torch.Tensor, ...], maximum: torch.Tensor, total: torch.Tensor, n: int, unit: float, tiny: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ref: tuple[Tensor, ...], maximum: Tensor, total: Tensor, n: int, unit: float, tiny: float
+    ) -> tuple[Tensor, Tensor]:
         """The maximum is exact. A term has the error of its exponential, which grows with depth, and of a product."""
         depth = (maximum.amax(1, keepdim=True) - maximum).clamp_(0, 2200).nan_to_num_(0)
         half = (depth / -2).exp_()
@@ -44,7 +38,7 @@ class softmax_merge:
         allowed = (sizes * depth.mul_(4).add_(16 + math.sqrt(n) / 2)).sum(1).mul_(unit).add_(n * tiny)
         return ref[0].new_zeros(()).expand_as(ref[0]), allowed.nan_to_num_(0.0)
 
-    def others(maximum: torch.Tensor, n: int, generator: torch.Generator) -> tuple[torch.Tensor]:
+    def others(maximum: Tensor, n: int, generator: Generator) -> tuple[Tensor]:
         """Totals of 1 and more."""
         import torch
 

@@ -1,15 +1,9 @@
 """The (max, sum) state of a part of a softmax's row."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import WIDE, Input, Output
+from kernelzoo.operations.declared import WIDE, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
-
-if TYPE_CHECKING:
-    import torch
 
 
 @operation()
@@ -25,12 +19,12 @@ class softmax_pairs:
     maximum = Output("outer inner", dtype=WIDE)
     total = Output("outer inner", dtype=WIDE)
 
-    def reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def reference(x: Tensor) -> tuple[Tensor, Tensor]:
         top = x.amax(1, keepdim=True)
         total = (x - top.where(top != -math.inf, 0)).exp_().sum(1)
         return top[:, 0].masked_fill(total.isnan(), math.nan), total
 
-    def error(ref: tuple[torch.Tensor, ...], x: torch.Tensor, n: int, unit: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def error(ref: tuple[Tensor, ...], x: Tensor, n: int, unit: float) -> tuple[Tensor, Tensor]:
         """The maximum is exact. Each exponential has the error of ``softmax``, and so has their sum."""
         depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
         depths = (depth * (-depth).exp_()).sum(1)

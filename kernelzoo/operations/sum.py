@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
-from kernelzoo.operations.declared import SUMMED, Input, Output, Sample, widest
+from kernelzoo.operations.declared import SUMMED, Finfo, Input, Output, Sample, Tensor, widest
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.exact import Exact, summed
 
-if TYPE_CHECKING:
-    import torch
 
-
-def largest(dtype: torch.finfo, n: int) -> float:
+def largest(dtype: Finfo, n: int) -> float:
     """Largest input: n of them, added in any order, must not overflow float32, or float64 for float64."""
     return widest(dtype) / max(n, 1)
 
@@ -37,10 +33,10 @@ class sum:
     takes_empty = True
     gradient = "reference"
 
-    def reference(x: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor) -> Tensor:
         return x.sum(1)
 
-    def error(ref: torch.Tensor, x: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor | None:
+    def error(ref: Tensor, x: Tensor, n: int, unit: float, tiny: float) -> Tensor | None:
         """The error of a pairwise sum: two roundings a level, and eight, of the sum of sizes.
 
         A subnormal element may count as zero. Integers are exact.
@@ -50,7 +46,7 @@ class sum:
         sizes = x.abs().sum(1)
         return sizes.mul_(unit * (8 + 2 * math.log2(max(n, 2)))).add_(n * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
-    def exact(x: torch.Tensor) -> Exact:
+    def exact(x: Tensor) -> Exact:
         """The sum in double-double, by pairwise summation."""
         total = x.sum(1)
         high, low = (part[:, 0] for part in summed(x, x.new_zeros(()).expand_as(x)))
@@ -68,14 +64,14 @@ def _samples() -> Iterator[Sample]:
     yield Sample("int32-wider-than-int32", (2, 3000), wider)
 
 
-def equal_terms(n: int) -> torch.Tensor:
+def equal_terms(n: int) -> Tensor:
     """Rows of one number, which a running sum rounds alike at almost every step."""
     import torch
 
     return torch.linspace(1, 1.9, 8).mul_(1 + 2.0**-23)[:, None].expand(8, n).contiguous()
 
 
-def cancelling() -> torch.Tensor:
+def cancelling() -> Tensor:
     """Rows of large terms and their negatives, in another order, and a small one."""
     import torch
 
@@ -85,7 +81,7 @@ def cancelling() -> torch.Tensor:
     return x[:, torch.randperm(3001, generator=generator)]
 
 
-def wider() -> torch.Tensor:
+def wider() -> Tensor:
     """Rows whose sums int32 does not hold, above and below."""
     import torch
 

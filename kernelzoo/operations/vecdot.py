@@ -1,18 +1,12 @@
 """The dot product of two rows, which the gradient of a softmax needs of each row or part."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
-from kernelzoo.operations.declared import WIDE, Input, Output, widest
+from kernelzoo.operations.declared import WIDE, Finfo, Input, Output, Tensor, widest
 from kernelzoo.operations.declaring import operation
 
-if TYPE_CHECKING:
-    import torch
 
-
-def _largest(dtype: torch.finfo, n: int) -> float:
+def _largest(dtype: Finfo, n: int) -> float:
     """Largest input: a sum of n products must not overflow float32, or float64 for float64."""
     return math.sqrt(widest(dtype) / max(n, 1)) / 2
 
@@ -31,10 +25,10 @@ class vecdot:
     total = Output("outer inner", dtype=WIDE)
     domain = {"x": _largest, "y": _largest}
 
-    def reference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def reference(x: Tensor, y: Tensor) -> Tensor:
         return (x * y).sum(1)
 
-    def error(x: torch.Tensor, y: torch.Tensor, n: int, unit: float, tiny: float) -> torch.Tensor:
+    def error(x: Tensor, y: Tensor, n: int, unit: float, tiny: float) -> Tensor:
         """A random walk of n additions over the sizes. A subnormal product may count as zero."""
         sizes = (x * y).abs_().sum(1)
         return sizes.mul_(unit * (8 + math.sqrt(n) / 2)).add_(n * tiny).nan_to_num_(0.0, 0.0, 0.0)
