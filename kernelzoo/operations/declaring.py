@@ -121,7 +121,6 @@ def operation(
         known = declared.get(made.name)
         if known is not None and known.hooks["reference"].__code__ != made.hooks["reference"].__code__:
             raise RegistrationError(f"there is an operation {made.name!r} already; choose another name")
-        made.module = cls.__module__
         declared[made.name] = made
         for tell in on_declared:
             tell(made)
@@ -152,7 +151,7 @@ def _made(cls: type, name: str, dtypes: tuple[str, ...], several_axes: bool, in_
         if wrong:
             raise RegistrationError(f"operation {name}: {what}")
     doc = cls.__doc__ or ""
-    return Operation(name, doc, inputs, scalars, outputs, dtypes, hooks, several_axes=several_axes, in_torch=in_torch)
+    return Operation(name, doc, inputs, scalars, outputs, dtypes, hooks, several_axes, in_torch, cls.__module__)
 
 
 def _faults(

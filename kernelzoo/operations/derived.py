@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
+from types import CodeType
 from typing import Any
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-}
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_OPERATORS = ast.Add | ast.Sub | ast.Mult | ast.Div | ast.FloorDiv | ast.Mod | ast.Pow | ast.UAdd | ast.USub
+_ARITHMETIC = _OPERATORS | ast.BinOp | ast.UnaryOp | ast.Constant | ast.Name | ast.Load
 
 
 @cache
 def variables(expression: str) -> tuple[str, ...]:
     """The names in an expression, each once. Raises ValueError for anything but arithmetic of numbers and names."""
-    return tuple(dict.fromkeys(_names(_parsed(expression), expression)))
+    nodes = list(ast.walk(_parsed(expression)))
+    numbers = all(type(node.value) in (int, float) for node in nodes if isinstance(node, ast.Constant))
+    if not numbers or not all(isinstance(node, _ARITHMETIC) for node in nodes):
+        raise ValueError(f"{expression!r} has more than numbers, names and + - * / // % **")
+    named = [(node.lineno, node.col_offset, node.id) for node in nodes if isinstance(node, ast.Name)]
+    return tuple(dict.fromkeys(name for _, _, name in sorted(named)))
 
 
 def evaluate(expression: str, sizes: Mapping[str, Any]) -> int:
     """The size. Raises KeyError for a name that has none, ValueError where the result is no size."""
+    known = {name: sizes[name] for name in variables(expression)}
     try:
-        found = _value(_parsed(expression), sizes)
+        found = eval(_compiled(expression), {"__builtins__": {}}, known)
     except (ArithmeticError, TypeError) as error:
         raise ValueError(f"{expression!r} is no size: {error}") from None
     if found != int(found) or found < 0:
@@ -59,36 +57,12 @@ def shape_of(names: tuple[str, ...], sizes: Mapping[str, int]) -> tuple[int, ...
 
 
 @cache
+def _compiled(expression: str) -> CodeType:
+    return compile(ast.Expression(_parsed(expression)), "<size>", "eval")
+
+
 def _parsed(expression: str) -> ast.expr:
     try:
         return ast.parse(expression.strip(), mode="eval").body
     except SyntaxError:
         raise ValueError(f"{expression!r} is no expression") from None
-
-
-def _names(node: ast.expr, expression: str) -> list[str]:
-    match node:
-        case ast.Constant(value=bool()):
-            pass
-        case ast.Constant(value=int() | float()):
-            return []
-        case ast.Name():
-            return [node.id]
-        case ast.BinOp() if type(node.op) in _BINARY:
-            return _names(node.left, expression) + _names(node.right, expression)
-        case ast.UnaryOp() if type(node.op) in _UNARY:
-            return _names(node.operand, expression)
-    raise ValueError(f"{expression!r} has more than numbers, names and + - * / // % **")
-
-
-def _value(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
-    match node:
-        case ast.Constant():
-            return node.value
-        case ast.Name():
-            return sizes[node.id]
-        case ast.BinOp():
-            return _BINARY[type(node.op)](_value(node.left, sizes), _value(node.right, sizes))
-        case ast.UnaryOp():
-            return _UNARY[type(node.op)](_value(node.operand, sizes))
-    raise TypeError(f"{type(node).__name__} is no arithmetic")

@@ -105,15 +105,6 @@ def learn(said: Mapping[str, Any]) -> None:
         }
 
     if said["name"] not in OPERATIONS:
-        inputs, scalars, outputs = made(Input, "inputs"), made(Scalar, "scalars"), made(Output, "outputs")
-        declared[said["name"]] = Operation(
-            said["name"],
-            said["doc"],
-            inputs,
-            scalars,
-            outputs,
-            tuple(said["dtypes"]),
-            said["hooks"],
-            several_axes=said["several_axes"],
-            in_torch=said["in_torch"],
-        )
+        tensors = {"inputs": made(Input, "inputs"), "outputs": made(Output, "outputs")}
+        known = {**said, **tensors, "scalars": made(Scalar, "scalars"), "dtypes": tuple(said["dtypes"])}
+        declared[said["name"]] = Operation(**known)

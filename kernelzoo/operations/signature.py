@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,7 @@ from kernelzoo.operations.hooks import Hook, device_fails, parameters, place_of
 from kernelzoo.operations.limits import Limit, merged
 
 
+@dataclass(eq=False, repr=False)
 class Signature:
     """What an operation declares to take and to return: inputs, scalars, outputs, dtypes, sizes.
 
@@ -21,32 +23,24 @@ class Signature:
     :mod:`kernelzoo.operations.canonical`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        doc: str,
-        inputs: Mapping[str, Input],
-        scalars: Mapping[str, Scalar],
-        outputs: Mapping[str, Output],
-        dtypes: tuple[str, ...],
-        hooks: Mapping[str, Any],
-        *,
-        several_axes: bool,
-        in_torch: str,
-    ) -> None:
-        self.name = name
-        """The name of the backend's method that calls it."""
-        self.doc = doc
-        self.module = ""
-        """The module of its class; "" where another process described it."""
-        self.inputs, self.scalars, self.outputs = dict(inputs), dict(scalars), dict(outputs)
-        self.dtypes = dtypes
-        """Names of the dtypes of the first input, without ``torch.``."""
-        self.hooks = dict(hooks)
-        self.several_axes = several_axes
-        """Whether it reduces a tuple of axes, in any order."""
-        self.in_torch = in_torch
-        """Name of torch's function ``(x, dim, out=)`` for it; "" if there is none."""
+    name: str
+    """The name of the backend's method that calls it."""
+    doc: str
+    inputs: dict[str, Input]
+    scalars: dict[str, Scalar]
+    outputs: dict[str, Output]
+    dtypes: tuple[str, ...]
+    """Names of the dtypes of the first input, without ``torch.``."""
+    hooks: dict[str, Any]
+    several_axes: bool
+    """Whether it reduces a tuple of axes, in any order."""
+    in_torch: str
+    """Name of torch's function ``(x, dim, out=)`` for it; "" if there is none."""
+    module: str = ""
+    """The module of its class; "" where another process described it."""
+
+    def __post_init__(self) -> None:
+        hooks = self.hooks
         first, *_ = self.inputs.values()
         self.by_rows = first.names == ROW
         """Whether it takes tensors of any rank and an axis ``dim``."""
