@@ -94,6 +94,9 @@ def _main_dtypes(op: str) -> tuple[str, ...]:
     return tuple(dtype for dtype in ("float32", "bfloat16", "float64") if dtype in dtypes) or dtypes[:1]
 
 
+_CORE_LAYOUTS = ("dim0", "middle", "columns-stepped", "rows-expanded", "scalar")
+
+
 def _layouts(op: str) -> Iterator[Case]:
     """Views of a larger tensor: name, base shape, view and axis."""
     views: tuple[tuple[str, tuple[int, ...], Callable[[torch.Tensor], torch.Tensor], int], ...] = (
@@ -130,21 +133,9 @@ def _layouts(op: str) -> Iterator[Case]:
     )
     for dtype in _main_dtypes(op):
         for name, base, view, dim in views:
-            core = dtype == _main_dtypes(op)[0] and name in (
-                "dim0",
-                "middle",
-                "columns-stepped",
-                "rows-expanded",
-                "scalar",
-            )
-            yield Case(
-                op,
-                f"{dtype}-{name}",
-                partial(_viewed, base, view, dim),
-                dim,
-                core=core,
-                elements=math.prod(base),
-            )
+            core = dtype == _main_dtypes(op)[0] and name in _CORE_LAYOUTS
+            make = partial(_viewed, base, view, dim)
+            yield Case(op, f"{dtype}-{name}", make, dim, core=core, elements=math.prod(base))
     for dtype in _floats(op):
         for shape, dim in _few(dtype, _COLUMNS, 3):
             make = partial(_viewed, shape, lambda x: x, dim)

@@ -51,21 +51,9 @@ def _ladder(row: torch.Tensor, depth: float) -> None:
     row.copy_(torch.linspace(0, -depth, row.numel(), dtype=torch.float64, device=row.device))
 
 
-def _filled(row: torch.Tensor, value: float) -> None:
-    row.fill_(value)
-
-
 def _scaled(row: torch.Tensor, scale: float) -> None:
     info = _info(row)
     row.mul_(scale).clamp_(-info.max, info.max)
-
-
-def _negative_nan(row: torch.Tensor) -> torch.Tensor:
-    """A NaN with the sign bit set and a payload: all ones."""
-    import torch
-
-    integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[row.element_size()]
-    return torch.tensor(-1, dtype=integer).view(row.dtype)
 
 
 _OF_FLOAT64 = "a ladder down to -745"
@@ -76,7 +64,7 @@ FLOATS: dict[str, Write] = {
     "-inf alone": lambda row: row.fill_(-math.inf),
     # Whole blocks of -inf in a legal row: in front, behind, and everywhere but once.
     "-inf in the front half": lambda row: row[: row.numel() // 2].fill_(-math.inf),
-    "a NaN with its sign bit set, at the start": lambda row: row[0].copy_(_negative_nan(row)),
+    "a NaN with its sign bit set, at the start": lambda row: bits(row[:1]).fill_(-1),  # and a payload of ones
     "-inf at the start, NaN at the end": lambda row: (row[0].fill_(-math.inf), row[-1].fill_(math.nan)),
     "-inf in the back half": lambda row: row[row.numel() // 2 :].fill_(-math.inf),
     "-inf but for the end": lambda row: (row.fill_(-math.inf), row[-1].fill_(1.0)),
@@ -100,7 +88,7 @@ FLOATS: dict[str, Write] = {
     # vanishes. Also values of other sizes, values one bit apart, and values that flush to zero.
     "a ladder down to -103": lambda row: _ladder(row, 103),
     _OF_FLOAT64: lambda row: _ladder(row, 745),
-    **{f"{value} alone": partial(_filled, value=value) for value in (100, -100, 500, -500)},
+    **{f"{value} alone": partial(_among, rest=value) for value in (100, -100, 500, -500)},
     **{f"times {scale:g}": partial(_scaled, scale=scale) for scale in (1e-8, 1e-4, 1e-2, 1e2, 1e4)},
     "neighbours": lambda row: _among(row, 1, 1 - _info(row).eps / 2, 1 + _info(row).eps),
     "one subnormal, the least": lambda row: _among(row, row.abs() + 1, _info(row).tiny / 2),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from kernelzoo import operations
 from kernelzoo.check.fuzz import placing
 from kernelzoo.check.fuzz.case import Case, named_sizes
 from kernelzoo.check.fuzz.drawing import choosing, layout_of, with_companions, with_values
 
 if TYPE_CHECKING:
-    import torch
     from hypothesis.strategies import DrawFn, SearchStrategy
 
 _MOST = 2000
@@ -25,7 +26,6 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
     expanded, and floats hold special values. Several inputs come as a tuple, for a call along the last axis.
     Needs Hypothesis.
     """
-    import torch
     from hypothesis import strategies as st
 
     operation = operations.OPERATIONS[op]

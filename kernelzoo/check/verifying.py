@@ -101,32 +101,19 @@ def checks(implementation: Implementation, device: torch.device, *, whole: bool)
     """The contract's cases. Without ``whole``, an implementation that is slow to bind gets the core cases only."""
     limit = running.largest(implementation)
     core_only = not whole and running.slow_to_bind(implementation.id)
-    return [
-        Check(
-            case.name,
-            case.dtype,
-            partial(_run_case, implementation, case, str(device)),
-            case.elements > limit,
-            case.elements == 0,
-            case.beyond,
-        )
-        for case in cases(implementation.op)
-        if case.core or not core_only
-    ]
+    found = []
+    for case in cases(implementation.op):
+        if case.core or not core_only:
+            run = partial(_run_case, implementation, case, str(device))
+            found.append(Check(case.name, case.dtype, run, case.elements > limit, case.elements == 0, case.beyond))
+    return found
 
 
 def _run_case(implementation: Implementation, case: Case, device: str, about: Callable[[dict[str, Any]], None]) -> None:
     inputs = case.inputs(device)
     x = inputs[0]
-    about(
-        {
-            "dtype": case.dtype,
-            "shape": tuple(x.shape),
-            "strides": x.stride(),
-            "dim": case.dim,
-            "scalars": dict(case.scalars),
-        }
-    )
+    laid = {"shape": tuple(x.shape), "strides": x.stride()}
+    about({"dtype": case.dtype, **laid, "dim": case.dim, "scalars": dict(case.scalars)})
     running.check_on(implementation, case, inputs)
 
 

@@ -65,9 +65,9 @@ def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Dr
     text = {key: axes.text(key, tensor["shape"]) for key, tensor in tensors.items()}
     custom = data.get("custom_inputs_entrypoint")
     if custom:
-        inputs = {
-            own_name(key): Input(text[key], tensor["dtype"], **_unbounded(tensor)) for key, tensor in tensors.items()
-        }
+        inputs = dict[str, Input]()
+        for key, tensor in tensors.items():  # integers have a range, so that no check changes them
+            inputs[own_name(key)] = Input(text[key], tensor["dtype"], low=0 if tensor["dtype"] in INTEGERS else None)
         made = _Custom(axes, space[custom])
         scalars = made.scalars if len(tensors) < len(data["inputs"]) else None
         return Drawn(inputs, made.draws, scalars)
@@ -88,11 +88,6 @@ def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Dr
         inputs[own_name(key)] = Input(text[key], tensor["dtype"], low=_bound(axes, low), high=_bound(axes, high))
     least = {text[key]: 2 for key in tensors if _end(key, data, ends)}
     return Drawn(inputs, _together(axes, inputs, own) if own else None, least=least)
-
-
-def _unbounded(tensor: Json) -> dict[str, Any]:
-    """The range of an input that a function draws. Integers have one, so that no check changes them."""
-    return {"low": 0} if tensor["dtype"] in INTEGERS else {}
 
 
 def _bound(axes: Axes, said: Any) -> Any:

@@ -18,6 +18,7 @@ from kernelzoo.definitions.reference import in_order
 from kernelzoo.errors import ContractError
 from kernelzoo.files import write_whole
 from kernelzoo.launch import Launch, ReturningLaunch, void
+from kernelzoo.operations.expected import unlike
 from kernelzoo.packages import load_module, packages
 
 if TYPE_CHECKING:
@@ -119,10 +120,8 @@ def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
         return bool(said)
     try:
         return len(inspect.signature(function).parameters) != len(loaded[op].names)
-    except (
-        TypeError,
-        ValueError,
-    ):  # compiled: pybind11 writes names and types into the first line of its documentation
+    except (TypeError, ValueError):
+        # Compiled: pybind11 writes names and types into the first line of its documentation.
         said = re.search(r"\((.*)\) -> (.+)", function.__doc__ or "")
         return said is None or said[2].strip() == "None" or said[1].count(": ") > len(loaded[op].names)
 
@@ -144,13 +143,8 @@ def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ..
     for name, result, out in zip(names, results, outs, strict=True):
         if not isinstance(result, torch.Tensor):
             raise ContractError(f"it returned {type(result).__name__} as {name}, must return a tensor", _KIND)
-        for what, given, want in (
-            ("shape", tuple(result.shape), tuple(out.shape)),
-            ("dtype", result.dtype, out.dtype),
-            ("device", result.device, out.device),
-        ):
-            if given != want:
-                raise ContractError(f"the {name} that it returned has {what} {given}, must have {want}", _KIND)
+        if words := unlike(result, out.shape, out.dtype, out.device):
+            raise ContractError(f"the {name} that it returned {words}", _KIND)
     return results
 
 

@@ -7,13 +7,7 @@ An operation is a class decorated with :func:`operation`, in a file here or in a
 from __future__ import annotations
 
 from kernelzoo.layout import dtype_name
-from kernelzoo.operations.arguments import (
-    FLOATS,
-    INTEGERS,
-    Arguments,
-    Dims,
-    axes_of,
-)
+from kernelzoo.operations.arguments import FLOATS, INTEGERS, Arguments, Dims, axes_of
 from kernelzoo.operations.declared import Input, Output, Sample, Scalar, full_dtype
 from kernelzoo.operations.declaring import declared, on_declared, operation
 from kernelzoo.operations.expected import Bounds, Expected

@@ -224,11 +224,7 @@ class Bindable(Signature):
             raise ShapeError(f"{self.name} takes no such sizes: {words}")
 
     def shapes(
-        self,
-        shape: Shape,
-        dims: Shape,
-        keepdim: bool = False,
-        sizes: Mapping[str, int] | None = None,
+        self, shape: Shape, dims: Shape, keepdim: bool = False, sizes: Mapping[str, int] | None = None
     ) -> tuple[Shape, ...]:
         """Shapes of all inputs and outputs, from the first input's shape and the sizes of other axes."""
         if not self.by_rows:

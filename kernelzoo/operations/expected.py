@@ -37,13 +37,8 @@ class Bounds:
 
     def check(self, actual: torch.Tensor) -> None:
         """Raise ContractError, with the first wrong element, unless every element is right."""
-        for what, given, want in (
-            ("shape", tuple(actual.shape), tuple(self.lower.shape)),
-            ("dtype", actual.dtype, self.dtype or self.lower.dtype),
-            ("device", actual.device, self.lower.device),
-        ):
-            if given != want:
-                raise ContractError(f"result has {what} {given}, must have {want}", "wrong kind of result")
+        if words := unlike(actual, self.lower.shape, self.dtype or self.lower.dtype, self.lower.device):
+            raise ContractError(f"result {words}", "wrong kind of result")
         # A NaN lies within no bounds. Whether one is due is tested only if some element is outside.
         compared = actual.to(self.lower.dtype)
         if bool((compared >= self.lower).logical_and_(compared <= self.upper).all()):
@@ -69,6 +64,15 @@ class Bounds:
                 error=error,
                 unit=unit,
             )
+
+
+def unlike(x: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> str:
+    """What is not as wanted of a tensor's shape, dtype and device; "" if all are."""
+    wanted = {"shape": tuple(shape), "dtype": dtype, "device": device}
+    for what, given in {"shape": tuple(x.shape), "dtype": x.dtype, "device": x.device}.items():
+        if given != wanted[what]:
+            return f"has {what} {given}, must have {wanted[what]}"
+    return ""
 
 
 def compared_in(dtype: torch.dtype) -> torch.dtype:

@@ -65,12 +65,14 @@ class Companion:
 
     def said(self) -> dict[str, Any]:
         """As JSON, without default values."""
-        said: dict[str, Any] = {"dtype": self.dtype} if self.dtype else {}
-        said |= {"strides": self.layout.strides} if self.layout else {}
-        said |= {"offset": self.layout.offset} if self.layout and self.layout.offset else {}
-        said |= {"values": self.values} if self.values else {}
-        said |= {"specials": self.specials} if self.specials else {}
-        return said | ({"negated": True} if self.negated else {})
+        layout = {"strides": self.layout.strides, **_present(offset=self.layout.offset)} if self.layout else {}
+        rest = _present(values=self.values, specials=self.specials, negated=self.negated)
+        return {**_present(dtype=self.dtype), **layout, **rest}
+
+
+def _present(**said: Any) -> dict[str, Any]:
+    """What is not empty, zero or False."""
+    return {key: value for key, value in said.items() if value}
 
 
 @dataclass(frozen=True)
@@ -104,20 +106,14 @@ class Case:
 
     def __str__(self) -> str:
         """Compact JSON, without default values."""
-        said: dict[str, Any] = {"dtype": self.dtype, "shape": self.shape}
-        said |= {"dim": self.dim} if self.dim is not None else {}
-        said |= {"strides": self.x.strides}
-        said |= {"offset": self.x.offset} if self.x.offset else {}
-        said |= {"keepdim": True} if self.keepdim else {}
         outs = [[out.strides, out.offset] for out in self.outs]
-        said |= {"out": outs if len(outs) > 1 else outs[0]} if outs else {}
-        said |= {"values": self.values, "seed": self.seed}
-        said |= {"specials": self.specials} if self.specials else {}
-        said |= {"negated": True} if self.negated else {}
+        said: dict[str, Any] = {"dtype": self.dtype, "shape": self.shape}
+        said |= {} if self.dim is None else {"dim": self.dim}
+        said |= {"strides": self.x.strides, **_present(offset=self.x.offset, keepdim=self.keepdim)}
+        said |= _present(out=outs[0] if len(outs) == 1 else outs)
+        said |= {"values": self.values, "seed": self.seed, **_present(specials=self.specials, negated=self.negated)}
         said |= {word_of(companion.name): companion.said() for companion in self.companions}
-        said |= {"scalars": dict(self.scalars)} if self.scalars else {}
-        said |= {"sizes": dict(self.sizes)} if self.sizes else {}
-        said |= {"fault": self.fault} if self.fault else {}
+        said |= _present(scalars=dict(self.scalars), sizes=dict(self.sizes), fault=self.fault)
         return json.dumps(said, separators=(",", ":"))
 
     @property
@@ -146,6 +142,12 @@ class Case:
 
     def out_shapes(self, op: str) -> tuple[tuple[int, ...], ...]:
         return self.shapes(op)[len(operations.OPERATIONS[op].inputs) :]
+
+    def each_input(self, op: str) -> Iterator[tuple[Companion, tuple[int, ...]]]:
+        """Every input, as if the first were a companion too, and its shape."""
+        first = next(iter(operations.OPERATIONS[op].inputs))
+        yield Companion(first, self.dtype, self.x, self.values, self.specials, self.negated), self.shape
+        yield from self.each_companion(op)
 
     def each_companion(self, op: str) -> Iterator[tuple[Companion, tuple[int, ...]]]:
         """Every companion input, and its shape."""

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kernelzoo import operations
 from kernelzoo.calls.backend import get
-from kernelzoo.check.fuzz.case import (
-    FAR,
-    Case,
-    Layout,
-    contiguous,
-    families,
-    named_sizes,
-    span,
-    specials,
-)
+from kernelzoo.check.fuzz.case import FAR, Case, Layout, contiguous, families, named_sizes, span, specials
 from kernelzoo.check.fuzz.faulty import faults
 from kernelzoo.check.running import compiled_elements
 from kernelzoo.operations.limits import Limit

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kernelzoo import operations
-from kernelzoo.check.fuzz.case import (
-    Case,
-    CaseError,
-    Companion,
-    Layout,
-    contiguous,
-    families,
-    specials,
-    word_of,
-)
+from kernelzoo.check.fuzz.case import Case, CaseError, Companion, Layout, contiguous, families, specials, word_of
 from kernelzoo.check.fuzz.faulty import faults
 from kernelzoo.errors import KernelZooError
 from kernelzoo.operations.limits import broken
@@ -86,41 +77,35 @@ def _check_words(what: str, said: dict[str, Any], known: set[str], rare: set[str
         raise CaseError(f"{what} has no {', '.join(sorted(strange))}; it has {', '.join(sorted(known))}")
 
 
+def _check_name(name: str, of: str, kind: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise CaseError(f"{of} has no {kind} {name!r}; known: {', '.join(filter(None, known))}")
+
+
 def _check(case: Case, op: str, text: str) -> None:
     """Raise CaseError for a case that is no call of that operation."""
     operation = operations.OPERATIONS[op]
     first, *_ = operation.inputs
-    for kind, name, names in (
-        (f"{op} dtype", case.dtype, operation.dtypes),
-        ("fault", case.fault, ("", *faults(op, case.dtype))),
-    ):
-        if name not in names:
-            raise CaseError(f"a case has no {kind} {name!r}; known: {', '.join(filter(None, names))}")
-    if not operation.by_rows and len(case.shape) != len(operation.axes[0]):
-        raise CaseError(f"{first} has the axes {' '.join(operation.axes[0])}; got {text}")
+    _check_name(case.dtype, "a case", f"{op} dtype", operation.dtypes)
+    _check_name(case.fault, "a case", "fault", ("", *faults(op, case.dtype)))
     if not operation.by_rows:
-        sizes = dict(zip(operation.free_axes, case.free_sizes(op), strict=True))
-        if words := broken(operation.limits, sizes):
+        if len(case.shape) != len(operation.axes[0]):
+            raise CaseError(f"{first} has the axes {' '.join(operation.axes[0])}; got {text}")
+        if words := broken(operation.limits, dict(zip(operation.free_axes, case.free_sizes(op), strict=True))):
             raise CaseError(f"{op} takes no such sizes: {words}")
-    given = [(Companion(first, case.dtype, case.x, case.values, case.specials), case.shape), *case.each_companion(op)]
-    for companion, shape in given:
-        dtype, wanted = operation.dtype_of(companion.name, case.dtype), operation.inputs[companion.name].dtype
-        if companion.name != first and companion.dtype:
-            allowed = wanted if isinstance(wanted, tuple) else (dtype,)
-            dtype = companion.dtype
-            if dtype not in allowed:
-                raise CaseError(f"{companion.name} of {op} has no dtype {dtype!r}; known: {', '.join(allowed)}")
-        kinds = [("values", companion.values, families(op, companion.name, dtype))] if companion.values else []
-        for kind, name, names in (
-            *kinds,
-            *(("special value", name, specials(op, companion.name, dtype)) for name, _ in companion.specials),
-        ):
-            if name not in names:
-                raise CaseError(f"a case of {dtype} has no {kind} {name!r}; known: {', '.join(names)}")
-        strides, offset = (
-            (companion.layout.strides, companion.layout.offset) if companion.layout else (contiguous(shape), 0)
-        )
-        if len(strides) != len(shape) or min((*shape, *strides, offset), default=0) < 0:
+    for given, shape in case.each_input(op):
+        dtype, wanted = operation.dtype_of(given.name, case.dtype), operation.inputs[given.name].dtype
+        if given.name != first and given.dtype:
+            _check_name(
+                given.dtype, f"{given.name} of {op}", "dtype", wanted if isinstance(wanted, tuple) else (dtype,)
+            )
+            dtype = given.dtype
+        if given.values:
+            _check_name(given.values, f"a case of {dtype}", "values", families(op, given.name, dtype))
+        for name, _ in given.specials:
+            _check_name(name, f"a case of {dtype}", "special value", specials(op, given.name, dtype))
+        layout = given.layout or Layout(contiguous(shape))
+        if len(layout.strides) != len(shape) or min(*shape, *layout.strides, layout.offset, 0) < 0:
             raise CaseError(f"a case has as many strides as axes, and no negative number; got {text}")
     shapes = case.out_shapes(op)
     if case.outs and len(case.outs) != len(shapes):

@@ -30,9 +30,8 @@ def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed
     """Every input of a case, on the generator's device. Raises NoRoomError."""
     from kernelzoo.torch_private import negated
 
-    first = Companion(next(iter(op.inputs)), case.dtype, case.x, case.values, case.specials, case.negated)
     placed = list[Placed]()
-    for number, (given, shape) in enumerate([(first, case.shape), *case.each_companion(op.name)]):
+    for number, (given, shape) in enumerate(case.each_input(op.name)):
         dtype = given.dtype or op.dtype_of(given.name, case.dtype)
         draw = partial(_values, op, case, number, given, dtype, generator, placed[0][1] if number else None)
         if case.far and not number:

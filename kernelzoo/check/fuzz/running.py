@@ -31,7 +31,8 @@ from kernelzoo.errors import (
     UndecidableError,
     UnsupportedProblemError,
 )
-from kernelzoo.operations import Arguments, Bounds, Expected
+from kernelzoo.operations import Arguments, Expected
+from kernelzoo.operations.expected import unlike
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation
 
@@ -314,10 +315,8 @@ def _check_result(
     """Raise AssertionError for a result of the wrong kind. ``own``: the call allocated it."""
     if not isinstance(result, torch.Tensor):
         raise AssertionError(f"{what} is {type(result).__name__}, must be a tensor")
-    told = {"shape": tuple(result.shape), "dtype": result.dtype, "device": result.device}
-    for of, want in {"shape": shape, "dtype": dtype, "device": args.x.device}.items():
-        if told[of] != want:
-            raise AssertionError(f"{what} has {of} {told[of]}, must have {want}")
+    if words := unlike(result, shape, dtype, args.x.device):
+        raise AssertionError(f"{what} {words}")
     if own and not result.is_contiguous():
         raise AssertionError(f"{what} must be contiguous, has strides {result.stride()}")
     memory = {x.untyped_storage().data_ptr() for x in args.inputs}
@@ -347,13 +346,9 @@ def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list[Check]:
     """Checks for wrong elements of each output, without waiting for the device."""
     return [
-        (f"{bounds.name}: {_WRONG}{where}", _beyond(bounds, out))
+        (f"{bounds.name}: {_WRONG}{where}", bounds.right(out).all().logical_not_())
         for bounds, out in zip(expected.outputs, outs, strict=True)
     ]
-
-
-def _beyond(bounds: Bounds, actual: torch.Tensor) -> torch.Tensor:
-    return bounds.right(actual).all().logical_not_()
 
 
 def _one(outs: Sequence[torch.Tensor]) -> Any:
