@@ -1,7 +1,7 @@
 """What is the operation's own fault, or nobody's, is named, and counts for no kernel."""
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import torch
 from registered import forget, forget_operation
 
 import kernelzoo
-from kernelzoo import operations
 from kernelzoo.check import accuracy, fuzz, running, verifying
 from kernelzoo.check.cases import cases
 from kernelzoo.check.fuzz.running import run
@@ -27,21 +26,17 @@ HERE = Path(__file__).name
 
 
 @pytest.fixture
-def declare() -> Iterator[Declare]:
-    def declare(axes: str = "M N", **body: Any) -> Operation:
-        body = {
-            "x": kernelzoo.Input(axes),
-            "out": kernelzoo.Output(axes),
-            "reference": lambda x: x * 2,
-            "error": lambda ref, unit, tiny: ref.abs() * unit * 2 + tiny,
-            **body,
-        }
-        kernelzoo.operation(name="own", dtypes=("float32", "bfloat16"))(type("own", (), body))
-        return operations.OPERATIONS["own"]
+def declare(declare: Declare) -> Declare:
+    usual: dict[str, Any] = {
+        "reference": lambda x: x * 2,
+        "error": lambda ref, unit, tiny: ref.abs() * unit * 2 + tiny,
+    }
 
-    yield declare
-    forget_operation("own")
-    forget("own")
+    def declared(axes: str = "M N", **body: Any) -> Operation:
+        tensors = {"x": kernelzoo.Input(axes), "out": kernelzoo.Output(axes)}
+        return declare(("float32", "bfloat16"), **tensors, **(usual | body))
+
+    return declared
 
 
 def doubled(x: Tensor, out: Tensor) -> Launch:

@@ -1,12 +1,11 @@
 """Operations with axes of their own: the sizes, equal elements and scalars that they are tried on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
-from registered import forget, forget_operation
 
 import kernelzoo
 from kernelzoo import operations
@@ -23,17 +22,6 @@ from kernelzoo.testing import tensors
 
 Tensor = torch.Tensor
 Declare = Callable[..., Operation]
-
-
-@pytest.fixture
-def declare() -> Iterator[Declare]:
-    def declare(dtypes: tuple[str, ...] = ("float32",), **body: Any) -> Operation:
-        kernelzoo.operation(name="own", dtypes=dtypes)(type("own", (), body))
-        return operations.OPERATIONS["own"]
-
-    yield declare
-    forget_operation("own")
-    forget("own")
 
 
 def wrong_in(bind: Callable[..., Launch]) -> set[str]:

@@ -232,6 +232,15 @@ def test_json_has_what_is_not_at_its_default() -> None:
 @pytest.mark.parametrize(
     ("op", "text", "words"),
     [
+        ("softmax", "{", "JSONDecodeError"),
+        ("softmax", '{"dtype":"float32"}', "KeyError"),
+        ("softmax", '{"dtype":"float31","shape":[2]}', "no softmax dtype 'float31'; known: float16"),
+        ("softmax", '{"dtype":"float32","shape":[2],"values":"odd"}', "no values 'odd'; known: normal"),
+        ("softmax", '{"dtype":"float32","shape":[2],"specials":[["odd",0]]}', "no special value 'odd'; known: nan"),
+        ("softmax", '{"dtype":"float32","shape":[2],"fault":"odd"}', "no fault 'odd'; known: an axis out"),
+        ("softmax", '{"dtype":"float32","shape":[2],"strides":[1,1]}', "as many strides as axes"),
+        ("softmax", '{"dtype":"float32","shape":[2],"out":[[1,1],0]}', "must have 1 strides"),
+        ("softmax", '{"dtype":"float32","shape":[2],"size":1}', "a case has no size; it has dim"),
         ("own_norm", '{"dtype":"float32","shape":[2],"weight":{"strides":[1,1]}}', "as many strides as axes"),
         ("own_norm", '{"dtype":"float32","shape":[2],"weight":{"values":"odd"}}', "no values 'odd'; known: normal"),
         ("own_norm", '{"dtype":"float32","shape":[2],"weight":{"size":1}}', "weight has no size; it has dtype"),

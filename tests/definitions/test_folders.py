@@ -1,6 +1,7 @@
 """Which solutions in a folder belong to which definitions, without running any of them."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,35 +28,29 @@ def solution(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "definition": "doubled", "author": "me", "spec": spec, "sources": sources, **more}
 
 
-def put(path: Path, content: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return path
-
-
-def test_solutions_find_their_definitions(tmp_path: Path) -> None:
+def test_solutions_find_their_definitions(written: Callable[..., Path], tmp_path: Path) -> None:
     there, mine = tmp_path / "there", tmp_path / "mine"
-    put(there / "definitions" / "a.json", DEFINITION)
-    put(there / "definitions" / "z.json", DEFINITION)
-    put(there / "definitions" / "alone.json", {**DEFINITION, "name": "alone"})
+    written(DEFINITION, there / "definitions" / "a.json")
+    written(DEFINITION, there / "definitions" / "z.json")
+    written({**DEFINITION, "name": "alone"}, there / "definitions" / "alone.json")
     for level, name in ((1, "3_ReLU"), (2, "3_Other"), (1, "30_ReLU")):
-        put(there / f"level{level}" / f"{name}.py", PROBLEM)
+        written(PROBLEM, there / f"level{level}" / f"{name}.py")
     for set_ in ("old", "new"):
-        put(there / set_ / "sum_py" / "task.yml", "tests:\n")
-        put(there / set_ / "sum_py" / "reference.py", "")
-    put(mine / "one.json", solution("one", url="https://example.org/one"))
-    put(mine / "lost.json", solution("lost", definition="nowhere"))
-    put(mine / "broken.json", {**solution("broken"), "spec": {}})
-    put(mine / "level_2_problem_3_sample_0_kernel.py", "class ModelNew: ...")
-    put(mine / "30_ReLU_fast.py", "class ModelNew: ...")
-    put(mine / "3_ReLU" / "mine.py", "class ModelNew: ...")
-    put(mine / "new" / "sum_py" / "fast.py", "custom_kernel = print")
-    put(mine / "stray.py", "class ModelNew: ...")
+        written("tests:\n", there / set_ / "sum_py" / "task.yml")
+        written("", there / set_ / "sum_py" / "reference.py")
+    written(solution("one", url="https://example.org/one"), mine / "one.json")
+    written(solution("lost", definition="nowhere"), mine / "lost.json")
+    written({**solution("broken"), "spec": {}}, mine / "broken.json")
+    written("class ModelNew: ...", mine / "level_2_problem_3_sample_0_kernel.py")
+    written("class ModelNew: ...", mine / "30_ReLU_fast.py")
+    written("class ModelNew: ...", mine / "3_ReLU" / "mine.py")
+    written("custom_kernel = print", mine / "new" / "sum_py" / "fast.py")
+    written("class ModelNew: ...", mine / "stray.py")
     traces = [
         {"definition": "doubled", "solution": "one", "evaluation": {"performance": {"speedup_factor": s}}}
         for s in (2.0, 8.0)
     ]
-    put(mine / "traces" / "t.jsonl", "\n".join(map(json.dumps, traces)) + "\nno JSON\n")
+    written("\n".join(map(json.dumps, traces)) + "\nno JSON\n", mine / "traces" / "t.jsonl")
     found = paired(there, mine)
     said = {one.path.stem: task.path.relative_to(there).as_posix() for task in found.tasks for one in task.solutions}
     assert said == {
@@ -116,9 +111,9 @@ def test_kinds_of_faults(failed: dict[str, Any], kind: str) -> None:
     assert kind_of(failed) == kind
 
 
-def test_a_solution_that_raises_everywhere_can_not_run_here(tmp_path: Path) -> None:
-    path = put(tmp_path / "one.json", solution("one"))
-    task = Task(put(tmp_path / "d.json", DEFINITION), "doubled", "definition")
+def test_a_solution_that_raises_everywhere_can_not_run_here(written: Callable[..., Path]) -> None:
+    path = written(solution("one"), "one.json")
+    task = Task(written(DEFINITION, "d.json"), "doubled", "definition")
     raised = {"outcome": "failed", "reason": "raised RuntimeError: no such instruction"}
     problem: Any = "a workload"
     case = Case("one.json", task, Solution(path, "one"), ["me/doubled/one"])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from registered import forget, forget_operation
 
 import kernelzoo
-from kernelzoo import operations, registry
-from kernelzoo.calls import backend
+from kernelzoo import operations
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check
 from kernelzoo.errors import ContractError
@@ -42,13 +42,8 @@ def declared() -> Iterator[dict[str, operations.Operation]]:
             return ref[0] * unit * 100 + tiny, None, None
 
     yield {"peak": operations.OPERATIONS["peak"]}
-    del operations.declared["peak"], backend.functions["peak"]
-    delattr(backend.Backend, "peak")
-    for key in [key for key in registry._registered if key[0] == "several"]:
-        del registry._registered[key]
-    registry._loaded.pop("several", None)
-    backend._backends.pop("several", None)
-    vars(backend._loaded).pop("several", None)
+    forget_operation("peak")
+    forget("several")
 
 
 def register(variant: str, add: int = 0, scale: float = 1) -> kernelzoo.Implementation:
