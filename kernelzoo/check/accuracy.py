@@ -28,13 +28,12 @@ from kernelzoo.check.bits import bits
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, OperationError, UnsupportedProblemError
 from kernelzoo.launch import void
+from kernelzoo.lazy import torch
 from kernelzoo.operations import Arguments, Bounds
 from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.exact import scaled
 
 if TYPE_CHECKING:
-    import torch
-
     from kernelzoo.launch import Launch
 
 
@@ -132,8 +131,6 @@ def measure(
 
     Each problem runs twice, over different old output contents. ``progress`` gets the next id.
     """
-    import torch
-
     operation = operations.OPERATIONS[op]
     if dtype not in dtypes(op):
         return []
@@ -155,8 +152,6 @@ def measure(
 
 def _run(tally: Tally, truth: Truth) -> None:
     """Run one problem through one implementation, twice, and count the errors."""
-    import torch
-
     outs = truth.operation.allocate(truth.args)
     started = time.perf_counter()
     try:
@@ -182,8 +177,6 @@ def _run(tally: Tally, truth: Truth) -> None:
 
 def _bound(truth: Truth, id: str, outs: Sequence[torch.Tensor]) -> Launch:
     if is_torchs(id):
-        import torch
-
         (out,) = outs
         function = getattr(torch, truth.operation.in_torch)
         return lambda: void(function(truth.args.x, truth.problem.dim, out=out))
@@ -213,8 +206,6 @@ class Rounded:
     """The exact first output of one problem as ``(high + low) * 2^scale``, and its ulp at that scale."""
 
     def __init__(self, operation: operations.Operation, args: Arguments, problem: Problem) -> None:
-        import torch
-
         self._operation, self._problem = operation, problem
         # Rows along the last axis of x, as matrices (rows, length).
         self._turns = [operation.by_rows and problem.dim == 0 and names == ROW for names in operation.axes]
@@ -248,8 +239,6 @@ class Rounded:
 
     def count(self, tally: Tally, result: torch.Tensor) -> None:
         """Add the errors of one result."""
-        import torch
-
         turned = result.t() if self._turns[len(self._args.inputs)] else result
         rows = turned.double().view_as(self._high)
         if self._scale is not None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from kernelzoo import operations
 from kernelzoo.check.bits import bits
 from kernelzoo.check.fuzz import values as fuzz_values
-
-if TYPE_CHECKING:
-    import torch
-
+from kernelzoo.lazy import torch
 
 LENGTHS = (7, 33, 128, 781, 2048, 4097, 50257, 262144, 2**20)
 """Lengths along the last axis: short, odd, a vocabulary, long."""
@@ -32,8 +29,6 @@ Family: TypeAlias = "Callable[[torch.Tensor, fuzz_values.Fill], torch.Tensor]"
 
 
 def _index(x: torch.Tensor) -> torch.Tensor:
-    import torch
-
     return torch.arange(x.size(1), dtype=torch.float64, device=x.device)
 
 
@@ -154,8 +149,6 @@ def draw(problem: Problem, op: str, dtype: str, generator: torch.Generator) -> t
 
 def _first(problem: Problem, op: operations.Operation, dtype: str, generator: torch.Generator) -> torch.Tensor:
     """The first input of an operation by rows."""
-    import torch
-
     kind = getattr(torch, dtype)
     if not op.rounds:
         x = fuzz_values.draw(problem.family, problem.shape, dtype, generator)

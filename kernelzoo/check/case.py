@@ -6,14 +6,11 @@ import random
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from kernelzoo import operations
 from kernelzoo.errors import NoRoomError as NoRoomError
-
-if TYPE_CHECKING:
-    import torch
-
+from kernelzoo.lazy import torch
 
 Inputs: TypeAlias = "tuple[torch.Tensor, ...]"
 
@@ -80,8 +77,6 @@ class Case:
         return self.name.partition("-")[0]
 
     def inputs(self, device: str) -> Inputs:
-        import torch
-
         generator = torch.Generator().manual_seed(zlib.crc32(self.name.encode()))
         return self.make(Draw(operations.OPERATIONS[self.op], self.dtype, device, generator, dict(self.scalars)))
 
@@ -109,8 +104,6 @@ def far(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tenso
     Decoys lie where a 32-bit offset wraps to. The rest, and ``beyond`` more elements, is not touched. Raises
     NoRoomError.
     """
-    import torch
-
     count, width = values.size(0), values[0].numel()
     below = 2**31  # room for offsets that wrap to negative
     try:

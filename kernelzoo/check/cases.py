@@ -8,17 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kernelzoo import operations
 from kernelzoo.check.case import Case, Draw, Inputs, by, far, plain
 from kernelzoo.check.cases_others import by_axes, others
 from kernelzoo.check.special import FLOATS, special_rows
+from kernelzoo.lazy import torch
 from kernelzoo.operations.memory import overlaps_itself
-
-if TYPE_CHECKING:
-    import torch
-
 
 _T = TypeVar("_T")
 
@@ -150,8 +147,6 @@ def _layouts(op: str) -> Iterator[Case]:
 
 
 def _viewed(base: tuple[int, ...], view: Callable[[torch.Tensor], torch.Tensor], dim: int, draw: Draw) -> Inputs:
-    import torch
-
     # Values are drawn in the view's shape where it can be written, so that each of its rows has its peak.
     memory = draw.sample(base)[0]
     x = view(memory)
@@ -163,8 +158,6 @@ def _viewed(base: tuple[int, ...], view: Callable[[torch.Tensor], torch.Tensor],
 
 
 def _negated(draw: Draw) -> Inputs:
-    import torch
-
     return draw.beside(torch.randn(6, 15, dtype=torch.complex64, generator=draw.generator).to(draw.device).conj().imag)
 
 

@@ -6,15 +6,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kernelzoo import operations
 from kernelzoo.check.case import Case, Draw, Inputs, plain
 from kernelzoo.check.special import special_rows
+from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import NARROW
-
-if TYPE_CHECKING:
-    import torch
 
 
 def others(operation: operations.Operation) -> Iterator[Case]:
@@ -45,8 +42,6 @@ def _special_other(number: int, rule: str, shape: tuple[int, ...], draw: Draw) -
 
 
 def _stepped_other(number: int, shape: tuple[int, ...], draw: Draw) -> Inputs:
-    import torch
-
     inputs = list(draw.there(draw.sample(shape)))
     x = inputs[number]
     inputs[number] = torch.stack((x, x), -1)[..., 0]
@@ -134,7 +129,5 @@ def _special_sized(shape: tuple[int, ...], sizes: dict[str, int], special: _Spec
 
 def _few(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A tensor of a few of the elements of ``x``, each at many places."""
-    import torch
-
     flat = x.reshape(-1)
     return flat[torch.randint(min(3, flat.numel()), x.shape, generator=generator)] if flat.numel() else x

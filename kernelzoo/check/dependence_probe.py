@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelzoo.check.bits import poison_like
 from kernelzoo.errors import ContractError, retold
 from kernelzoo.launch import Launch
+from kernelzoo.lazy import torch
 from kernelzoo.operations import Arguments, Operation
 from kernelzoo.operations.sampling import places
-
-if TYPE_CHECKING:
-    import torch
 
 PROBES = 128
 """Probed elements of a long row. If a fiftieth is unread, 128 random places miss it in 8 of 100 cases. One in each
@@ -32,8 +29,6 @@ def probe_all_elements(
 
     A result that rounds sums all elements, so it needs fewer probes. Raises ContractError. The inputs are restored.
     """
-    import torch
-
     x = args.x
     declared = next(iter(operation.inputs.values()))
     rows = outs[0].numel()

@@ -23,6 +23,7 @@ from kernelzoo.errors import (
     UndecidableError,
     UnsupportedProblemError,
 )
+from kernelzoo.lazy import torch
 from kernelzoo.operations import Operation
 
 
@@ -128,8 +129,6 @@ class Conformance:
 
     def test_strided_out(self, implementation: registry.Implementation) -> None:
         """``out`` may be any view that holds each element once. The memory between its elements must not change."""
-        import torch
-
         if self.takes_core_only(implementation):
             pytest.skip("slow to bind; covered by the core cases")
         device, operation = self.device(implementation.backend), implementation.operation
@@ -157,8 +156,6 @@ class Conformance:
 
     def test_wrong_device(self, implementation: registry.Implementation) -> None:
         """Inputs on another device than the backend's, if there is one, and on meta beside an ``out``."""
-        import torch
-
         backend, operation = get(implementation.backend), implementation.operation
         device = self.device(implementation.backend)
         inputs = _example(operation, (2, 3), -1, _main(operation)).inputs(device)

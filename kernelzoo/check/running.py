@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from kernelzoo.calls.backend import get
@@ -16,13 +16,11 @@ from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.errors import BackendUnavailableError, ContractError, KernelZooError, UndecidableError
 from kernelzoo.launch import Launch
 from kernelzoo.layout import unraveled
+from kernelzoo.lazy import torch
 from kernelzoo.operations import OPERATIONS, Arguments, Expected, Operation
 from kernelzoo.operations.memory import overlap, overlaps_itself
 from kernelzoo.packages import importing, packages
 from kernelzoo.registry import Implementation
-
-if TYPE_CHECKING:
-    import torch
 
 
 def slow_to_bind(id: str) -> bool:
@@ -59,8 +57,6 @@ def check(implementation: Implementation, case: Case, device: str) -> None:
 
 def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None:
     """Run one case on its inputs, as :func:`check` does."""
-    import torch
-
     before = [bits(x).clone() for x in inputs]
     operation = implementation.operation
     args = operation.arguments(inputs, case.dim, case.keepdim, dict(case.scalars))
@@ -147,8 +143,6 @@ def called(implementation: Implementation, case: Any, inputs: Sequence[Any], cha
 
 
 def _same(a: Inputs, b: Inputs) -> bool:
-    import torch
-
     return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))
 
 
@@ -189,8 +183,6 @@ def _check_in_place(implementation: Implementation, case: Case, inputs: Inputs, 
 
 
 def _check_inputs(operation: Operation, inputs: Inputs, before: list[torch.Tensor]) -> None:
-    import torch
-
     for name, x, were in zip(operation.inputs, inputs, before, strict=True):
         if not torch.equal(bits(x), were):
             whose = "the input" if len(inputs) == 1 else f"the input {name}"
@@ -208,8 +200,6 @@ def _run(launch: Launch) -> None:
 
 def _cause(error: ContractError, implementation: Implementation, args: Arguments, result: Inputs) -> ContractError:
     """The likely cause of a wrong result: elements that no launch writes, or a returned result; else the error."""
-    import torch
-
     if error.place is None:
         return error
     outs = tuple(torch.empty_like(out) for out in result)
@@ -237,8 +227,6 @@ def _cause(error: ContractError, implementation: Implementation, args: Arguments
 
 def _unwritten(kept: torch.Tensor, shape: torch.Size, words: str) -> ContractError:
     """The error for elements that still hold their old contents."""
-    import torch
-
     place = unraveled(int(kept.flatten().view(torch.uint8).argmax()), shape)
     return ContractError(
         f"{words}{int(kept.sum())} of {kept.numel()} elements of out were not written; first at {place}",

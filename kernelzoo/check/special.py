@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from kernelzoo.check.bits import bits
-
-if TYPE_CHECKING:
-    import torch
+from kernelzoo.lazy import torch
 
 Write: TypeAlias = "Callable[[torch.Tensor], object]"
 """Writes a special value into a plain row."""
@@ -29,15 +27,11 @@ def special_rows(dtype: str) -> dict[str, Write]:
 
 
 def _info(row: torch.Tensor) -> Any:
-    import torch
-
     return torch.finfo(row.dtype) if row.is_floating_point() else torch.iinfo(row.dtype)
 
 
 def _among(row: torch.Tensor, rest: float | torch.Tensor, *values: float) -> None:
     """Fill a row with ``rest``, and put these values at places that its values decide."""
-    import torch
-
     steps = torch.arange(1, row.numel() + 1, device=row.device)
     place = int((bits(row).long() * steps).sum())
     row.copy_(rest) if isinstance(rest, torch.Tensor) else row.fill_(rest)
@@ -46,8 +40,6 @@ def _among(row: torch.Tensor, rest: float | torch.Tensor, *values: float) -> Non
 
 
 def _ladder(row: torch.Tensor, depth: float) -> None:
-    import torch
-
     row.copy_(torch.linspace(0, -depth, row.numel(), dtype=torch.float64, device=row.device))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.check import running
 from kernelzoo.check.case import Case, NoRoomError
@@ -20,10 +20,8 @@ from kernelzoo.errors import (
     UndecidableError,
     UnsupportedProblemError,
 )
+from kernelzoo.lazy import torch
 from kernelzoo.registry import Implementation
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)

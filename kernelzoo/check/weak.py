@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kernelzoo.check.cases_others import axis_sizes
 from kernelzoo.errors import ContractError, NoRoomError, OperationError
+from kernelzoo.lazy import torch
 from kernelzoo.operations import Operation
 from kernelzoo.operations.expected import compared_in
-
-if TYPE_CHECKING:
-    import torch
 
 _LENGTH, _ROWS = 65536, 4
 """Length and number of the rows to try. Named axes have the sizes of the contract's largest case."""
@@ -28,8 +25,6 @@ WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 def weak(operation: Operation) -> tuple[str, ...]:
     """Names of the :data:`WRONG` results that the bounds accept; none if a function of the operation fails."""
-    import torch
-
     with suppress(OperationError, NoRoomError, MemoryError):
         kind = next((name for name in ("float32", "bfloat16") if name in operation.dtypes), operation.dtypes[0])
         shape: tuple[int, ...] = (_ROWS, _LENGTH)

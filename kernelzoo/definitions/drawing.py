@@ -7,15 +7,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.definitions.axes import Axes, last_entries
 from kernelzoo.definitions.files import DefinitionError, Json, own_name
+from kernelzoo.lazy import torch
 from kernelzoo.operations import INTEGERS, Input
 from kernelzoo.operations.sampling import as_declared
-
-if TYPE_CHECKING:
-    import torch
 
 RANDOM = {"int8": (-128, 128), "uint8": (0, 256)}
 """The range of an integer input that a workload calls random, as both sets say it."""
@@ -151,8 +149,6 @@ def _boundaries(end: str, first: str) -> Draw:
     """Non-decreasing offsets from 0 to a size. Several inputs are cut alike: no part of a longer one is shorter."""
 
     def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
-        import torch
-
         last, least = (int(size) if size.isdigit() else int(sizes[size]) for size in (end, first))
         seed = sum(map(ord, dtype)) + last % 7 if last < least else 0
         cuts = torch.rand(max(0, shape[0] - 2), generator=torch.Generator().manual_seed(least + seed)).sort().values
@@ -168,8 +164,6 @@ def _distinct(size: str) -> Draw:
     """Indices that are distinct along the last axis, as far as there are enough."""
 
     def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
-        import torch
-
         count = int(size) if size.isdigit() else int(sizes[size])
         rows, length = (shape[0], shape[-1]) if len(shape) > 1 else (1, shape[0])
         order = torch.rand((rows, max(count, 1)), generator=generator, device=generator.device).argsort(-1)
@@ -187,8 +181,6 @@ class _Custom:
         self._scalars: dict[tuple[tuple[str, int], ...], dict[str, Any]] = {}
 
     def draws(self, sizes: Mapping[str, Any], generator: torch.Generator) -> Any:
-        import torch
-
         made = self._made(
             sizes, generator.device, int(torch.randint(2**31, (1,), generator=generator, device=generator.device))
         )
@@ -203,8 +195,6 @@ class _Custom:
 
     def scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
         """The scalars for such sizes, drawn on the host once."""
-        import torch
-
         values = tuple(sorted(self._axes.values(dict(sizes)).items()))
         if values not in self._scalars:
             made = self._made(sizes, torch.device("cpu"), 0)
@@ -224,8 +214,6 @@ class _Custom:
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Run with the global generators at a seed; they are restored after it."""
-    import torch
-
     kept = random.getstate()
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):

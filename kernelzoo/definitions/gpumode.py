@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo import children
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, names_in
@@ -18,11 +18,9 @@ from kernelzoo.definitions.loading import EXPECTS, declare_drawn
 from kernelzoo.definitions.solutions import bind_returning, registered
 from kernelzoo.definitions.tolerance import asked
 from kernelzoo.errors import ContractError
+from kernelzoo.lazy import torch
 from kernelzoo.operations import Arguments, Operation
 from kernelzoo.packages import load_module
-
-if TYPE_CHECKING:
-    import torch
 
 _CODE = "def run(*tensors):\n    return _kernelzoo_run(tensors)\n"
 
@@ -71,8 +69,6 @@ class Entry:
     """One test or benchmark of a problem, whose sizes are fixed."""
 
     def __init__(self, folder: Folder, given: dict[str, Any]) -> None:
-        import torch
-
         self.folder, self.given = folder, given
         with _filled():
             self.data = self.drawn(torch.device(_usual_device()), int(given.get("seed", 0)))
@@ -94,15 +90,11 @@ class Entry:
 
     def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
         """The inputs by name, drawn anew by the global generator's seed."""
-        import torch
-
         tensors = list(leaves(self.drawn(device, int(torch.randint(2**30, (1,))))))
         return {f"x{place}": x for place, x in enumerate(x for n, x in enumerate(tensors) if n not in self.buffers)}
 
     def filled(self, tensors: Sequence[torch.Tensor], outs: Sequence[torch.Tensor] = ()) -> Any:
         """The data with these inputs; outputs, or new memory, are in the place of buffers."""
-        import torch
-
         left, spare, every = list(tensors), list(outs), []
         wide = any(x.dtype == torch.float64 for x in tensors)
         for number, (shape, dtype) in enumerate(self.shapes):
@@ -162,8 +154,6 @@ def load_folder(path: str | Path) -> tuple[Operation, ...]:
 
     Raises DefinitionError for a problem that fails.
     """
-    import torch
-
     try:
         folder = Folder(Path(path).resolve())
         tests = [*folder.task["tests"], *(folder.task["benchmarks"] if torch.cuda.is_available() else [])]
@@ -209,8 +199,6 @@ def load_kernel(path: str | Path) -> None:
 
 def leaves(data: Any) -> Iterator[torch.Tensor]:
     """The tensors in nested tuples, lists and dicts, in order."""
-    import torch
-
     if isinstance(data, torch.Tensor):
         yield data
     elif isinstance(data, list | tuple | dict):
@@ -220,8 +208,6 @@ def leaves(data: Any) -> Iterator[torch.Tensor]:
 
 def rebuilt(data: Any, tensors: Iterator[torch.Tensor]) -> Any:
     """The same nested data with these tensors in place of its own."""
-    import torch
-
     if isinstance(data, torch.Tensor):
         return next(tensors)
     if isinstance(data, dict):
@@ -277,16 +263,12 @@ def _name(folder: str, given: dict[str, Any]) -> str:
 
 
 def _usual_device() -> str:
-    import torch
-
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @contextmanager
 def _filled() -> Iterator[None]:
     """Let torch fill new memory with NaN, or the greatest integer, so that memory left unset shows."""
-    import torch
-
     before, only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
@@ -296,8 +278,6 @@ def _filled() -> Iterator[None]:
 
 
 def _is_unset(x: torch.Tensor) -> bool:
-    import torch
-
     if not x.numel() or x.dtype == torch.bool:
         return False
     if x.is_floating_point():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo import registry
 from kernelzoo.definitions.drawing import seeded
@@ -13,11 +13,9 @@ from kernelzoo.definitions.files import DefinitionError, identifier, names_in
 from kernelzoo.definitions.loading import declare_drawn, loaded
 from kernelzoo.definitions.reference import PREPARE
 from kernelzoo.definitions.solutions import bind_returning, registered
+from kernelzoo.lazy import torch
 from kernelzoo.operations import Operation
 from kernelzoo.packages import load_module
-
-if TYPE_CHECKING:
-    import torch
 
 SEED = 42
 """The seed of both models' weights, KernelBench's own."""
@@ -42,8 +40,6 @@ class Problem:
     """A problem's functions, and the arguments of its model that are no tensors."""
 
     def __init__(self, space: dict[str, Any]) -> None:
-        import torch
-
         self.space = space
         self.models: dict[tuple[str, bool], Any] = {}
         with torch.device("meta"), torch.no_grad():
@@ -55,15 +51,11 @@ class Problem:
 
     def arguments(self, device: torch.device) -> list[Any]:
         """What a call of the model gets, on a device."""
-        import torch
-
         with torch.device(device):
             return list(self.space["get_inputs"]())
 
     def filled(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """The arguments of the model, with these tensors in place of its own."""
-        import torch
-
         left = list(tensors)
         return [left.pop(0) if isinstance(x, torch.Tensor) else x for x in self.made]
 
@@ -78,16 +70,12 @@ class Problem:
 
     def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
         """The tensors among the arguments, drawn anew."""
-        import torch
-
         tensors = [x for x in self.arguments(device) if isinstance(x, torch.Tensor)]
         return {f"x{number}": x for number, x in enumerate(tensors)}
 
 
 def built(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> Any:
     """A model with the weights of the seed, on the host."""
-    import torch
-
     with seeded(SEED, torch.device("cpu")):
         return model(*init())
 
@@ -110,8 +98,6 @@ def load_problem(path: str | Path) -> Operation:
 
     Raises DefinitionError for a problem that fails, or one that draws random numbers.
     """
-    import torch
-
     source, name = Path(path).read_text(encoding="utf-8"), identifier(Path(path).stem)
     space: dict[str, Any] = {"__name__": "reference"}
     try:
@@ -151,8 +137,6 @@ def load_submission(path: str | Path) -> registry.Implementation:
         raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
 
     def function(*tensors: torch.Tensor) -> Any:
-        import torch
-
         device = str(tensors[0].device)
         if device not in models:
             models[device] = models["cpu"].to(tensors[0].device)

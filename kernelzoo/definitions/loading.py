@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo import registry
 from kernelzoo.definitions.axes import Axes
@@ -16,11 +16,9 @@ from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
 from kernelzoo.definitions.reference import Reference, error_of, errors_of, hook_of, named
 from kernelzoo.definitions.tolerance import Tolerance, Tolerated, asked, tolerance_of, tolerated
 from kernelzoo.launch import Launch
+from kernelzoo.lazy import torch
 from kernelzoo.operations import FLOATS, OPERATIONS, Arguments, Operation, Output, Scalar, operation
 from kernelzoo.operations.signature import zip_dict
-
-if TYPE_CHECKING:
-    import torch
 
 REFERENCE = "reference"
 """The backend, and its only variant, that runs a definition's reference unchanged."""

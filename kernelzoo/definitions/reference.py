@@ -6,16 +6,14 @@ import ast
 import linecache
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.definitions.files import DefinitionError, Json
 from kernelzoo.errors import KernelZooError, UndecidableError
+from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, NARROW
 from kernelzoo.operations.expected import Rare
 from kernelzoo.operations.meaning import is_number
-
-if TYPE_CHECKING:
-    import torch
 
 _TRIES, _STEP = 6, 2.0**-12
 """How often inputs are changed at random to learn the effect of rounding, and by what share at least."""
@@ -64,8 +62,6 @@ class Reference:
 
     def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """The results for inputs in the definition's order, in the order of its outputs."""
-        import torch
-
         with torch.no_grad():
             if self._keywords is None:
                 found = self._function(*arguments)
@@ -84,8 +80,6 @@ class Reference:
 
     def wide(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """The results in float64. Conversions to narrower floats convert to float64."""
-        import torch
-
         from kernelzoo.torch_private import dispatch_mode
 
         narrow = {torch.float32, torch.float16, torch.bfloat16}
@@ -131,8 +125,6 @@ def errors_of(
     floats = [dtype for dtype in dtypes.values() if dtype in FLOATS]
 
     def errors(unit: float, tiny: float, ref: Any, **given: Any) -> Iterator[Any]:
-        import torch
-
         several = ref if isinstance(ref, tuple) else (ref,)
         step = max((_step(dtype) for dtype in floats), default=_STEP)
         longest = max((size for name in dtypes for size in given[name].shape), default=1)
@@ -185,8 +177,6 @@ def error_of(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> Ca
 
 def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tensor:
     """At least the mean or worst error of elements of about the same size. Few tries may show none."""
-    import torch
-
     if own.numel() < _WINDOW:
         return own
     order = result.abs().flatten().argsort()
@@ -202,8 +192,6 @@ def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tenso
 
 def _near(x: Any, dtype: str, generator: torch.Generator) -> Any:
     """An input in its own dtype. Floats that torch computes in are a few units in the last place away."""
-    import torch
-
     if dtype not in FLOATS:
         return _narrowed(x, dtype) if dtype else x
     signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
@@ -212,34 +200,24 @@ def _near(x: Any, dtype: str, generator: torch.Generator) -> Any:
 
 def _narrowed(x: Any, dtype: str) -> Any:
     """An input in its own dtype."""
-    import torch
-
     return x.to(getattr(torch, dtype)) if isinstance(x, torch.Tensor) and x.dtype == torch.float64 else _copied(x)
 
 
 def _step(dtype: str) -> float:
-    import torch
-
     return max(_STEP, torch.finfo(getattr(torch, dtype)).eps)
 
 
 def _widened(x: Any) -> Any:
-    import torch
-
     return x.double() if isinstance(x, torch.Tensor) and is_number(x) else _copied(x)
 
 
 def _copied(x: Any) -> Any:
     """A copy that a reference may change."""
-    import torch
-
     return x.clone() if isinstance(x, torch.Tensor) else x
 
 
 def _changed(x: Any, result: Any) -> bool:
     """Whether a result lies in the memory of an input that was written to."""
-    import torch
-
     both = isinstance(x, torch.Tensor) and isinstance(result, torch.Tensor) and bool(x._version)
     return both and x.untyped_storage().data_ptr() == result.untyped_storage().data_ptr()
 
@@ -250,8 +228,6 @@ def _finite(x: torch.Tensor) -> torch.Tensor:
 
 def _rounding(dtype: str) -> float:
     """The share by which rounding to an output's dtype is off, which the bounds allow beside this error."""
-    import torch
-
     return torch.finfo(getattr(torch, dtype)).eps / 2 if dtype in FLOATS[:2] else 0.0
 
 

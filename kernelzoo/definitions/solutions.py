@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo import children, registry
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
@@ -18,11 +18,9 @@ from kernelzoo.definitions.reference import in_order
 from kernelzoo.errors import ContractError
 from kernelzoo.files import write_whole
 from kernelzoo.launch import Launch, ReturningLaunch, void
+from kernelzoo.lazy import torch
 from kernelzoo.operations.expected import unlike
 from kernelzoo.packages import load_module, packages
-
-if TYPE_CHECKING:
-    import torch
 
 _COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh")
 """Files with a compiled entry point. In others it is a function of a Python module."""
@@ -131,8 +129,6 @@ def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ..
 
     Raises ContractError for another number of them, shape, dtype or device.
     """
-    import torch
-
     names = list(loaded[op].data["outputs"])
     try:
         results = in_order(found, names)

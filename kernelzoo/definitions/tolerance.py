@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kernelzoo.definitions.files import Json, own_name
 from kernelzoo.errors import ContractError
+from kernelzoo.lazy import torch
 from kernelzoo.operations.expected import Bounds, Expected
-
-if TYPE_CHECKING:
-    import torch
 
 VARIABLE = "KERNELZOO_THEIR_TOLERANCE"
 """Set to 1 by ``--their-tolerance``, for the processes that judge."""
@@ -61,8 +58,6 @@ class Tolerated(Expected):
 
     def check_strictly(self, outs: Sequence[torch.Tensor]) -> None:
         """Raise ContractError for results that the set's own check would reject."""
-        import torch
-
         for bounds, out in zip(self.outputs, outs, strict=True):
             if (out.shape, out.dtype) != (bounds.lower.shape, bounds.lower.dtype):
                 Bounds(bounds.name, bounds.lower, bounds.upper).check(out)

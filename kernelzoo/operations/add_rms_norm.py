@@ -2,6 +2,7 @@
 
 import math
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Dtype, Finfo, Input, Output, Scalar, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.rms_norm import largest, largest_weight
@@ -47,7 +48,5 @@ class add_rms_norm:
 
 def added(x: Tensor, residual: Tensor, dtype: Dtype) -> Tensor:
     """The sum as torch rounds it, in the precision of x."""
-    import torch
-
     wide = torch.promote_types(dtype, torch.float32)
     return (x.to(wide) + residual.to(wide)).to(dtype).to(x.dtype)

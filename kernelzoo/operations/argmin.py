@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
 from kernelzoo.operations.declared import Input, Output, Sample, Tensor
 from kernelzoo.operations.declaring import operation
@@ -24,8 +25,6 @@ class argmin:
     decisive = -20.0
 
     def reference(x: Tensor) -> Tensor:
-        import torch
-
         # The minimum of a row with a NaN is NaN, which equals nothing: then only the NaN are found.
         found = (x == x.amin(1, keepdim=True)) | (x != x)
         places = torch.arange(x.size(1), device=x.device)[:, None]
@@ -37,8 +36,6 @@ class argmin:
 
 def neighbours(dtype: str) -> Tensor:
     """Rows of one value but for the next lower one, somewhere: narrower arithmetic takes them for equal."""
-    import torch
-
     kind = getattr(torch, dtype)
     one, step = (1.0, torch.finfo(kind).eps / 2) if kind.is_floating_point else (torch.iinfo(kind).max, 1)
     x = torch.full((8, 300), one, dtype=kind)

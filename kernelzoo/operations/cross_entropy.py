@@ -1,5 +1,6 @@
 """The cross entropy of logits and labels, as ``torch.nn.functional.cross_entropy`` without its mean."""
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Input, Output, Sample, Scalar, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.logsumexp import roundings
@@ -44,6 +45,4 @@ class cross_entropy:
 
 def alike() -> Tensor:
     """Rows of one number each, so large that a logarithm added to it is lost."""
-    import torch
-
     return torch.tensor([[1e30], [-1e6]]).expand(2, 40000).contiguous()

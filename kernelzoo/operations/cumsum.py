@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
 from kernelzoo.operations.declared import SUMMED, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
@@ -38,8 +39,6 @@ class cumsum:
 
         Each is relative to what is rounded. A subnormal element may count as zero. Integers are exact.
         """
-        import torch
-
         if not ref.is_floating_point():
             return None
         count = torch.arange(1, x.size(1) + 1, dtype=ref.dtype, device=x.device)[:, None]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.limits import parse
-
-if TYPE_CHECKING:
-    import torch
 
 Tensor: TypeAlias = "torch.Tensor"
 Generator: TypeAlias = "torch.Generator"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    import torch
+from kernelzoo.lazy import torch
 
 Exact: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]"
 """``(high + low) * 2^scale``. No low means 0, no scale means 0."""
@@ -42,8 +41,6 @@ def _halves(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def summed(high: torch.Tensor, low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The sum of each row of (high, low) pairs, as a pair, by pairwise summation."""
-    import torch
-
     while high.size(1) > 1:
         if high.size(1) % 2:
             high, low = (torch.nn.functional.pad(part, (0, 0) * (part.ndim - 2) + (0, 1)) for part in (high, low))
@@ -83,8 +80,6 @@ def exponential(t: torch.Tensor, t_low: torch.Tensor) -> tuple[torch.Tensor, tor
     The argument is reduced by n * log(2) / 256 to below 2^-9. Its square and higher powers, below 2^-18, need only
     float64. The rest comes from a table of pairs.
     """
-    import torch
-
     high, low, (c1, c2, c3) = _table()
     n = (t * (_STEPS / math.log(2))).add_(0.5).floor_()
     r, r_low = two_sum(t - n * c1, n * -c2)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.errors import ContractError
 from kernelzoo.layout import unraveled
-
-if TYPE_CHECKING:
-    import torch
+from kernelzoo.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,6 @@ class Bounds:
         wrong = ~self.right(actual)
         count = int(wrong.sum())
         if count:
-            import torch
-
             where = unraveled(int(wrong.flatten().view(torch.uint8).argmax()), wrong.shape)
             got, lower, upper = (tensor[where].item() for tensor in (actual, self.lower, self.upper))
             bounds = f"{lower!r}" if lower == upper or lower != lower else f"{lower!r} to {upper!r}"
@@ -77,8 +73,6 @@ def unlike(x: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, device: to
 
 def compared_in(dtype: torch.dtype) -> torch.dtype:
     """The dtype of an output's bounds."""
-    import torch
-
     return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
 
 
@@ -126,8 +120,6 @@ class Expected:
 
 def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """The least and greatest right value in a float dtype; ``exact`` and ``error`` are float64."""
-    import torch
-
     lower = rounded_to(exact - error, dtype, up=True)
     upper = rounded_to(exact + error, dtype, up=False)
     info = torch.finfo(dtype)
@@ -147,8 +139,6 @@ def _beyond(got: float, lower: float, upper: float, dtype: torch.dtype) -> tuple
         return abs(int(got) - int(nearest)), "1"
     if not (math.isfinite(got) and math.isfinite(nearest)):
         return None, "ulp"
-    import torch
-
     info = torch.finfo(dtype)
     exponent = math.frexp(max(abs(nearest), info.tiny))[1] - 1
     return abs(got - nearest) / 2.0**exponent / info.eps, "ulp"
@@ -156,8 +146,6 @@ def _beyond(got: float, lower: float, upper: float, dtype: torch.dtype) -> tuple
 
 def rounded_to(exact: torch.Tensor, dtype: torch.dtype, *, up: bool) -> torch.Tensor:
     """Float64 rounded up or down to another float dtype."""
-    import torch
-
     rounded = exact.to(dtype)
     missed = rounded.double() < exact if up else rounded.double() > exact
     # The next value up is the next integer of the bits, the next down the one before. Below zero it is reversed.

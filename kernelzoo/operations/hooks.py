@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kernelzoo.lazy import torch
+
 Hook = Callable[..., Any]
 """A class's function of inputs, scalars, ``n``, ``unit``, ``tiny``, ``ref`` and ``generator``, or some of them."""
 
@@ -20,8 +22,6 @@ def parameters(function: Hook) -> tuple[str, ...]:
 
 def device_fails() -> bool:
     """Whether a kernel broke the current device, which fails every later call."""
-    import torch
-
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         try:
             torch.cuda.synchronize()
@@ -32,8 +32,6 @@ def device_fails() -> bool:
 
 def place_of(function: Hook, error: Exception | None = None) -> str:
     """File and line where a function failed, outside of torch. Without an error, where it begins."""
-    import torch
-
     inner = str(Path(torch.__file__).parent)
     steps = traceback.extract_tb(error.__traceback__)[1:] if error is not None else []  # the first is guarded
     own = [f"{step.filename}:{step.lineno}" for step in steps if not step.filename.startswith(inner)]

@@ -3,6 +3,7 @@
 import math
 from functools import partial
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Finfo, Input, Output, Sample, Scalar, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.rms_norm import largest as of_squares
@@ -78,8 +79,6 @@ def distances(x: Tensor, eps: float, n: int, unit: float) -> tuple[Tensor, Tenso
 
 def far(dtype: str) -> tuple[Tensor, ...]:
     """Rows that vary by 1 about 1000, 2000, ..., and weights and biases."""
-    import torch
-
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(8, 300, dtype=torch.float64, generator=generator) + 1000 * torch.arange(1.0, 9)[:, None]
     weight, bias = torch.randn(2, 300, dtype=torch.float64, generator=generator)

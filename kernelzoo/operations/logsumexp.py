@@ -3,6 +3,7 @@
 import math
 from functools import partial
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS
 from kernelzoo.operations.declared import Input, Output, Sample, Tensor
 from kernelzoo.operations.declaring import operation
@@ -60,8 +61,6 @@ def finite(top: Tensor) -> Tensor:
 
 def cancelling(dtype: str) -> Tensor:
     """Rows whose maximum and logarithm almost cancel: results of about 1, 1/8, 1/64, ..."""
-    import torch
-
     noise = torch.randn(8, 300, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     wanted = 8.0 ** -torch.arange(8.0)[:, None]
     return (noise - torch.logsumexp(noise, 1, keepdim=True) + wanted).to(getattr(torch, dtype))

@@ -1,5 +1,6 @@
 """The gradient of a logarithm of a sum of exponentials."""
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Dtype, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
 
@@ -22,8 +23,6 @@ class logsumexp_backward:
     finite = ("grad",)  # times an exponential that is too small for the arithmetic, an infinite one would make a NaN
 
     def reference(x: Tensor, y: Tensor, grad: Tensor, dtype: Dtype) -> Tensor:
-        import torch
-
         power = (x - y[:, None]).exp()
         # A y that is no logsumexp of x makes powers that only float64 holds.
         return grad[:, None] * (power if dtype == torch.float64 else power.float().to(x.dtype))

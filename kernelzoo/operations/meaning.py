@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.errors import ContractError, OperationError
 from kernelzoo.layout import dtype_name
+from kernelzoo.lazy import torch
 from kernelzoo.operations import sampling
 from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims
 from kernelzoo.operations.declared import Sample
@@ -19,9 +20,6 @@ from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.rows import Rows, parts
 from kernelzoo.operations.signature import zip_dict
 from kernelzoo.operations.tensors import describe
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Operation(Bindable):
@@ -34,8 +32,6 @@ class Operation(Bindable):
     # --- What is right --------------------------------------------------------------------------------------------
 
     def _known(self, inputs: Sequence[torch.Tensor], args: Arguments) -> dict[str, Any]:
-        import torch
-
         known: dict[str, Any] = {**zip_dict(self.inputs, inputs), **zip_dict(self.scalars, args.scalars)}
         known["n"], known["dtype"] = inputs[0].size(1) if self.by_rows else 0, args.x.dtype
         wide = torch.finfo(torch.float64 if args.x.dtype == torch.float64 else torch.float32)
@@ -62,8 +58,6 @@ class Operation(Bindable):
 
         An operation that rounds nothing must be equal by value: -0.0 equals +0.0, and NaN stands exactly where it must.
         """
-        import torch
-
         if "expects" in self.hooks:
             found: Expected = self.call("expects", {"args": args})
             return found
@@ -92,8 +86,6 @@ class Operation(Bindable):
 
     def _widening(self, args: Arguments) -> Expected:
         """The bounds by the first of ``errors``. A result outside of them is compared with those by the next."""
-        import torch
-
         kinds = list(zip(self.out_shapes(args), self.out_dtypes(args), strict=True))
         known = self._known([self._wide(x) for x in Rows(self, args).inputs], args)
         results = self._answers("reference", known, [torch.empty(shape, device="meta") for shape, _ in kinds])
@@ -110,8 +102,6 @@ class Operation(Bindable):
 
         They refer to nothing that refers to them: large tensors must not wait for Python's garbage collector.
         """
-        import torch
-
         if (found := self.guarded("errors", next, errors, None)) is None:
             return None
         found, share = (found.errors, found.share) if isinstance(found, Rare) else (found, 1.0)
@@ -150,8 +140,6 @@ class Operation(Bindable):
         The reference must itself be within them, in the arithmetic that kernels use: float64 of float64, else float32.
         NaN and infinities that ``special`` declares count as its own. ``written`` takes the place of that arithmetic.
         """
-        import torch
-
         written = "written" in self.hooks
         narrow = any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs)
         if not self.rounds or not (narrow or written):
@@ -181,8 +169,6 @@ class Operation(Bindable):
 
     def _answers(self, hook: str, known: Mapping[str, Any], outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         """What a function returns for each of these outputs. Raises OperationError for another number or shape."""
-        import torch
-
         found = _several(self.call(hook, known))
         if len(found) != len(outs):
             raise self.fault(hook, f"returned {len(found)} results, must return {len(outs)}")
@@ -197,8 +183,6 @@ class Operation(Bindable):
     @staticmethod
     def _rounding(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """The error that the output's dtype adds: half an ulp of a half precision, and what may flush to zero."""
-        import torch
-
         if dtype.itemsize == 1:
             return torch.zeros_like(exact)
 
@@ -216,8 +200,6 @@ class Operation(Bindable):
 
     def exact(self, args: Arguments) -> Exact:
         """The first output in canonical form, to a hundredth of a ulp; for float64 a pair, if ``exact`` is declared."""
-        import torch
-
         rows = Rows(self, args)
         if args.x.dtype == torch.float64 and "exact" in self.hooks:
             found: Exact = self.call("exact", self._known(rows.inputs, args))
@@ -236,8 +218,6 @@ class Operation(Bindable):
 
     def unset(self, args: Arguments, device: torch.device | str) -> tuple[torch.Tensor, ...]:
         """Inputs like these in a device's memory, with any values that are legal."""
-        import torch
-
         made = zip(self.inputs.values(), args.inputs, strict=True)
         return tuple((torch.zeros_like if one.checked else torch.empty_like)(x, device=device) for one, x in made)
 
@@ -253,8 +233,6 @@ class Operation(Bindable):
     def confined(self, number: int, x: torch.Tensor, n: int) -> torch.Tensor:
         """Clamp an input in place to the operation's domain, 1% below the limit, since an honest sum may round up.
         Infinities stay if the domain allows them. ``n``: the length of a row."""
-        import torch
-
         name = list(self.inputs)[number]
         limit = self.hooks.get("domain", {}).get(name)
         if limit is not None and x.is_floating_point() and dtype_name(x.dtype) not in NARROW:

@@ -1,5 +1,6 @@
 """The gradient of a minimum."""
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Generator, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
 
@@ -30,8 +31,6 @@ class min_backward:
 
     def sample(x: Tensor, n: int, generator: Generator) -> Tensor:
         """Put the least value of each row at up to three random places."""
-        import torch
-
         row, device = (x.size(0), 1, x.size(2)), generator.device
         least = x.amin(1, keepdim=True) - 1
         for _ in range(3):

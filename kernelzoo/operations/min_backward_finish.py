@@ -1,5 +1,6 @@
 """The gradient of a minimum in a part of a row, from the number of minima in the whole row."""
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import WIDE, Generator, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.min_backward import min_backward
@@ -31,8 +32,6 @@ class min_backward_finish:
 
     def others(x: Tensor, grad: Tensor, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
         """The minimum of x, the gradient as drawn, and the minima in x plus up to three outside it."""
-        import torch
-
         least = x.amin(1)
         own = (x == least.unsqueeze(1)).sum(1)
         elsewhere = torch.randint(0, 4, own.shape, generator=generator, device=generator.device).to(x.device)

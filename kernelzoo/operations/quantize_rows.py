@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Input, Output, Sample, Tensor
 from kernelzoo.operations.declaring import operation
 
@@ -32,8 +33,6 @@ class quantize_rows:
     scale = Output("outer inner", dtype="float32")
 
     def reference(x: Tensor) -> tuple[Tensor, Tensor]:
-        import torch
-
         if not x.size(1):
             return x, x.new_ones((x.size(0), x.size(2)))
         scale = scales(x)
@@ -44,8 +43,6 @@ class quantize_rows:
 
         A quotient by a power of two is exact. A subnormal element may count as zero.
         """
-        import torch
-
         values, scale = ref
         quotient, inexact = (x / scale[:, None]).abs(), torch.frexp(scale)[0] != 0.5
         slack = quotient * (inexact[:, None] * 4 * unit) + (x.abs() < tiny) * quotient
@@ -59,16 +56,12 @@ class quantize_rows:
 
 def scales(x: Tensor) -> Tensor:
     """The scale of each row."""
-    import torch
-
     top = x.abs().amax(1)
     return torch.where(top < LEAST, 1, top / TOP)
 
 
 def ties(dtype: str) -> Tensor:
     """Rows whose scales are powers of two, of numbers halfway between two float8_e4m3fn, subnormal ones too."""
-    import torch
-
     normal = torch.arange(17, 32, 2.0) * 2.0 ** torch.arange(-10, 5)[:, None]
     halfway = torch.cat((torch.arange(1, 16, 2) * 2.0**-10, normal[normal < TOP]))
     row = torch.cat((halfway, -halfway, torch.tensor([TOP])))

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import ROW
 
 if TYPE_CHECKING:
-    import torch
-
     from kernelzoo.operations.arguments import Arguments, Bindable
 
 

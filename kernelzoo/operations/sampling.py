@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims, axes_of
 from kernelzoo.operations.derived import completed_sizes
 from kernelzoo.operations.rows import Rows
 from kernelzoo.operations.signature import zip_dict
 
 if TYPE_CHECKING:
-    import torch
-
     from kernelzoo.operations.declared import Input
 
 
@@ -69,8 +68,6 @@ def _first(
     known: Mapping[str, Any],
     generator: torch.Generator,
 ) -> torch.Tensor:
-    import torch
-
     declared, kind = next(iter(op.inputs.values())), getattr(torch, dtype)
     if not kind.is_floating_point or not op.rounds or dtype in NARROW:
         x = as_declared(declared, shape, dtype, known, generator, dim if op.by_rows else ())
@@ -92,8 +89,6 @@ def _first(
 
 def decide(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
     """Put a decisive element at a random place in each row. It finds a kernel that skips part of rows."""
-    import torch
-
     if not x.numel():
         return x
     place = places(x, dims, generator)
@@ -112,8 +107,6 @@ def places(
     x: torch.Tensor, dims: tuple[int, ...], generator: torch.Generator, part: tuple[int, int] = (0, 1)
 ) -> tuple[torch.Tensor, ...]:
     """The index of one random element of each row. ``part``: the part to draw from, and the number of parts."""
-    import torch
-
     row = [1 if d in dims else size for d, size in enumerate(x.shape)]
     found = []
     for d, size in enumerate(x.shape):
@@ -136,7 +129,6 @@ def as_declared(
     dim: Dims = (),
 ) -> torch.Tensor:
     """Values in the declared range, else plain ones."""
-    import torch
 
     def value(said: Any) -> Any:
         return known[said] if isinstance(said, str) else said
@@ -165,16 +157,12 @@ def row_shape(shape: tuple[int, ...], dim: Dims) -> list[int]:
 
 def normal(shape: tuple[int, ...], dtype: str, *, generator: torch.Generator) -> torch.Tensor:
     """Standard normal values: float64 for float64, float32 for every other dtype."""
-    import torch
-
     wide = torch.float64 if dtype == "float64" else torch.float32
     return torch.randn(shape, dtype=wide, generator=generator, device=generator.device)
 
 
 def plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Generator) -> torch.Tensor:
     """Normal values for floats, and integers in a range of each row's own. For bool, half of the rows are all true."""
-    import torch
-
     kind = getattr(torch, dtype)
     if dtype.startswith("float4"):
         return torch.randint(256, shape, dtype=torch.uint8, generator=generator, device=generator.device).view(kind)

@@ -3,6 +3,7 @@
 import math
 from functools import partial
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Generator, Input, Output, Sample, Tensor
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.exact import Exact, exponential, scaled, summed, two_product, two_sum
@@ -44,8 +45,6 @@ class softmax:
         The exponential's argument is exact as a pair, and the sum is a tree of pairs. The scale keeps results exact
         that are subnormal in float64.
         """
-        import torch
-
         top = x.amax(1, keepdim=True)
         t, t_low = two_sum(x, -top)
         legal = torch.isfinite(t)
@@ -64,8 +63,6 @@ class softmax:
 
     def sample(x: Tensor, n: int, generator: Generator) -> Tensor:
         """Raise one element of each row so that it holds about half of the row's weight, for any row length."""
-        import torch
-
         row, device = (x.size(0), 1, x.size(2)), generator.device
         peak = torch.randint(0, n, row, generator=generator, device=device)
         raised = torch.rand(row, dtype=x.dtype, generator=generator, device=device)
@@ -79,8 +76,6 @@ class softmax:
 def equal_terms(width: int) -> Tensor:
     """Rows of a maximum and many equal terms, which a sum in order rounds up each time. Each rounding is almost half a
     ulp, so 38 additions in order break the contract."""
-    import torch
-
     x = torch.empty(8, width)
     for row, depth in zip(x, torch.linspace(4.5, 6, 8).tolist(), strict=True):
         near = depth + torch.arange(4096) * 2.0**-21  # neighbours in float32

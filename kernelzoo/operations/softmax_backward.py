@@ -2,6 +2,7 @@
 
 import math
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Finfo, Generator, Input, Output, Tensor, widest
 from kernelzoo.operations.declaring import operation
 
@@ -45,8 +46,6 @@ class softmax_backward:
 
     def others(y: Tensor, n: int, generator: Generator) -> tuple[Tensor]:
         """A softmax of y's values, with one element of each row raised to about half of its weight."""
-        import torch
-
         place = torch.randint(0, n, (y.size(0), 1, y.size(2)), generator=generator, device=generator.device)
         logits = y.float() if y.itemsize < 4 else y
         return (logits.scatter(1, place.to(y.device), math.log(n) + 1).softmax(1),)

@@ -2,6 +2,7 @@
 
 import math
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Generator, Input, Output, Tensor
 from kernelzoo.operations.declaring import operation
 
@@ -40,7 +41,5 @@ class softmax_merge:
 
     def others(maximum: Tensor, n: int, generator: Generator) -> tuple[Tensor]:
         """Totals of 1 and more."""
-        import torch
-
         drawn = torch.rand(maximum.shape, generator=generator, device=generator.device)
         return (1 + 100 * drawn.to(maximum.device),)

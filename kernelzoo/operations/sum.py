@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
+from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
 from kernelzoo.operations.declared import SUMMED, Finfo, Input, Output, Sample, Tensor, widest
 from kernelzoo.operations.declaring import operation
@@ -66,15 +67,11 @@ def _samples() -> Iterator[Sample]:
 
 def equal_terms(n: int) -> Tensor:
     """Rows of one number, which a running sum rounds alike at almost every step."""
-    import torch
-
     return torch.linspace(1, 1.9, 8).mul_(1 + 2.0**-23)[:, None].expand(8, n).contiguous()
 
 
 def cancelling() -> Tensor:
     """Rows of large terms and their negatives, in another order, and a small one."""
-    import torch
-
     generator = torch.Generator().manual_seed(0)
     half = torch.randn(8, 1500, generator=generator)
     x = torch.cat((half * 1e6, -half.flip(1) * 1e6, torch.ones(8, 1)), 1)
@@ -83,6 +80,4 @@ def cancelling() -> Tensor:
 
 def wider() -> Tensor:
     """Rows whose sums int32 does not hold, above and below."""
-    import torch
-
     return torch.tensor([[2**31 - 1], [-(2**31)]], dtype=torch.int32).expand(2, 3000).contiguous()

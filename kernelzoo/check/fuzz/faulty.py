@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelzoo import operations
 from kernelzoo.check.fuzz.case import Case, contiguous, span
+from kernelzoo.lazy import torch
 from kernelzoo.operations import Operation
 from kernelzoo.operations.tensors import same_memory
 
 if TYPE_CHECKING:
-    import torch
-
     Inputs: TypeAlias = Sequence[torch.Tensor]
 
 
@@ -50,8 +49,6 @@ class Call:
 
     def within(self, right: torch.Tensor) -> object:
         """An out that overlaps an input and is not a legal in-place output. "out" where no such tensor exists."""
-        import torch
-
         number = self.seed % len(self.inputs)
         number = number if self.inputs[number].numel() else 0
         x, shape, wide = self.inputs[number], tuple(right.shape), right.element_size()
@@ -74,8 +71,6 @@ class Call:
 
     def upon_each_other(self) -> dict[str, Any]:
         """Outs that begin at the same address."""
-        import torch
-
         outs = self.outs()
         memory = torch.empty(sum(16 + out.numel() * out.element_size() for out in outs), dtype=torch.uint8)
         storage = memory.to(self.x.device).untyped_storage()
@@ -99,14 +94,10 @@ def _upon_itself(out: torch.Tensor) -> object:
 
 
 def _complex(x: torch.Tensor) -> torch.Tensor:
-    import torch
-
     return x.to(torch.complex64)
 
 
 def _sparse(x: torch.Tensor) -> torch.Tensor:
-    import torch
-
     return torch.eye(2, device=x.device).to_sparse()
 
 

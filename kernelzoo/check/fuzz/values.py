@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from kernelzoo.check.bits import bits
-
-if TYPE_CHECKING:
-    import torch
+from kernelzoo.lazy import torch
 
 DECLARED = "declared"
 """The family for an input whose operation declares its values. It needs the rest of the call;
@@ -32,8 +30,6 @@ class Fill:
     @property
     def info(self) -> Any:
         """The limits of the dtype."""
-        import torch
-
         return torch.finfo(self.kind) if self.kind.is_floating_point else torch.iinfo(self.kind)
 
     def normal(self, double: bool | None = None) -> torch.Tensor:
@@ -53,14 +49,10 @@ class Fill:
 
     def integers(self, low: int, high: int | None) -> torch.Tensor:
         """64-bit integers from ``low`` to below ``high``, or of any bits."""
-        import torch
-
         words = torch.empty(self.shape, dtype=torch.int64, device=self.generator.device)
         return words.random_(low, high, generator=self.generator)
 
     def _floats(self, double: bool | None) -> torch.Tensor:
-        import torch
-
         double = self.kind.itemsize == 8 if double is None else double
         return torch.empty(self.shape, dtype=torch.float64 if double else torch.float32, device=self.generator.device)
 
@@ -75,8 +67,6 @@ def families(dtype: str) -> tuple[str, ...]:
 
 def draw(family: str, shape: tuple[int, ...], dtype: str, generator: torch.Generator) -> torch.Tensor:
     """Values of a named family, as a new contiguous tensor on the generator's device."""
-    import torch
-
     kind = getattr(torch, dtype)
     return _table(dtype)[family](Fill(shape, kind, generator)).to(kind)
 
@@ -90,8 +80,6 @@ def specials(dtype: str) -> tuple[str, ...]:
 
 def special(name: str, dtype: str) -> int:
     """The bits of a special value, as an integer of the same width."""
-    import torch
-
     kind = getattr(torch, dtype)
     if kind == torch.bool:
         return int(name == "true")
@@ -140,8 +128,6 @@ def _close(fill: Fill) -> torch.Tensor:
 
 def _ladder(fill: Fill) -> torch.Tensor:
     """Values that fall by three quarters from element to element, over 100 elements, then again."""
-    import torch
-
     steps = torch.arange(math.prod(fill.shape), dtype=torch.float32, device=fill.generator.device).remainder_(100)
     return steps.mul_(-0.75).view(fill.shape)
 
@@ -156,8 +142,6 @@ def _masked(fill: Fill) -> torch.Tensor:
 
 def _bits(fill: Fill) -> torch.Tensor:
     """Any bits. Values that are not finite become zero, since one decides a whole row."""
-    import torch
-
     words = fill.integers(-(2**63), None)
     if not fill.kind.is_floating_point:
         return words.to(fill.kind)  # wraps around
