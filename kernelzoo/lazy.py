@@ -7,11 +7,14 @@ if TYPE_CHECKING:
 else:
 
     class _Torch:
-        """The module ``torch``, asked anew each time, so that it may change."""
+        """Looks names up in the module ``torch``: a type or dtype once, since it stays; all others each time."""
 
         def __getattr__(self, name: str) -> Any:
             import torch
 
-            return getattr(torch, name)
+            found = getattr(torch, name)
+            if isinstance(found, type | torch.dtype):
+                setattr(self, name, found)
+            return found
 
     torch = _Torch()
