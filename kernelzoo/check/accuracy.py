@@ -20,21 +20,18 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo import operations, registry
 from kernelzoo.check.accuracy_values import Problem, draw, problems
 from kernelzoo.check.bits import bits
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, OperationError, UnsupportedProblemError
-from kernelzoo.launch import void
+from kernelzoo.launch import Launch, void
 from kernelzoo.lazy import torch
 from kernelzoo.operations import Arguments, Bounds
 from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.exact import scaled
-
-if TYPE_CHECKING:
-    from kernelzoo.launch import Launch
 
 
 def torch_id(op: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from kernelzoo.launch import (
     Bind,
@@ -23,10 +23,7 @@ from kernelzoo.launch import (
     void,
 )
 from kernelzoo.layout import VECTOR_BYTES, cdiv, is_whole
-
-if TYPE_CHECKING:
-    import torch
-
+from kernelzoo.lazy import torch
 
 Group: TypeAlias = "tuple[int, tuple[int, ...], bool]"
 """Neighbouring axes merged into one: size, stride in each tensor, and a mark. Only equal marks merge."""
@@ -66,8 +63,6 @@ def readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
     """X as plain memory, and the launch that copies it there: a lazily negated view needs one."""
     if not x.is_neg():
         return x, None
-    import torch
-
     plain = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     return plain, keeping_alive(lambda: void(plain.copy_(x)), plain)
 

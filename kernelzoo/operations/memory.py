@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from kernelzoo.device import no_room
 from kernelzoo.layout import span
-
-if TYPE_CHECKING:
-    import torch
+from kernelzoo.lazy import torch
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:

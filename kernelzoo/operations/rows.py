@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from kernelzoo.lazy import torch
+from kernelzoo.operations.arguments import Arguments, Bindable
 from kernelzoo.operations.declared import ROW
-
-if TYPE_CHECKING:
-    from kernelzoo.operations.arguments import Arguments, Bindable
 
 
 class Rows:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims, axes_of
+from kernelzoo.operations.declared import Input
 from kernelzoo.operations.derived import completed_sizes
 from kernelzoo.operations.rows import Rows
 from kernelzoo.operations.signature import zip_dict
-
-if TYPE_CHECKING:
-    from kernelzoo.operations.declared import Input
 
 
 def sample(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from kernelzoo import operations
 from kernelzoo.check.fuzz.case import Case, contiguous, span
@@ -12,14 +12,11 @@ from kernelzoo.lazy import torch
 from kernelzoo.operations import Operation
 from kernelzoo.operations.tensors import same_memory
 
-if TYPE_CHECKING:
-    Inputs: TypeAlias = Sequence[torch.Tensor]
-
 
 class Call:
     """A valid call, and the replacements for its arguments."""
 
-    def __init__(self, op: Operation, case: Case, inputs: Inputs) -> None:
+    def __init__(self, op: Operation, case: Case, inputs: Sequence[torch.Tensor]) -> None:
         self.op, self.case, self.inputs = op, case, inputs
         self.x, self.seed = inputs[0], case.seed
         self.first = next(iter(op.inputs))
@@ -97,10 +94,6 @@ def _complex(x: torch.Tensor) -> torch.Tensor:
     return x.to(torch.complex64)
 
 
-def _sparse(x: torch.Tensor) -> torch.Tensor:
-    return torch.eye(2, device=x.device).to_sparse()
-
-
 FAULTS: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
     "an axis out of range": (
         "AxisError",
@@ -111,7 +104,7 @@ FAULTS: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
     "an axis twice": ("AxisError", lambda call: {"dim": (0, -max(call.x.ndim, 1))}),
     "another dtype": ("InputTypeError", lambda call: {call.first: _complex(call.x)}),
     "a list": ("InputTypeError", lambda call: {call.first: [1.0, 2.0]}),
-    "a sparse tensor": ("InputTypeError", lambda call: {call.first: _sparse(call.x)}),
+    "a sparse tensor": ("InputTypeError", lambda call: {call.first: torch.eye(2, device=call.x.device).to_sparse()}),
     # A call with all tensors on meta is legal in torch.
     "a tensor elsewhere": (
         "OutputError",
