@@ -5,12 +5,12 @@ import math
 from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Dtype, Finfo, Input, Output, Scalar, Tensor
 from kernelzoo.operations.declaring import operation
-from kernelzoo.operations.rms_norm import largest, largest_weight
+from kernelzoo.operations.rms_norm import LARGEST, LARGEST_WEIGHT
 
 
 def half_of_largest(dtype: Finfo, n: int) -> float:
     """Largest input: half of an RMS norm's, as two are added; and the sum must not overflow its dtype."""
-    return min(largest(dtype, n), dtype.max) / 2
+    return min(LARGEST(dtype, n), dtype.max) / 2
 
 
 @operation()
@@ -29,7 +29,7 @@ class add_rms_norm:
     out = Output("outer n inner")
     total = Output("outer n inner")
     gradient = "reference"
-    domain = {"x": half_of_largest, "residual": half_of_largest, "weight": largest_weight}
+    domain = {"x": half_of_largest, "residual": half_of_largest, "weight": LARGEST_WEIGHT}
     finite = ("x", "residual", "weight")
 
     def reference(x: Tensor, residual: Tensor, weight: Tensor, eps: float, dtype: Dtype) -> tuple[Tensor, Tensor]:

@@ -6,10 +6,9 @@ import math
 
 from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
-from kernelzoo.operations.declared import SUMMED, Input, Output, Tensor
+from kernelzoo.operations.declared import SUMMED, Input, Output, Tensor, no_overflow
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.exact import Exact, two_sum
-from kernelzoo.operations.sum import largest
 from kernelzoo.operations.sum import sum as summed
 
 
@@ -27,7 +26,7 @@ class cumsum:
 
     x = Input("outer n inner")
     out = Output("outer n inner", dtype=SUMMED)
-    domain = {"x": largest}
+    domain = {"x": no_overflow(1)}
     gradient = "reference"
     samples = summed.samples
 

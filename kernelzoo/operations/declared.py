@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -47,9 +48,18 @@ def full_dtype(name: str) -> str:
     return _SHORT.get(plain, plain)
 
 
-def widest(dtype: torch.finfo) -> float:
-    """The largest number of the dtype that kernels compute in: of float32, or of float64 for float64."""
-    return max(dtype.max, 3.4028234663852886e38)
+def no_overflow(factors: int, share: float = 1.0, *, summed: bool = True) -> Callable[[Finfo, int], float]:
+    """The largest input, for ``domain``: products of so many of them, n of these summed, must not overflow.
+
+    Kernels compute in float32, and in float64 for float64. ``share``: of that input, where more is computed of it.
+    """
+    root = {1: float, 2: math.sqrt, 3: math.cbrt}[factors]
+
+    def largest(dtype: Finfo, n: int) -> float:
+        widest = max(dtype.max, 3.4028234663852886e38)
+        return root(widest / (max(n, 1) if summed else 1)) * share
+
+    return largest
 
 
 Size: TypeAlias = "int | str"

@@ -4,15 +4,9 @@ import math
 from functools import partial
 
 from kernelzoo.lazy import torch
-from kernelzoo.operations.declared import Finfo, Input, Output, Sample, Scalar, Tensor
+from kernelzoo.operations.declared import Input, Output, Sample, Scalar, Tensor, no_overflow
 from kernelzoo.operations.declaring import operation
-from kernelzoo.operations.rms_norm import largest as of_squares
-from kernelzoo.operations.rms_norm import largest_weight
-
-
-def largest(dtype: Finfo, n: int) -> float:
-    """Largest input: a sum of n squares must not overflow, of distances from a mean that are twice as large."""
-    return of_squares(dtype, n) / 2
+from kernelzoo.operations.rms_norm import LARGEST_WEIGHT
 
 
 @operation()
@@ -30,7 +24,7 @@ class layer_norm:
     eps = Scalar(1e-5, also=(0.5,))
     out = Output("outer n inner")
     gradient = "layer_norm_backward"
-    domain = {"x": largest, "weight": largest_weight}
+    domain = {"x": no_overflow(2, 0.5), "weight": LARGEST_WEIGHT}  # distances from a mean are twice as large
     finite = ("weight",)  # times what is too small for the arithmetic, an infinite one would make a NaN
 
     def reference(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:

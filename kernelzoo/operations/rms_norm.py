@@ -2,18 +2,12 @@
 
 import math
 
-from kernelzoo.operations.declared import Finfo, Input, Output, Scalar, Tensor, widest
+from kernelzoo.operations.declared import Input, Output, Scalar, Tensor, no_overflow
 from kernelzoo.operations.declaring import operation
 
-
-def largest(dtype: Finfo, n: int) -> float:
-    """Largest input: a sum of n squares must not overflow float32, or float64 for float64."""
-    return math.sqrt(widest(dtype) / max(n, 1))
-
-
-def largest_weight(dtype: Finfo, n: int) -> float:
-    """Largest weight: its product with what is too small for the arithmetic must be small."""
-    return math.sqrt(widest(dtype))
+LARGEST = no_overflow(2)
+LARGEST_WEIGHT = no_overflow(2, summed=False)
+"""Times what is too small for the arithmetic, it is small."""
 
 
 @operation()
@@ -31,7 +25,7 @@ class rms_norm:
     eps = Scalar(1e-6, also=(0.5,))
     out = Output("outer n inner")
     gradient = "rms_norm_backward"
-    domain = {"x": largest, "weight": largest_weight}
+    domain = {"x": LARGEST, "weight": LARGEST_WEIGHT}
     finite = ("x", "weight")  # times what is too small for the arithmetic, an infinite weight would make a NaN
 
     def reference(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -2,13 +2,8 @@
 
 import math
 
-from kernelzoo.operations.declared import Finfo, Input, Output, Scalar, Tensor, widest
+from kernelzoo.operations.declared import Input, Output, Scalar, Tensor, no_overflow
 from kernelzoo.operations.declaring import operation
-
-
-def largest(dtype: Finfo, n: int) -> float:
-    """Largest input: a sum of n products of three must not overflow float32, or float64 for float64."""
-    return math.cbrt(widest(dtype) / max(n, 1)) / 16
 
 
 @operation()
@@ -30,7 +25,7 @@ class rms_norm_backward:
     dx = Output("outer n inner")
     dweight = Output("n")
     gradient = "reference"
-    domain = dict.fromkeys(("x", "weight", "grad"), largest)
+    domain = dict.fromkeys(("x", "weight", "grad"), no_overflow(3, 1 / 16))
     finite = ("x", "weight", "grad")
 
     def reference(x: Tensor, weight: Tensor, grad: Tensor, eps: float) -> tuple[Tensor, Tensor]:

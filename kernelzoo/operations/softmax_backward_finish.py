@@ -1,14 +1,7 @@
 """The gradient of a softmax in a part of a row, from the total of the whole row."""
 
-import math
-
-from kernelzoo.operations.declared import WIDE, Finfo, Input, Output, Tensor, widest
+from kernelzoo.operations.declared import WIDE, Input, Output, Tensor, no_overflow
 from kernelzoo.operations.declaring import operation
-
-
-def _largest(dtype: Finfo, n: int) -> float:
-    """Largest input: a difference times a third number must not overflow float32, or float64 for float64."""
-    return math.sqrt(widest(dtype)) / 2
 
 
 @operation()
@@ -24,7 +17,7 @@ class softmax_backward_finish:
     y = Input("outer n inner")
     total = Input("outer inner", dtype=WIDE)
     out = Output("outer n inner")
-    domain = {"grad": _largest, "y": _largest, "total": _largest}
+    domain = dict.fromkeys(("grad", "y", "total"), no_overflow(2, 0.5, summed=False))
     finite = ("y",)
 
     def reference(grad: Tensor, y: Tensor, total: Tensor) -> Tensor:

@@ -2,13 +2,8 @@
 
 import math
 
-from kernelzoo.operations.declared import WIDE, Finfo, Input, Output, Tensor, widest
+from kernelzoo.operations.declared import WIDE, Input, Output, Tensor, no_overflow
 from kernelzoo.operations.declaring import operation
-
-
-def _largest(dtype: Finfo, n: int) -> float:
-    """Largest input: a sum of n products must not overflow float32, or float64 for float64."""
-    return math.sqrt(widest(dtype) / max(n, 1)) / 2
 
 
 @operation()
@@ -23,7 +18,7 @@ class vecdot:
     x = Input("outer n inner")
     y = Input("outer n inner")
     total = Output("outer inner", dtype=WIDE)
-    domain = {"x": _largest, "y": _largest}
+    domain = dict.fromkeys(("x", "y"), no_overflow(2, 0.5))
 
     def reference(x: Tensor, y: Tensor) -> Tensor:
         return (x * y).sum(1)
