@@ -52,8 +52,6 @@ class Signature:
         """Whether an empty reduced axis raises EmptyReductionError. Otherwise the output is empty too."""
         self.checks_values = any(declared.checked for declared in self.inputs.values())
         """Whether a call on the host looks at the values of an input."""
-        self.alike = not any(out.dtype for out in self.outputs.values())
-        """Whether all outputs have the dtype of the first input."""
         self.rounds = "error" in hooks
         """Whether it rounds, so that errors are counted in ulp. Otherwise an element must equal the reference."""
         self.gradient: str = hooks.get("gradient", "")
