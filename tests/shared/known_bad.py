@@ -4,6 +4,8 @@ Each is what an honest mistake or a dishonest benchmark looks like, written in t
 a GPU are marked so. What it says is what the gate must say of it.
 """
 
+import functools
+import itertools
 import threading
 import warnings
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kernelzoo.launch import Bind, Launch
+from kernelzoo.launch import Bind, Launch, void
 from kernelzoo.measure import Problem
 
 Tensor = torch.Tensor
@@ -30,16 +32,16 @@ class Bad:
     name: str
     op: str
     bind: Bind
-    gate: str
-    """What the gate says before it admits; "" where it can't know."""
-    timed: str
-    """What the gate says of it after it was timed, where it was admitted."""
-    suite: bool
-    """Whether the conformance suite catches it too."""
     problem: Problem
-    passes: Problem | None
+    gate: str = ""
+    """What the gate says before it admits; "" where it can't know."""
+    timed: str = ""
+    """What the gate says of it after it was timed, where it was admitted."""
+    suite: bool = False
+    """Whether the conformance suite catches it too."""
+    passes: Problem | None = None
     """A problem on which it is right."""
-    gpu: bool
+    gpu: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -53,22 +55,26 @@ threads: list[threading.Thread] = []
 go_on = threading.Event()
 
 
-def bad(
-    op: str,
-    gate: str = "",
-    *,
-    timed: str = "",
-    suite: bool = False,
-    problem: Problem | None = None,
-    passes: Problem | None = None,
-    gpu: bool = False,
-) -> Callable[[Bind], Bind]:
-    """Add a bind to the set."""
+def bad(op: str, gate: str = "", problem: Problem | None = None, **said: Any) -> Callable[[Bind], Bind]:
+    """Add a bind to the set; what is said of it: the other fields of :class:`Bad`."""
 
     def decorate(bind: Bind) -> Bind:
         name = bind.__name__.replace("_", " ")
-        KNOWN_BAD.append(Bad(name, op, bind, gate, timed, suite, problem or PROBLEMS[op], passes, gpu))
+        KNOWN_BAD.append(Bad(name, op, bind, problem or PROBLEMS[op], gate, **said))
         return bind
+
+    return decorate
+
+
+def wrong(*given: Any, **named: Any) -> Callable[[Callable[[Tensor, Tensor], object]], Bind]:
+    """Add the bind whose launch does this, and returns nothing."""
+
+    def decorate(work: Callable[[Tensor, Tensor], object]) -> Bind:
+        @functools.wraps(work)
+        def bind(x: Tensor, out: Tensor) -> Launch:
+            return lambda: void(work(x, out))
+
+        return bad(*given, **named)(bind)
 
     return decorate
 
@@ -80,20 +86,20 @@ def softmax(x: Tensor) -> Tensor:
 # What is plainly wrong
 
 
-@bad("softmax", r"softmax: \d+ of 2112 elements wrong; first at \(0, \d\): got 0.0", suite=True)
-def zeros(x: Tensor, out: Tensor) -> Launch:
-    return lambda: drop(out.zero_())
+@wrong("softmax", r"softmax: \d+ of 2112 elements wrong; first at \(0, \d\): got 0.0", suite=True)
+def zeros(x: Tensor, out: Tensor) -> None:
+    out.zero_()
 
 
-@bad("softmax", r"elements wrong; first at \(0, 0\): got 0.0303", suite=True)
-def a_constant(x: Tensor, out: Tensor) -> Launch:
+@wrong("softmax", r"elements wrong; first at \(0, 0\): got 0.0303", suite=True)
+def a_constant(x: Tensor, out: Tensor) -> None:
     """One that every row adds up to 1 with."""
-    return lambda: drop(out.fill_(1 / x.size(1)))
+    out.fill_(1 / x.size(1))
 
 
-@bad("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\)", suite=True)
-def shifted_by_a_row(x: Tensor, out: Tensor) -> Launch:
-    return lambda: drop(out.copy_(softmax(x).roll(1, 0)))
+@wrong("softmax", r"2112 of 2112 elements wrong; first at \(0, 0\)", suite=True)
+def shifted_by_a_row(x: Tensor, out: Tensor) -> None:
+    out.copy_(softmax(x).roll(1, 0))
 
 
 @bad("softmax", LEFT_OUT, suite=True)
@@ -101,91 +107,83 @@ def nothing(x: Tensor, out: Tensor) -> Launch:
     return lambda: None
 
 
-@bad("softmax", r"1 of 2112 elements wrong; first at \(63, 32\): got -\d", suite=True)
-def all_but_the_last_element(x: Tensor, out: Tensor) -> Launch:
-    return lambda: drop(out.view(-1)[:-1].copy_(softmax(x).view(-1)[:-1]))
+@wrong("softmax", r"1 of 2112 elements wrong; first at \(63, 32\): got -\d", suite=True)
+def all_but_the_last_element(x: Tensor, out: Tensor) -> None:
+    out.view(-1)[:-1].copy_(softmax(x).view(-1)[:-1])
 
 
-@bad("softmax", r"elements wrong; first at \(0, \d\)", suite=True, passes=Problem("softmax", (64, 64), "float32"))
-def right_at_one_size_and_wrong_at_the_next(x: Tensor, out: Tensor) -> Launch:
+@wrong("softmax", r"elements wrong; first at \(0, \d\)", suite=True, passes=Problem("softmax", (64, 64), "float32"))
+def right_at_one_size_and_wrong_at_the_next(x: Tensor, out: Tensor) -> None:
     """Takes rows by 32 elements, and forgets the rest."""
     whole = x.size(1) // 32 * 32
-    return lambda: drop(out.zero_()[:, :whole].copy_(softmax(x[:, :whole])))
+    out.zero_()[:, :whole].copy_(softmax(x[:, :whole]))
 
 
-@bad("softmax", r"elements wrong; first at \(0, 0\)", suite=True)
-def the_wrong_dtype(x: Tensor, out: Tensor) -> Launch:
+@wrong("softmax", r"elements wrong; first at \(0, 0\)", suite=True)
+def the_wrong_dtype(x: Tensor, out: Tensor) -> None:
     """Right values, in a narrower format than out says."""
-    return lambda: drop(out.view(torch.float16)[..., :1].copy_(softmax(x)))
+    out.view(torch.float16)[..., :1].copy_(softmax(x))
 
 
-@bad("softmax", r"elements wrong; first at \(0, 1\)", suite=True)
-def the_wrong_strides(x: Tensor, out: Tensor) -> Launch:
+@wrong("softmax", r"elements wrong; first at \(0, 1\)", suite=True)
+def the_wrong_strides(x: Tensor, out: Tensor) -> None:
     """Right values, column by column."""
     rows, columns, _ = x.shape
-    return lambda: drop(out.as_strided((rows, columns, 1), (1, rows, 1)).copy_(softmax(x)))
+    out.as_strided((rows, columns, 1), (1, rows, 1)).copy_(softmax(x))
 
 
-@bad("min", LEFT_OUT, suite=True)
-def skips_the_fill_of_an_atomic_minimum(x: Tensor, out: Tensor) -> Launch:
-    return lambda: drop(torch.minimum(out, x.amin(1), out=out))
+@wrong("min", LEFT_OUT, suite=True)
+def skips_the_fill_of_an_atomic_minimum(x: Tensor, out: Tensor) -> None:
+    torch.minimum(out, x.amin(1), out=out)
 
 
 # Special values
 
 
-@bad(
+@wrong(
     "min", rf"{FRESH}, in rows of a NaN / a NaN with its sign bit set, at the start / .*NaN alone.*: min: ", suite=True
 )
-def drops_nan(x: Tensor, out: Tensor) -> Launch:
-    return lambda: drop(out.copy_(x.where(~x.isnan(), torch.inf).amin(1)))
+def drops_nan(x: Tensor, out: Tensor) -> None:
+    out.copy_(x.where(~x.isnan(), torch.inf).amin(1))
 
 
-@bad("min", rf"{FRESH}, in rows of a NaN with its sign bit set, at the start: min: 1 of 64 ", suite=True)
-def drops_nan_by_its_sign(x: Tensor, out: Tensor) -> Launch:
+@wrong("min", rf"{FRESH}, in rows of a NaN with its sign bit set, at the start: min: 1 of 64 ", suite=True)
+def drops_nan_by_its_sign(x: Tensor, out: Tensor) -> None:
     """As an atomic minimum of the bits would."""
-    return lambda: drop(out.copy_(x.where(~(x.isnan() & x.signbit()), torch.inf).amin(1)))
+    out.copy_(x.where(~(x.isnan() & x.signbit()), torch.inf).amin(1))
 
 
-@bad("softmax", rf"{FRESH}, in rows of \+inf / -inf alone / \+inf alone: softmax: ", suite=True)
-def drops_the_rules_of_infinity(x: Tensor, out: Tensor) -> Launch:
-    return lambda: drop(out.copy_(softmax(x.clamp(-1e30, 1e30))))
+@wrong("softmax", rf"{FRESH}, in rows of \+inf / -inf alone / \+inf alone: softmax: ", suite=True)
+def drops_the_rules_of_infinity(x: Tensor, out: Tensor) -> None:
+    out.copy_(softmax(x.clamp(-1e30, 1e30)))
 
 
-@bad("softmax", rf"{FRESH}, in rows of -inf in the front half(?! / a NaN).*: softmax: ", suite=True)
-def online_sum_that_starts_at_minus_infinity(x: Tensor, out: Tensor) -> Launch:
+@wrong("softmax", rf"{FRESH}, in rows of -inf in the front half(?! / a NaN).*: softmax: ", suite=True)
+def online_sum_that_starts_at_minus_infinity(x: Tensor, out: Tensor) -> None:
     """Exp(-inf - -inf) makes a NaN of a block that holds nothing else, in a row that is legal."""
-
-    def launch() -> None:
-        half = max(1, x.size(1) // 2)
-        parts = [part for part in (x[:, :half], x[:, half:]) if part.size(1)]
-        maxima = [part.amax(1, keepdim=True) for part in parts]
-        sums = [(part - most).exp().sum(1, keepdim=True) for part, most in zip(parts, maxima, strict=True)]
-        most = x.amax(1, keepdim=True)
-        total = sum(s * (m - most).exp() for s, m in zip(sums, maxima, strict=True))
-        out.copy_((x - most).exp() / total)
-
-    return launch
+    half = max(1, x.size(1) // 2)
+    parts = [part for part in (x[:, :half], x[:, half:]) if part.size(1)]
+    maxima = [part.amax(1, keepdim=True) for part in parts]
+    sums = [(part - most).exp().sum(1, keepdim=True) for part, most in zip(parts, maxima, strict=True)]
+    most = x.amax(1, keepdim=True)
+    total = sum(s * (m - most).exp() for s, m in zip(sums, maxima, strict=True))
+    out.copy_((x - most).exp() / total)
 
 
 # Memory
 
 
-@bad("softmax", "the input was changed", suite=True)
-def changes_its_input(x: Tensor, out: Tensor) -> Launch:
+@wrong("softmax", "the input was changed", suite=True)
+def changes_its_input(x: Tensor, out: Tensor) -> None:
     """In a way that no result tells of."""
-
-    def launch() -> None:
-        x.sub_(x.amax(1, keepdim=True))
-        out.copy_(softmax(x))
-
-    return launch
+    x.sub_(x.amax(1, keepdim=True))
+    out.copy_(softmax(x))
 
 
-@bad("min", "the input was changed while it held fresh data", suite=True)
-def tidies_its_input_up(x: Tensor, out: Tensor) -> Launch:
+@wrong("min", "the input was changed while it held fresh data", suite=True)
+def tidies_its_input_up(x: Tensor, out: Tensor) -> None:
     """A zero is a zero, but no other bits than it was given."""
-    return lambda: drop(out.copy_(x.add_(0.0).amin(1)))
+    out.copy_(x.add_(0.0).amin(1))
 
 
 @bad("softmax", r"wrote outside its output: \d+ of the bytes beside \w+ have changed")
@@ -244,27 +242,20 @@ def returns_a_tensor(x: Tensor, out: Tensor) -> Launch:
     return lambda: softmax(x)  # type: ignore[return-value]  # which is what is wrong with it
 
 
-@bad("softmax", LEFT_OUT)
-def swaps_the_data_of_out(x: Tensor, out: Tensor) -> Launch:
+@wrong("softmax", LEFT_OUT)
+def swaps_the_data_of_out(x: Tensor, out: Tensor) -> None:
     """The memory that out had is never written, and no kernel's time is needed for it."""
-
-    def launch() -> None:
-        base(out).data = softmax(x)[:, :, 0]
-
-    return launch
+    base(out).data = softmax(x)[:, :, 0]
 
 
-@bad("softmax", LEFT_OUT, suite=True)
-def sets_out_to_another_tensor(x: Tensor, out: Tensor) -> Launch:
-    return lambda: drop(base(out).set_(softmax(x)[:, :, 0].t().contiguous().t()))
+@wrong("softmax", LEFT_OUT, suite=True)
+def sets_out_to_another_tensor(x: Tensor, out: Tensor) -> None:
+    base(out).set_(softmax(x)[:, :, 0].t().contiguous().t())
 
 
-@bad("softmax", LEFT_OUT, suite=True)
-def sets_out_to_another_dtype(x: Tensor, out: Tensor) -> Launch:
-    def launch() -> None:
-        base(out).data = softmax(x.double())[:, :, 0]
-
-    return launch
+@wrong("softmax", LEFT_OUT, suite=True)
+def sets_out_to_another_dtype(x: Tensor, out: Tensor) -> None:
+    base(out).data = softmax(x.double())[:, :, 0]
 
 
 @bad("softmax", LEFT_OUT)
@@ -297,7 +288,7 @@ def works_in_the_bind(x: Tensor, out: Tensor) -> Launch:
 @bad("softmax", LEFT_OUT)
 def serves_the_first_set_alone(x: Tensor, out: Tensor) -> Launch:
     if _bound.setdefault(x.shape, x.data_ptr()) == x.data_ptr():
-        return lambda: drop(out.copy_(softmax(x)))
+        return lambda: void(out.copy_(softmax(x)))
     return lambda: None
 
 
@@ -306,15 +297,7 @@ _bound: dict[torch.Size, int] = {}
 
 @bad("softmax", LEFT_OUT, suite=True)
 def right_the_first_time_alone(x: Tensor, out: Tensor) -> Launch:
-    launches = 0
-
-    def launch() -> None:
-        nonlocal launches
-        launches += 1
-        if launches == 1:
-            out.copy_(softmax(x))
-
-    return launch
+    return works_so_often(1, x, out)
 
 
 @bad("softmax", rf"{FRESH}.*: softmax: 2[01]\d\d of 2112 ")
@@ -342,26 +325,25 @@ def keeps_its_last_result_by_a_sample_of_x(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", LEFT_OUT, suite=True)
-def works_where_it_finds_the_known_poison(x: Tensor, out: Tensor) -> Launch:
+@wrong("softmax", LEFT_OUT, suite=True)
+def works_where_it_finds_the_known_poison(x: Tensor, out: Tensor) -> None:
     """The constant that a gate before this one filled its outputs with."""
-
-    def launch() -> None:
-        if bool((out == -7).all()):
-            out.copy_(softmax(x))
-
-    return launch
+    if bool((out == -7).all()):
+        out.copy_(softmax(x))
 
 
 @bad("softmax", timed=LEFT_OUT)
 def wears_out(x: Tensor, out: Tensor) -> Launch:
     """A workspace that is not reset, say: right for as long as anyone checks."""
-    launches = 0
+    return works_so_often(100, x, out)
+
+
+def works_so_often(times: int, x: Tensor, out: Tensor) -> Launch:
+    """A launch that does nothing after so many."""
+    launches = itertools.count(1)
 
     def launch() -> None:
-        nonlocal launches
-        launches += 1
-        if launches <= 100:
+        if next(launches) <= times:
             out.copy_(softmax(x))
 
     return launch
@@ -370,18 +352,14 @@ def wears_out(x: Tensor, out: Tensor) -> Launch:
 # What is not done when the launch returns, or not in its turn
 
 
-@bad("softmax", LEFT_OUT, suite=True)
-def waits_for_one_of_two_threads(x: Tensor, out: Tensor) -> Launch:
+@wrong("softmax", LEFT_OUT, suite=True)
+def waits_for_one_of_two_threads(x: Tensor, out: Tensor) -> None:
     """The host's way of skipping a barrier."""
     half = x.size(0) // 2
-
-    def launch() -> None:
-        thread = threading.Thread(target=lambda: out[:half].copy_(softmax(x[:half])))
-        thread.start()
-        later(lambda: out[half:].copy_(softmax(x[half:])))
-        thread.join()
-
-    return launch
+    thread = threading.Thread(target=lambda: out[:half].copy_(softmax(x[:half])))
+    thread.start()
+    later(lambda: out[half:].copy_(softmax(x[half:])))
+    thread.join()
 
 
 @bad("softmax", LEFT_OUT, suite=True)
@@ -415,15 +393,11 @@ def lets_nobody_wait_for_its_stream(x: Tensor, out: Tensor) -> Launch:
     return launch
 
 
-@bad("softmax", "under another current stream", gpu=True)
-def runs_on_the_default_stream(x: Tensor, out: Tensor) -> Launch:
+@wrong("softmax", "under another current stream", gpu=True)
+def runs_on_the_default_stream(x: Tensor, out: Tensor) -> None:
     """Whatever the current one is."""
-
-    def launch() -> None:
-        with torch.cuda.stream(torch.cuda.default_stream(x.device)):
-            out.copy_(softmax(x))
-
-    return launch
+    with torch.cuda.stream(torch.cuda.default_stream(x.device)):
+        out.copy_(softmax(x))
 
 
 ROWS_OF_64 = r"""
@@ -486,7 +460,3 @@ def base(view: Tensor) -> Any:
     found: Tensor | None = view._base
     assert found is not None
     return found
-
-
-def drop(_: object) -> None:
-    """Drop a value, so that an expression is a launch."""
