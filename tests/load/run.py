@@ -23,6 +23,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "shared")]
 import sections  # noqa: E402  # beside this file
 
 from kernelzoo import measure  # noqa: E402
+from kernelzoo.files import write_whole  # noqa: E402
 from kernelzoo.packages import load_module  # noqa: E402
 
 FORMAT = "kernelzoo-load/1"
@@ -119,7 +120,7 @@ def child(options: argparse.Namespace) -> int:
     for module in options.module:
         load_module(module)
     where = sections.Where(options.device, 2**options.far, options.calls, options.op)
-    for row in sections.SECTIONS[options.child].run(options.backend, where):
+    for row in sections.rows(options.child, options.backend, where):
         print("row", json.dumps(row), flush=True)
     return 0
 
@@ -189,9 +190,7 @@ def main(arguments: list[str] | None = None) -> int:
             "seconds": round(time.monotonic() - began, 1),
             "rows": rows,
         }
-        partial = options.output.with_suffix(".partial")
-        partial.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        partial.replace(options.output)
+        write_whole(options.output, (json.dumps(result, indent=1) + "\n").encode())
     return int(bool(bad) or not rows)
 
 

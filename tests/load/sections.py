@@ -29,6 +29,7 @@ from kernelzoo.check.cases import by
 from kernelzoo.errors import BackendUnavailableError, KernelZooError, NoRoomError, UnsupportedProblemError
 from kernelzoo.packages import load_module
 
+REFUSED = (UnsupportedProblemError, BackendUnavailableError)
 OUTCOMES = ("passed", "refused", "no room", "skipped", "unfinished", "failed")
 Row = dict[str, Any]
 
@@ -49,9 +50,16 @@ class Where:
         return self.device == "cuda"
 
 
+Checks = Generator[int, None, "tuple[float, str] | None"]
+"""Yields how many checks were just made, raises what is wrong, and returns a figure with its unit, if it has one."""
+Check = Callable[[], Checks]
+Case = tuple[str, str, Check]
+"""An implementation, or several backends; what is tried of it; and how."""
+
+
 @dataclass(frozen=True)
 class Section:
-    run: Callable[[str, Where], Iterator[Row]]
+    cases: Callable[[str, Where], Iterator[Case]]
     gib: float
     """Device memory that it takes at most; infinity: it needs the device alone."""
     mixed: bool = False
@@ -85,9 +93,9 @@ def line(found: Row) -> str:
     return f"{head} x{found['count']} {found['seconds']:.2f} s{figure}{detail}"
 
 
-Checks = Generator[int, None, "tuple[float, str] | None"]
-"""Yields how many checks were just made, raises what is wrong, and returns a figure with its unit, if it has one."""
-Check = Callable[[], Checks]
+def rows(section: str, backend: str, where: Where) -> Iterator[Row]:
+    """The rows of a section, each as it is made."""
+    return (tried(section, *case) for case in SECTIONS[section].cases(backend, where))
 
 
 def tried(section: str, implementation: str, case: str, check: Check) -> Row:
@@ -101,7 +109,7 @@ def tried(section: str, implementation: str, case: str, check: Check) -> Row:
             count += next(checks)
     except StopIteration as end:
         figure, unit = end.value or (None, "")
-    except (UnsupportedProblemError, BackendUnavailableError) as error:
+    except REFUSED as error:
         outcome, detail = "refused", str(error)
     except NotHereError as error:
         outcome, detail = "skipped", str(error)
@@ -206,17 +214,16 @@ def sizes_of(far: int) -> list[Size]:
     ]
 
 
-def sizes(backend: str, where: Where) -> Iterator[Row]:
+def sizes(backend: str, where: Where) -> Iterator[Case]:
     """Past 2^31 and 2^32 elements, along every axis: no product of an index and a stride may be taken in 32 bits."""
     for size in sizes_of(where.far):
         check = partial(_size, size, where)
-        for implementation in implementations(backend, where):
-            named = not size.only or any(part in implementation.variant for part in size.only)
+        for i in implementations(backend, where):
+            named = not size.only or any(part in i.variant for part in size.only)
             # Its float32 intermediates would be four times as large as all else.
-            named = named and not (implementation.variant == "naive" and size.gib > 8)
-            if implementation.op == size.op and named:
-                case = f"{size.dtype} {size.name} {by(size.shape)}"
-                yield tried("sizes", implementation.id, case, partial(check, implementation))
+            named = named and not (i.variant == "naive" and size.gib > 8)
+            if i.op == size.op and named:
+                yield i.id, f"{size.dtype} {size.name} {by(size.shape)}", partial(check, i)
         if where.is_cuda:
             torch.cuda.empty_cache()
 
@@ -347,7 +354,7 @@ def problems(implementation: registry.Implementation, where: Where, seed: int) -
     yield drawn(implementation.op, (301, 37), "float32", where, seed, 0), 0
 
 
-def threads(backend: str, where: Where) -> Iterator[Row]:
+def threads(backend: str, where: Where) -> Iterator[Case]:
     """16 threads, on 8 streams where there are streams: the very first calls of the process, and many after."""
     chosen = implementations(backend, where)
     streams = [torch.cuda.Stream() for _ in range(STREAMS)] if where.is_cuda else []
@@ -362,7 +369,6 @@ def threads(backend: str, where: Where) -> Iterator[Row]:
     ]
     work = [[(i, *problem) for i in chosen for problem in given[t][i.op]] for t in range(THREADS)]
     settle(where)
-    refused = (UnsupportedProblemError, BackendUnavailableError)
 
     def calls(t: int, rounds: int) -> tuple[int, list[str]]:
         wrong, count = [], 0
@@ -376,28 +382,25 @@ def threads(backend: str, where: Where) -> Iterator[Row]:
                         result = call(implementation, x, dim)
                         expected.check(result)
                         count += 1
-                    except refused:
+                    except REFUSED:
                         continue
                     except Exception as error:
                         wrong.append(f"{implementation.id} {tuple(x.shape)}: {type(error).__name__}: {error}")
         return count, wrong
 
-    def at_once(rounds: int) -> Check:
-        def check() -> Checks:
-            barrier.reset()
-            with ThreadPoolExecutor(THREADS) as pool:
-                found = list(pool.map(lambda t: calls(t, rounds), range(THREADS)))
-            wrong = [text for _, texts in found for text in texts]
-            if wrong:
-                raise AssertionError(f"{len(wrong)} calls went wrong; first: {wrong[0]}")
-            yield sum(count for count, _ in found)
+    def at_once(rounds: int) -> Checks:
+        barrier.reset()
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(lambda t: calls(t, rounds), range(THREADS)))
+        wrong = [text for _, texts in found for text in texts]
+        if wrong:
+            raise AssertionError(f"{len(wrong)} calls went wrong; first: {wrong[0]}")
+        yield sum(count for count, _ in found)
 
-        return check
-
-    yield tried("threads", backend, "first calls, all at once", at_once(1))
-    yield tried("threads", backend, "later calls, in any order", at_once(4))
-    yield tried("threads", backend, "layouts that make the caches begin anew", partial(_many_layouts, chosen, where))
-    yield tried("threads", backend, "threads that have not touched the device", partial(_new_threads, chosen, where))
+    yield backend, "first calls, all at once", partial(at_once, 1)
+    yield backend, "later calls, in any order", partial(at_once, 4)
+    yield backend, "layouts that make the caches begin anew", partial(_many_layouts, chosen, where)
+    yield backend, "threads that have not touched the device", partial(_new_threads, chosen, where)
 
 
 def _many_layouts(chosen: list[registry.Implementation], where: Where) -> Checks:
@@ -426,7 +429,7 @@ def _new_threads(chosen: list[registry.Implementation], where: Where) -> Checks:
         for x in (drawn(implementation.op, (33, n), "float32", where) for n in (129, 600 + 8 * number, 1024)):
             try:
                 first = call(implementation, x)
-            except (UnsupportedProblemError, BackendUnavailableError):
+            except REFUSED:
                 continue
             y = torch.cat([x, x])
             settle(where)
@@ -440,16 +443,16 @@ def _new_threads(chosen: list[registry.Implementation], where: Where) -> Checks:
                 yield 1
 
 
-def streams(backend: str, where: Where) -> Iterator[Row]:
+def streams(backend: str, where: Where) -> Iterator[Case]:
     """Work on eight streams; memory made on one stream and used, and dropped, on another."""
-    for implementation in implementations(backend, where):
+    for i in implementations(backend, where):
         for case, check in (
             ("eight streams at once", _streams_at_once),
             ("bound on one stream, run on another", _bound_elsewhere),
             ("a launch dropped while it runs elsewhere", partial(_bound_elsewhere, dropped=True)),
             ("after torch.cuda.empty_cache", _emptied),
         ):
-            yield tried("streams", implementation.id, case, partial(check, implementation, where))
+            yield i.id, case, partial(check, i, where)
 
 
 def _on_gpu(where: Where) -> None:
@@ -534,13 +537,13 @@ def _emptied(implementation: registry.Implementation, where: Where) -> Checks:
 # --- graphs -----------------------------------------------------------------------------------------------------------
 
 
-def graphs(backend: str, where: Where) -> Iterator[Row]:
+def graphs(backend: str, where: Where) -> Iterator[Case]:
     """A CUDA graph of a call, and of a bound launch, on other data each time; on the host, the bound launch alone."""
-    for implementation in implementations(backend, where):
+    for i in implementations(backend, where):
         cases = [("a bound launch on other data", None)]
         cases += [("a captured call", False), ("a captured launch", True)] if where.is_cuda else []
         for case, captured in cases:
-            yield tried("graphs", implementation.id, case, partial(_replayed, implementation, where, captured))
+            yield i.id, case, partial(_replayed, i, where, captured)
 
 
 def _replayed(implementation: registry.Implementation, where: Where, captured: bool | None) -> Checks:
@@ -571,43 +574,33 @@ def _replayed(implementation: registry.Implementation, where: Where, captured: b
 
 
 @contextmanager
-def _deterministic() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
+def _switched(switch: Callable[[Any], None], on: object, before: object) -> Iterator[None]:
+    switch(on)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(False)
+        switch(before)
 
 
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
-
-
-def modes(backend: str, where: Where) -> Iterator[Row]:
+def modes(backend: str, where: Where) -> Iterator[Case]:
     """What else a program may have switched on: the same bits."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which deterministic torch insists on
     found: dict[str, Callable[[], Any]] = {
         "inference_mode": torch.inference_mode,
         "no_grad": torch.no_grad,
         "enable_grad": torch.enable_grad,
-        "deterministic algorithms": _deterministic,
+        "deterministic algorithms": partial(_switched, torch.use_deterministic_algorithms, True, False),
         "autocast to float16": partial(torch.autocast, where.device, torch.float16),
         "autocast to bfloat16": partial(torch.autocast, where.device, torch.bfloat16),
-        "default dtype float64": partial(_default_dtype, torch.float64),
-        "default dtype float16": partial(_default_dtype, torch.float16),
+        "default dtype float64": partial(_switched, torch.set_default_dtype, torch.float64, torch.float32),
+        "default dtype float16": partial(_switched, torch.set_default_dtype, torch.float16, torch.float32),
         "default device meta": partial(torch.device, "meta"),
     }
-    for implementation in implementations(backend, where):
+    for i in implementations(backend, where):
         for name, mode in found.items():
-            yield tried("modes", implementation.id, name, partial(_in_mode, implementation, where, mode))
-        if implementation.variant == "auto":
-            yield tried("modes", implementation.id, "torch.compile", partial(_in_compile, implementation, where))
+            yield i.id, name, partial(_in_mode, i, where, mode)
+        if i.variant == "auto":
+            yield i.id, "torch.compile", partial(_in_compile, i, where)
 
 
 def _mode_problems(implementation: registry.Implementation, where: Where) -> Iterator[tuple[torch.Tensor, int]]:
@@ -661,26 +654,23 @@ LEAK = 16.0
 """Bytes a call, beyond 4 MiB in all, that are a leak: less than the smallest object that Python has."""
 
 
-def memory(backend: str, where: Where) -> Iterator[Row]:
+def memory(backend: str, where: Where) -> Iterator[Case]:
     """Many calls leave nothing behind; one that finds no memory says so, gives back what it took, and harms none."""
-    for implementation in implementations(backend, where):
-        auto = implementation.variant == "auto"
+    for i in implementations(backend, where):
+        auto = i.variant == "auto"
         calls = where.calls if auto else where.calls // 50
-        one = partial(_leak, implementation, where, [(33, 129)], calls)
-        yield tried("memory", implementation.id, f"{calls} calls of one layout", one)
+        yield i.id, f"{calls} calls of one layout", partial(_leak, i, where, [(33, 129)], calls)
         if auto:
             many = [(1 + k % 7, 1 + k) for k in range(6000)]
-            any_of = partial(_leak, implementation, where, many, calls // 20)
-            yield tried("memory", implementation.id, f"{calls // 20} calls of 6000 layouts", any_of)
-        yield tried("memory", implementation.id, "no memory for it", partial(_no_memory, implementation, where))
+            yield i.id, f"{calls // 20} calls of 6000 layouts", partial(_leak, i, where, many, calls // 20)
+        yield i.id, "no memory for it", partial(_no_memory, i, where)
 
 
-def full(backend: str, where: Where) -> Iterator[Row]:
+def full(backend: str, where: Where) -> Iterator[Case]:
     """A tensor that takes nine tenths of the device."""
-    for implementation in implementations(backend, where):
-        if implementation.variant == "auto":
-            check = partial(_nearly_full, implementation, where)
-            yield tried("full", implementation.id, "a device that is nearly full", check)
+    for i in implementations(backend, where):
+        if i.variant == "auto":
+            yield i.id, "a device that is nearly full", partial(_nearly_full, i, where)
 
 
 def resident() -> int:
@@ -728,7 +718,7 @@ def _leak(implementation: registry.Implementation, where: Where, shapes: list[tu
 def _refuses(implementation: registry.Implementation, x: torch.Tensor) -> KernelZooError | None:
     try:
         call(implementation, x)
-    except (UnsupportedProblemError, BackendUnavailableError) as error:
+    except REFUSED as error:
         return error
     return None
 
@@ -834,15 +824,13 @@ def _nearly_full(implementation: registry.Implementation, where: Where) -> Check
 # --- devices ----------------------------------------------------------------------------------------------------------
 
 
-def devices(backend: str, where: Where) -> Iterator[Row]:
+def devices(backend: str, where: Where) -> Iterator[Case]:
     """A tensor on another device than the current one, its streams, and both devices from several threads."""
-    for implementation in implementations(backend, where):
-        yield tried(
-            "devices", implementation.id, "a tensor on another device", partial(_elsewhere, implementation, where)
-        )
+    for i in implementations(backend, where):
+        yield i.id, "a tensor on another device", partial(_elsewhere, i, where)
     if torch.cuda.device_count() > 1:
         chosen = implementations(backend, where)
-        yield tried("devices", backend, "16 threads on all devices", partial(_all_devices, chosen, where))
+        yield backend, "16 threads on all devices", partial(_all_devices, chosen, where)
 
 
 def _elsewhere(implementation: registry.Implementation, where: Where) -> Checks:
@@ -880,7 +868,7 @@ def _all_devices(chosen: list[registry.Implementation], where: Where) -> Checks:
                 x = sample(implementation.op, shape, "float32", generator=generator)
                 try:
                     result = call(implementation, x)
-                except (UnsupportedProblemError, BackendUnavailableError):
+                except REFUSED:
                     continue
                 implementation.operation.assert_close(result, x)
                 count += 1
@@ -896,13 +884,12 @@ PATIENCE = 60.0
 """Seconds that a child may take: it imports torch and the language anew where it is spawned."""
 
 
-def processes(backend: str, where: Where) -> Iterator[Row]:
+def processes(backend: str, where: Where) -> Iterator[Case]:
     """A call in a child: forked (from a process with threads at work, on the host) and spawned."""
-    for implementation in implementations(backend, where):
-        if implementation.variant == "auto":
+    for i in implementations(backend, where):
+        if i.variant == "auto":
             for method in ("fork", "spawn"):
-                check = partial(_child, implementation, where, method)
-                yield tried("processes", implementation.id, f"called in a child by {method}", check)
+                yield i.id, f"called in a child by {method}", partial(_child, i, where, method)
 
 
 def _child(implementation: registry.Implementation, where: Where, method: str) -> Checks:
