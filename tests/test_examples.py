@@ -63,11 +63,9 @@ def test_a_file_of_kernels_passes_the_whole_suite(tmp_path: Path) -> None:
         "class TestMine(Conformance):\n"
         '    backends = ("mine",)\n'
     )
-    done = run(
-        "-m", "pytest", "-q", "-p", "no:cacheprovider", *NOT_LARGE, "test_mine.py", cwd=tmp_path, path=(EXAMPLES,)
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert WHOLE.search(done.stdout)
+    (tmp_path / "my_kernel.py").symlink_to(EXAMPLES / "my_kernel.py")
+    status, out, err = commands.run(tmp_path, ["pytest", "-q", *NOT_LARGE, "test_mine.py"])
+    assert status == 0 and WHOLE.search(out), out[-3000:] + err[-1000:]
 
 
 def test_a_file_of_kernels_is_measured_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,20 +81,19 @@ def test_the_triton_file_says_where_it_runs() -> None:
     if importlib.util.find_spec("triton") is None:
         pytest.skip("Triton is not installed")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    done = run(
-        "-c",
+    code = (
         "import torch, kernelzoo\n"
         "from kernelzoo.packages import load_module\n"
         f"load_module({str(EXAMPLES / 'my_triton_kernel.py')!r})\n"
         f"x = torch.randn(37, 129, device={device!r})\n"
         "result = kernelzoo.get('mine').softmax(x, variant='one_row')\n"
-        "kernelzoo.implementation('mine/softmax/one_row').operation.assert_close(result, x)\n",
+        "kernelzoo.implementation('mine/softmax/one_row').operation.assert_close(result, x)\n"
     )
+    status, _, err = commands.run(ROOT, ["-c", code], gpu=device == "cuda")
     if device == "cuda":
-        assert done.returncode == 0, done.stderr
+        assert status == 0, err
     else:
-        assert "UnsupportedProblemError" in done.stderr
-        assert "Triton compiles it for a GPU, and x is on the cpu" in done.stderr
+        assert "UnsupportedProblemError" in err and "Triton compiles it for a GPU, and x is on the cpu" in err
 
 
 def test_an_installed_package_is_a_backend(installed: Path, tmp_path: Path) -> None:
@@ -143,15 +140,12 @@ def test_an_installed_package_has_an_operation(installed: Path, tmp_path: Path) 
 
 
 def test_an_installed_package_passes_its_own_tests(installed: Path, tmp_path: Path) -> None:
-    settings = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(PACKAGE / "pyproject.toml"))
-    settings = (*settings, *NOT_LARGE, str(PACKAGE / "tests"))
-    done = run(*settings, cwd=tmp_path, path=(installed,))
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert WHOLE.search(done.stdout)
+    command = ("pytest", "-q", "-c", str(PACKAGE / "pyproject.toml"), *NOT_LARGE, str(PACKAGE / "tests"))
+    status, out, err = commands.run(installed, command)
+    assert status == 0 and WHOLE.search(out), out[-3000:] + err[-1000:]
     # Where it is not installed, its tests are an error, and no empty run.
-    done = run(*settings, cwd=tmp_path)
-    assert done.returncode != 0
-    assert "no backend 'example'; known: " in done.stdout
+    status, out, _ = commands.run(tmp_path, command)
+    assert status != 0 and "no backend 'example'; known: " in out
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named too", "announced alone"])

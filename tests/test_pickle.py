@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import commands
 import pytest
 import torch
 from registered import forget, forget_operation
@@ -153,11 +154,10 @@ def test_a_user_s_operation_is_pickled_with_its_module(tmp_path: Path, monkeypat
         forget_operation(name)
         vars(kernelzoo).pop(name, None)
     code = f"""
-import pickle, sys, torch
-sys.path.insert(0, {str(tmp_path)!r})
+import pickle, torch
 function, backend, method, unbound = pickle.loads(open({str(tmp_path / "held")!r}, "rb").read())
 x = torch.ones(2)
 print(*[int(found.sum()) for found in (function(x), backend.{name}(x), method(x), unbound(backend, x))])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["4"] * 4
+    status, out, err = commands.run(tmp_path, ["-c", code])
+    assert (status, out.split()) == (0, ["4"] * 4), err

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reaso
 
 SOFTMAX, MIN = operations.OPERATIONS["softmax"], operations.OPERATIONS["min"]
 INF, NAN = math.inf, math.nan
-COUNTS = [pytest.param(count, marks=pytest.mark.xdist_group(f"ranks {count}"), id=str(count)) for count in (2, 3, 4)]
-"""One of pytest-xdist's processes starts all that a group takes: each would take seconds to start its own."""
+COUNTS = [pytest.param(count, marks=pytest.mark.xdist_group("ranks"), id=str(count)) for count in (2, 3, 4)]
+"""One of pytest-xdist's processes starts all that groups take: each would take seconds to start its own."""
 
 
 @pytest.fixture(scope="module", params=COUNTS)

@@ -3,7 +3,6 @@
 import ctypes
 import importlib
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 import sections
 import torch
+import warm
 from registered import forget
 
 from kernelzoo import device as device_module
@@ -50,9 +50,6 @@ def kept() -> Backend:
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         count = x.numel() * x.element_size()
         return RebindableLaunch(lambda source, target: void(ctypes.memmove(target, source, count)), x, out)
-
-    def void(_: object) -> None:
-        pass
 
     backend = Backend(Language("kept", ("cpu",), {("min", "auto"): bind}))
     backend._cache._tensor, backend._cache._on_host = OnDevice, False
@@ -543,7 +540,5 @@ thread.join()
 
 def test_a_forked_child_gives_the_same_bits() -> None:
     pytest.importorskip("numba", reason="the cpu backend is written in Numba")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=300, check=True
-    )
-    assert done.stdout.split() == ["0", "0", "0"], done.stderr
+    _, out, err = warm.run(["-c", FORK], os.curdir, dict(os.environ))
+    assert out.split() == ["0", "0", "0"], err

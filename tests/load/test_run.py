@@ -1,12 +1,15 @@
 """That run.py catches what it claims to, on implementations that are wrong in one way each; and what it writes."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import run
 import sections
+import warm
 from registered import forget
 
 from kernelzoo import registry
@@ -29,6 +32,13 @@ def _registered() -> Iterator[None]:
     registry._registered.update(WRONG)
     yield
     forget(*{backend for backend, _, _ in WRONG})
+
+
+@pytest.fixture
+def warm_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sections' processes begin as forks of one that has imported torch."""
+    forked = SimpleNamespace(**{**vars(subprocess), "Popen": warm.popen(warm.server, ())})
+    monkeypatch.setattr(run, "subprocess", forked)
 
 
 @pytest.fixture
@@ -78,6 +88,7 @@ def test_passes_what_is_right(section: str) -> None:
     assert set(found.values()) <= {"passed", "refused"} and "passed" in found.values()
 
 
+@pytest.mark.usefixtures("warm_children")
 def test_a_process_that_dies_costs_its_row_alone(tmp_path: Path) -> None:
     module, result = HERE / "breaking.py", tmp_path / "load.json"
     options = ["--device", "cpu", "--section", "graphs", "--backend", "deadly,frozen", "--module", str(module)]
@@ -91,6 +102,7 @@ def test_a_process_that_dies_costs_its_row_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [result]
 
 
+@pytest.mark.usefixtures("warm_children")
 @pytest.mark.parametrize(
     ("limits", "outcome", "words"),
     [

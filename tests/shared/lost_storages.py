@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 import kernelzoo
 from kernelzoo.errors import InputTypeError, KernelZooError, OutputError
+from kernelzoo.launch import void
 
 LOST, STILL_THERE = ("freed", "shrunk"), ("moved", "grown", "set")
 BEFORE = 64
@@ -42,87 +44,61 @@ def mend(x: torch.Tensor, values: torch.Tensor, size: int) -> None:
         x.detach().copy_(values)
 
 
+@dataclass
 class Way:
     """One way into a launch, on tensors of its own: called once, again, and once more."""
 
-    def __init__(self, name: str, tensors: dict[str, torch.Tensor], call: Callable[[], Any], right: Any) -> None:
-        self.name, self.tensors, self.call, self.right = name, tensors, call, right
+    name: str
+    tensors: dict[str, torch.Tensor]
+    call: Callable[[], Any]
+    expected: torch.Tensor
+
+    def right(self, found: Any) -> bool:
+        """Whether what was returned, or written into an output, is as expected."""
+        result = self.tensors.get("out", self.tensors.get("least", found))
+        return torch.allclose(result.detach(), self.expected, rtol=1e-4, atol=1e-5)
 
 
 def ways(backend: Any, values: torch.Tensor, dim: int, before: int) -> Iterator[Way]:
-    name = backend.name
-    y = torch.softmax(values, dim)
+    y, least, half = torch.softmax(values, dim), values.amin(dim), values.half()
     backward = y * (values - (values * y).sum(dim, keepdim=True))
-    least = values.amin(dim)
+    known = {"x": values, "out": values, "least": least, "grad": values, "y": y, "half": half}
 
-    def made(*wanted: str) -> dict[str, torch.Tensor]:
-        known = {"x": values, "out": values, "least": least, "grad": values, "y": y}
-        return {one: tensor(known[one], before) for one in wanted}
+    def way(name: str, names: str, call: Callable[..., Any], expected: torch.Tensor) -> Way:
+        tensors = {one: tensor(known[one], before) for one in names.split()}
+        return Way(name, tensors, lambda: call(**tensors), expected)
 
-    def right(found: torch.Tensor, expected: torch.Tensor) -> bool:
-        return torch.allclose(found.detach(), expected, rtol=1e-4, atol=1e-5)
-
-    one = made("x")
-    yield Way("call", one, lambda: backend.softmax(one["x"], dim), lambda found: right(found, y))
-    reduced = made("x")
-    yield Way("min", reduced, lambda: backend.min(reduced["x"], dim), lambda found: right(found, least))
-    into = made("x", "out")
-    yield Way(
-        "out", into, lambda: backend.softmax(into["x"], dim, out=into["out"]), lambda found: right(into["out"], y)
-    )
-    lower = made("x", "least")
-    yield Way(
-        "min out",
-        lower,
-        lambda: backend.min(lower["x"], dim, out=lower["least"]),
-        lambda found: right(lower["least"], least),
-    )
-    two = made("grad", "y")
-    yield Way(
-        "several",
-        two,
-        lambda: backend.softmax_backward(two["grad"], two["y"], dim),
-        lambda found: right(found, backward),
-    )
-    three = made("grad", "y", "out")
-    yield Way(
-        "several out",
-        three,
-        lambda: backend.softmax_backward(three["grad"], three["y"], dim, out=three["out"]),
-        lambda found: right(three["out"], backward),
-    )
-    learnt = made("x")
-    learnt["x"].requires_grad_()
-    yield Way("gradient", learnt, lambda: backend.softmax(learnt["x"], dim), lambda found: right(found, y))
-    converted = made("x")
-    yield Way(
-        "dtype",
-        converted,
-        lambda: backend.softmax(converted["x"], dim, dtype=torch.float64),
-        lambda found: right(found, y.double()),
-    )
+    yield way("call", "x", lambda x: backend.softmax(x, dim), y)
+    yield way("min", "x", lambda x: backend.min(x, dim), least)
+    yield way("out", "x out", lambda x, out: backend.softmax(x, dim, out=out), y)
+    yield way("min out", "x least", lambda x, least: backend.min(x, dim, out=least), least)
+    several = backend.softmax_backward
+    yield way("several", "grad y", lambda grad, y: several(grad, y, dim), backward)
+    yield way("several out", "grad y out", lambda grad, y, out: several(grad, y, dim, out=out), backward)
+    learnt = way("gradient", "x", lambda x: backend.softmax(x, dim), y)
+    learnt.tensors["x"].requires_grad_()
+    yield learnt
+    yield way("dtype", "x", lambda x: backend.softmax(x, dim, dtype=torch.float64), y.double())
     if values.is_cuda:  # where autocast converts half precision
-        cast = {"x": tensor(values.half(), before)}
 
-        def under_autocast() -> Any:
+        def under_autocast(half: torch.Tensor) -> Any:
             with torch.autocast("cuda"):
-                return backend.softmax(cast["x"], dim)
+                return backend.softmax(half, dim)
 
-        half = torch.softmax(cast["x"].float(), dim)
-        yield Way("autocast", cast, under_autocast, lambda found: right(found, half))
-    bound = made("x", "out")
-    launch = kernelzoo.implementation(f"{name}/softmax/auto").launch(bound["x"], dim=dim, out=bound["out"])
-    yield Way("launch", bound, launch, lambda found: right(bound["out"], y))
-    both = made("grad", "y", "out")
-    launch_both = kernelzoo.implementation(f"{name}/softmax_backward/auto").launch(
-        both["grad"], both["y"], dim=dim, out=both["out"]
-    )
-    yield Way("several launch", both, launch_both, lambda found: right(both["out"], backward))
+        yield way("autocast", "half", under_autocast, torch.softmax(half.float(), dim))
+    for name, op, names, expected in (
+        ("launch", "softmax", "x out", y),
+        ("several launch", "softmax_backward", "grad y out", backward),
+    ):
+        bound = way(name, names, void, expected)
+        *inputs, out = bound.tensors.values()
+        bound.call = kernelzoo.implementation(f"{backend.name}/{op}/auto").launch(*inputs, dim=dim, out=out)
+        yield bound
     if values.ndim == 2 and dim == 1:
-        shown = made("x", "out")
-        views = [one.as_strided((len(one), one.size(1), 1), (*one.stride(), 1)) for one in shown.values()]
-        plain = kernelzoo.implementation(f"{name}/softmax/auto").bind(*views)
-        yield Way("bind", shown, plain, lambda found: right(shown["out"], y))
+        shown = way("bind", "x out", void, y)
+        views = [one.as_strided((len(one), one.size(1), 1), (*one.stride(), 1)) for one in shown.tensors.values()]
+        shown.call = kernelzoo.implementation(f"{backend.name}/softmax/auto").bind(*views)
+        yield shown
 
 
 LAYOUTS: dict[str, Callable[[str], tuple[torch.Tensor, int]]] = {

@@ -1,10 +1,11 @@
 """What ranks do in tests. Each function is given its rank first."""
 
+import contextlib
 import gc
 import os
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -30,15 +31,23 @@ def softmax(rank: int, x: torch.Tensor, sizes: Sequence[int], dim: int, backend:
     return first
 
 
-def cut_softmax(rank: int, x: torch.Tensor, sizes: Sequence[int], dim: int, backend: str) -> torch.Tensor:
-    """The same where each shard of a row is cut into parts, as it is on a GPU."""
-    before, parts.parts_of = parts.parts_of, lambda rows, on_gpu: 7
+@contextlib.contextmanager
+def in_parts(count: int) -> Iterator[None]:
+    """Shards of a row are cut into so many parts, as they are on a GPU; 0: as they are here. Nothing is kept."""
+    before = parts.parts_of
+    if count:
+        parts.parts_of = lambda rows, on_gpu: count
     local._kept.clear()
     try:
-        return softmax(rank, x, sizes, dim, backend)
+        yield
     finally:
         parts.parts_of = before
         local._kept.clear()
+
+
+def cut_softmax(rank: int, x: torch.Tensor, sizes: Sequence[int], dim: int, backend: str) -> torch.Tensor:
+    with in_parts(7):
+        return softmax(rank, x, sizes, dim, backend)
 
 
 def minimum(
@@ -67,17 +76,10 @@ def gradient(
     """A gradient, twice on different memory, with the same bits; shards cut into so many parts, if not 0."""
     shards = 2 if op == "softmax_backward" else 1
     own = [shard(x, sizes, dim, rank) if i < shards else x for i, x in enumerate(inputs)]
-    before = parts.parts_of
-    if parts_a_row:
-        parts.parts_of = lambda rows, on_gpu: parts_a_row
-    local._kept.clear()
-    try:
+    with in_parts(parts_a_row):
         call = getattr(kernelzoo.distributed, op)
         first = call(*own, dim, backend=backend)
         second = call(*[x.clone() for x in own], dim, backend=backend)
-    finally:
-        parts.parts_of = before
-        local._kept.clear()
     assert torch.equal(first.view(torch.uint8), second.view(torch.uint8)), "another call gives other bits"
     assert first.is_contiguous() and first.shape == own[0].shape
     return first

@@ -43,7 +43,7 @@ class Ranks:
         self.count = count
         # Forked from a process that has imported what all need, which takes each of them seconds, and has done no more.
         fork = multiprocessing.get_context("forkserver")
-        fork.set_forkserver_preload(["torch.distributed.tensor", "kernelzoo.distributed"])
+        fork.set_forkserver_preload(["torch.distributed.tensor", "torch._dynamo", "kernelzoo.distributed"])
         file = str(folder / "rendezvous")
         pipes = [fork.Pipe() for _ in range(count)]
         self._pipes = [ours for ours, _ in pipes]
