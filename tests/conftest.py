@@ -55,6 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if implementation is not None and implementation.backend in ("cpu", "helion"):
             dtype = str(case).partition("-")[0] if case is not None else "all"
             item.add_marker(pytest.mark.xdist_group(f"{implementation.op} {dtype}"))
+        elif implementation is not None and implementation.variant == "compile":
+            item.add_marker(pytest.mark.xdist_group("compile"))  # to import torch's compiler takes ten seconds
     if config.getoption("--all"):
         return
     few = config.getoption("--one-in")
