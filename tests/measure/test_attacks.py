@@ -29,14 +29,14 @@ def guard():
 def names(outcome: str) -> list[str]:
     """The attacks in the file whose outcome is given as a reason, or as HONEST."""
     text = (SHARED / "attacks.py").read_text(encoding="utf-8")
-    found = re.findall(r'@attack\((HONEST|"[^"]*")(?:, op="(\w+)")?\)\nclass (\w+)', text)
+    found = re.findall(r'@attack\((HONEST|"[^"]*")(?:, op="(\w+)")?\)\n(?:@warm\n)?def (\w+)', text)
     assert len(found) == text.count("@attack(") and len(found) >= 13
     return [f"{op or 'softmax'}/{name}" for kind, op, name in found if (kind == "HONEST") == (outcome == "HONEST")]
 
 
 def reason_of(name: str) -> str:
     text = (SHARED / "attacks.py").read_text(encoding="utf-8")
-    found = re.search(rf'@attack\("([^"]*)"(?:, op="\w+")?\)\nclass {name}\(', text)
+    found = re.search(rf'@attack\("([^"]*)"(?:, op="\w+")?\)\n(?:@warm\n)?def {name}\(', text)
     assert found is not None
     return found[1]
 
