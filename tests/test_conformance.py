@@ -1,6 +1,6 @@
 """The contract, over every registered implementation: the suite's own cases, and what Hypothesis makes up."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import sampled
@@ -15,15 +15,25 @@ from kernelzoo.check.case import Draw
 from kernelzoo.check.fuzz import placing, running
 from kernelzoo.testing import Case, Conformance, check, tensors
 
+
+def contiguous(dtype: str, shape: tuple[int, ...], dim: int = -1, *, start: int = 0, **named: Any) -> fuzz.Case:
+    return fuzz.Case(dtype, shape, fuzz.Layout(torch.empty(shape, device="meta").stride(), start), dim, **named)
+
+
+def beside(**values: str) -> tuple[fuzz.Companion, ...]:
+    """Companion inputs of these families of values."""
+    return tuple(fuzz.Companion(name, values=family) for name, family in values.items())
+
+
 # Rows that end within a tile, a vector or a word, side by side and not, in each dtype: of softmax one of -inf alone,
 # and many with stretches of it; of the minimum none with anything as low as what a mask that is lost might leave.
 MEANT = {
     op: (
-        fuzz.Case("float32", (3, 37), fuzz.Layout((37, 1)), values=spread, specials=specials),
-        fuzz.Case("float16", (2, 531), fuzz.Layout((531, 1), 1), values=values),
+        contiguous("float32", (3, 37), values=spread, specials=specials),
+        contiguous("float16", (2, 531), start=1, values=values),
         fuzz.Case("float64", (2, 37), fuzz.Layout((80, 2)), values=values),
-        fuzz.Case("bfloat16", (3, 45, 5), fuzz.Layout((225, 5, 1)), 1, values=spread),
-        fuzz.Case("float16", (2, 4111), fuzz.Layout((4111, 1)), values=values),
+        contiguous("bfloat16", (3, 45, 5), 1, values=spread),
+        contiguous("float16", (2, 4111), values=values),
     )
     for op, values, spread, specials in (
         ("softmax", "masked", "spread", tuple(("-inf", place) for place in range(37, 74))),
@@ -32,43 +42,24 @@ MEANT = {
 } | {
     # Sums so large beside others that the exponential between them, itself no normal number, counts.
     "softmax_merge": tuple(
-        fuzz.Case(
-            dtype, (200, 5), fuzz.Layout((5, 1)), values=values, companions=(fuzz.Companion("total", values="wide"),)
-        )
+        contiguous(dtype, (200, 5), values=values, companions=beside(total="wide"))
         for dtype, values in (("float32", "spread"), ("float64", "spikes"))
     ),
     # Differences of two subnormal numbers, which count where the third is large.
     "softmax_backward_finish": (
-        fuzz.Case(
-            "float32",
-            (40, 83),
-            fuzz.Layout((83, 1)),
-            values="subnormal",
-            companions=(fuzz.Companion("y", values="offset"), fuzz.Companion("total", values="subnormal")),
-        ),
+        contiguous("float32", (40, 83), values="subnormal", companions=beside(y="offset", total="subnormal")),
     ),
     # A subnormal number that a large one makes count.
     "logsumexp_backward": (
-        fuzz.Case(
-            "float32",
-            (1, 1),
-            fuzz.Layout((1, 1)),
-            values="offset",
-            companions=(
-                fuzz.Companion("y", values="normal"),
-                fuzz.Companion("grad", specials=(("subnormal", 0),)),
-            ),
+        contiguous(
+            "float32", (1, 1), values="offset",
+            companions=(*beside(y="normal"), fuzz.Companion("grad", specials=(("subnormal", 0),))),
         ),
     ),
     "layer_norm_backward": (
-        fuzz.Case(
-            "float32",
-            (1, 11, 4),
-            fuzz.Layout((44, 4, 1)),
-            companions=(fuzz.Companion("weight", values="subnormal"), fuzz.Companion("grad", values="masked")),
-        ),
+        contiguous("float32", (1, 11, 4), companions=beside(weight="subnormal", grad="masked")),
     ),
-}
+}  # fmt: skip
 
 # Rows of equal elements: where they are added up in order, each addition rounds the same way.
 EQUAL = tuple(
@@ -93,12 +84,10 @@ LONG: dict[str, tuple[int, int, tuple[str, ...]]] = {
 # Rows of which each is several programs' in ``split``: not whole parts, alone, and across memory.
 SHARED: dict[str, tuple[fuzz.Case, ...]] = {
     op: (
-        fuzz.Case("float32", (2, 5003), fuzz.Layout((5003, 1)), values=values),
-        fuzz.Case("bfloat16", (1, 8192), fuzz.Layout((8192, 1)), values=values),
-        fuzz.Case("float16", (4111, 3), fuzz.Layout((3, 1)), 0, values=values),
-        fuzz.Case(
-            "float32", (2, 5003), fuzz.Layout((5003, 1)), specials=(("nan", 4711), ("inf", 9000), ("-inf", 9003))
-        ),
+        contiguous("float32", (2, 5003), values=values),
+        contiguous("bfloat16", (1, 8192), values=values),
+        contiguous("float16", (4111, 3), 0, values=values),
+        contiguous("float32", (2, 5003), specials=(("nan", 4711), ("inf", 9000), ("-inf", 9003))),
     )
     for op, values in (("sum", "normal"), ("argmin", "offset"), ("logsumexp", "masked"), ("cumsum", "normal"))
 }
@@ -187,10 +176,9 @@ class TestConformance(Conformance):
         op, backend = implementation.operation, kernelzoo.get(implementation.backend)
         device = self.device(implementation.backend)
         n, seed, names = LONG[op.name]
-        equal = tuple(fuzz.Companion(name, values="constant") for name in names)
+        equal = beside(**dict.fromkeys(names, "constant"))
         values, width = "constant" if equal else "plateau", 8 if device == "cpu" and not backend.emulator else 32
-        layout = fuzz.Layout((width, 1))
-        case = fuzz.Case("float32", (n, width), layout, 0, values=values, seed=seed, companions=equal)
+        case = contiguous("float32", (n, width), 0, values=values, seed=seed, companions=equal)
         inputs = [x.to(device) for _, x in placing.inputs(op, case, torch.Generator())]
         result = getattr(backend, op.name)(*inputs, dim=0, variant=implementation.variant)
         op.expect(op.arguments(inputs, 0)).check(result if isinstance(result, tuple) else (result,))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kernelzoo import user_cache
+from kernelzoo.files import write_whole
 from kernelzoo.kernels.shared import code_cache
 
 _FLAGS = ("-std=c++17", "-fPIC", "-shared", "-w", "-fno-exceptions", "-fno-rtti")
@@ -58,10 +59,7 @@ def kept(make: Callable[[], bytes], *key: str) -> bytes:
         os.utime(file)
         return file.read_bytes()
     content = make()
-    with tempfile.TemporaryDirectory(dir=_folder()) as folder:
-        made = Path(folder, "content")
-        made.write_bytes(content)
-        os.replace(made, file)
+    write_whole(file, content)
     return content
 
 
@@ -89,10 +87,7 @@ def _precompiled(header: str, options: tuple[str, ...]) -> Path:
     if not made.exists():
         _made(made, header, *options, "-x", "c++-header")
     if not file.exists():
-        with tempfile.TemporaryDirectory(dir=_folder()) as folder:
-            text = Path(folder, "header.hpp")
-            text.write_text(header, encoding="utf-8")
-            os.replace(text, file)
+        write_whole(file, header.encode())
     return file
 
 
@@ -105,14 +100,10 @@ def _made(made: Path, code: str, *options: str) -> Path:
     with tempfile.TemporaryDirectory(dir=_folder()) as folder:
         source, result = Path(folder, "source.cpp"), Path(folder, "result")
         source.write_text(code, encoding="utf-8")
-        libraries = [option for option in options if option.startswith("-l")]  # come behind what asks for them
-        others = [option for option in options if option not in libraries]
-        done = subprocess.run(
-            [*compiler(), *others, "-o", str(result), str(source), *libraries],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        # Libraries come behind what asks for them.
+        first, last = ([o for o in options if o.startswith("-l") == libraries] for libraries in (False, True))
+        command = [*compiler(), *first, "-o", str(result), str(source), *last]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CompilerError(f"{compiler()[0]} fails: {done.stderr[:4000]}")
         os.replace(result, made)

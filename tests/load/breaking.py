@@ -1,8 +1,10 @@
 """Implementations that break under load, each in one way that a section of run.py must catch."""
 
+import functools
 import os
 import threading
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -25,43 +27,49 @@ def _softmax(x: Tensor, out: Tensor) -> None:
     out.copy_(torch.softmax(x.double(), 1))
 
 
-@kernelzoo.register("narrow", "min", "auto")
-def narrow(x: Tensor, out: Tensor) -> Launch:
+def launch(name: str, op: str) -> Callable[[Callable[[Tensor, Tensor], None]], Callable[[Tensor, Tensor], None]]:
+    """Register the backend whose launch does this."""
+
+    def decorate(work: Callable[[Tensor, Tensor], None]) -> Callable[[Tensor, Tensor], None]:
+        @kernelzoo.register(name, op, "auto")
+        @functools.wraps(work)
+        def bind(x: Tensor, out: Tensor) -> Launch:
+            return lambda: work(x, out)
+
+        return work
+
+    return decorate
+
+
+@launch("narrow", "min")
+def narrow(x: Tensor, out: Tensor) -> None:
     """Offsets in 32 bits (18 on the host): an element past them is that of where the offset wraps around to."""
     reach = 2**32 if x.is_cuda else 2**18
-
-    def launch() -> None:
-        outer, n, inner = x.shape
-        last = (outer - 1) * x.stride(0) + (n - 1) * x.stride(1) + (inner - 1) * x.stride(2)
-        if last < reach:
-            out.copy_(torch.amin(x, 1))
-            return
-        flat = x.as_strided((last + 1,), (1,))
-        for o in range(outer):
-            for start in range(0, n, 2**24):
-                steps = torch.arange(start, min(n, start + 2**24), device=x.device)
-                for i in range(0, inner, 1024):
-                    lanes = torch.arange(i, min(inner, i + 1024), device=x.device)
-                    at = (o * x.stride(0) + steps[:, None] * x.stride(1) + lanes * x.stride(2)) % reach
-                    least = flat[at].amin(0)
-                    part = out[o, i : i + 1024]
-                    part.copy_(least if start == 0 else torch.minimum(part, least))
-
-    return launch
+    outer, n, inner = x.shape
+    last = (outer - 1) * x.stride(0) + (n - 1) * x.stride(1) + (inner - 1) * x.stride(2)
+    if last < reach:
+        out.copy_(torch.amin(x, 1))
+        return
+    flat = x.as_strided((last + 1,), (1,))
+    for o in range(outer):
+        for start in range(0, n, 2**24):
+            steps = torch.arange(start, min(n, start + 2**24), device=x.device)
+            for i in range(0, inner, 1024):
+                lanes = torch.arange(i, min(inner, i + 1024), device=x.device)
+                at = (o * x.stride(0) + steps[:, None] * x.stride(1) + lanes * x.stride(2)) % reach
+                least = flat[at].amin(0)
+                part = out[o, i : i + 1024]
+                part.copy_(least if start == 0 else torch.minimum(part, least))
 
 
 _hoard: list[object] = []
 
 
-@kernelzoo.register("leaky", "softmax", "auto")
-def leaky(x: Tensor, out: Tensor) -> Launch:
+@launch("leaky", "softmax")
+def leaky(x: Tensor, out: Tensor) -> None:
     """Keeps a kilobyte of each call."""
-
-    def launch() -> None:
-        torch.softmax(x, 1, out=out)
-        _hoard.append(bytearray(1000))
-
-    return launch
+    torch.softmax(x, 1, out=out)
+    _hoard.append(bytearray(1000))
 
 
 @kernelzoo.register("greedy", "softmax", "auto")
@@ -83,17 +91,13 @@ def greedy(x: Tensor, out: Tensor) -> Launch:
 _scratch: dict[torch.device, Tensor] = {}
 
 
-@kernelzoo.register("racy", "min", "auto")
-def racy(x: Tensor, out: Tensor) -> Launch:
+@launch("racy", "min")
+def racy(x: Tensor, out: Tensor) -> None:
     """All threads and streams share one workspace."""
-
-    def launch() -> None:
-        room = _scratch.setdefault(x.device, torch.empty(2**20, dtype=torch.float64, device=x.device))
-        room[: out.numel()].copy_(torch.amin(x, 1).reshape(-1))
-        time.sleep(0)  # another thread's turn
-        out.copy_(room[: out.numel()].view(out.shape))
-
-    return launch
+    room = _scratch.setdefault(x.device, torch.empty(2**20, dtype=torch.float64, device=x.device))
+    room[: out.numel()].copy_(torch.amin(x, 1).reshape(-1))
+    time.sleep(0)  # another thread's turn
+    out.copy_(room[: out.numel()].view(out.shape))
 
 
 _table: dict[str, Tensor] = {}
@@ -121,60 +125,44 @@ def frozen(x: Tensor, out: Tensor) -> Launch:
     return lambda: void(out.copy_(result))
 
 
-@kernelzoo.register("ambient", "softmax", "auto")
-def ambient(x: Tensor, out: Tensor) -> Launch:
+@launch("ambient", "softmax")
+def ambient(x: Tensor, out: Tensor) -> None:
     """Its arithmetic is in whatever dtype, on whatever device, is the default."""
-
-    def launch() -> None:
-        wide = torch.empty(x.shape) if x.dtype == torch.float32 else torch.empty(x.shape, dtype=torch.float64)
-        wide = wide.to(x.device).copy_(x)
-        out.copy_(torch.softmax(wide, 1))
-
-    return launch
+    wide = torch.empty(x.shape) if x.dtype == torch.float32 else torch.empty(x.shape, dtype=torch.float64)
+    wide = wide.to(x.device).copy_(x)
+    out.copy_(torch.softmax(wide, 1))
 
 
 _guard = threading.Lock()
 
 
-@kernelzoo.register("unforkable", "min", "auto")
-def unforkable(x: Tensor, out: Tensor) -> Launch:
+@launch("unforkable", "min")
+def unforkable(x: Tensor, out: Tensor) -> None:
     """Holds a lock nearly all the time, which a forked child finds taken by a thread that it has not."""
-
-    def launch() -> None:
-        with _guard:
-            out.copy_(torch.amin(x, 1))
-            time.sleep(0.01)
-
-    return launch
+    with _guard:
+        out.copy_(torch.amin(x, 1))
+        time.sleep(0.01)
 
 
-@kernelzoo.register("deadly", "min", "auto")
-def deadly(x: Tensor, out: Tensor) -> Launch:
+@launch("deadly", "min")
+def deadly(x: Tensor, out: Tensor) -> None:
     """Ends the process."""
-    return os.abort
+    os.abort()
 
 
-@kernelzoo.register("endless", "min", "auto")
-def endless(x: Tensor, out: Tensor) -> Launch:
+@launch("endless", "min")
+def endless(x: Tensor, out: Tensor) -> None:
     """Never comes back."""
-
-    def launch() -> None:
-        while True:
-            time.sleep(1)
-
-    return launch
+    while True:
+        time.sleep(1)
 
 
-@kernelzoo.register("homebound", "min", "auto")
-def homebound(x: Tensor, out: Tensor) -> Launch:
+@launch("homebound", "min")
+def homebound(x: Tensor, out: Tensor) -> None:
     """Runs on the default stream, whatever stream is the caller's."""
-
-    def launch() -> None:
-        with torch.cuda.stream(torch.cuda.default_stream(x.device)):
-            torch.cuda._sleep(2_000_000)
-            out.copy_(torch.amin(x, 1))
-
-    return launch
+    with torch.cuda.stream(torch.cuda.default_stream(x.device)):
+        torch.cuda._sleep(2_000_000)
+        out.copy_(torch.amin(x, 1))
 
 
 @kernelzoo.register("unready", "min", "auto")
