@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -93,12 +93,7 @@ class Kernel:
 @dataclass(frozen=True)
 class Adversary:
     name: str
-    does: str
-    """In words, for a table."""
     made: Callable[[], Bind]
-    group: str
-    cache: str
-    """Where it is raced: ``hot`` if it would do all of its work cold, as what others leave in out tells it to."""
     problem: Problem
 
     @property
@@ -113,30 +108,29 @@ class Adversary:
 ADVERSARIES: list[Adversary] = []
 
 
-def adversary(group: str, cache: str = "cold", **kept: Any) -> Callable[[Lazy], Lazy]:
-    """Add a kernel that is lazy so; ``kept``: the rest that :class:`Kernel` takes."""
+def adversary(problem: Problem = PROBLEM, **kept: Any) -> Callable[[Lazy], Lazy]:
+    """Add a kernel that is lazy so; ``kept``: the rest that :class:`Kernel` takes.
+
+    It is raced on a small problem if it would do all of its work cold, as what others leave in out tells it to.
+    """
 
     def decorate(lazy: Lazy) -> Lazy:
-        add(lazy, group, cache, partial(Kernel, lazy, **kept))
+        ADVERSARIES.append(Adversary(lazy.__name__.replace("_", " "), partial(Kernel, lazy, **kept), problem))
         return lazy
 
     return decorate
 
 
-def add(named: Callable[..., Any], group: str, cache: str, made: Callable[[], Bind]) -> None:
-    name, problem = named.__name__.replace("_", " "), SMALL if cache == "hot" else PROBLEM
-    ADVERSARIES.append(Adversary(name, (named.__doc__ or "").strip(), made, group, cache, problem))
-
-
-def remembers(group: str, cache: str = "cold") -> Callable[[Look], Look]:
+def remembers(problem: Problem = PROBLEM) -> Callable[[Look], Look]:
     """Add a kernel that skips its work if what it looks at is what it was."""
 
     def decorate(look: Look) -> Look:
+        @wraps(look)
         def lazy(kernel: Kernel, x: Tensor, out: Tensor) -> None:
             if kernel.known(x) != look(x, out):
                 kernel.honest(x, out)
 
-        add(look, group, cache, partial(Kernel, lazy, look))
+        adversary(problem, keep=look)(lazy)
         return look
 
     return decorate
@@ -153,31 +147,31 @@ def of_out(x: Tensor, out: Tensor) -> Tensor:
 # What it looks at
 
 
-@remembers("looks at little", cache="hot")
+@remembers(SMALL)
 def skips_if_the_first_element_and_its_output_are_unchanged(x: Tensor, out: Tensor) -> Any:
     """Skips its work when x's first element and its output are unchanged"""
     return x[0, 0].item(), out[0, 0].item()
 
 
-@remembers("looks at little", cache="hot")
+@remembers(SMALL)
 def skips_if_the_corners_are_unchanged(x: Tensor, out: Tensor) -> Any:
     """The same with the first and last elements of the first and last rows"""
     return [t[i, j].item() for t in (x, out) for i in (0, -1) for j in (0, -1)]
 
 
-@remembers("looks at little", cache="hot")
+@remembers(SMALL)
 def skips_if_the_first_column_is_unchanged(x: Tensor, out: Tensor) -> Any:
     """The same with the first element of every row, of x and of out"""
     return x[:, 0].flatten().tolist(), out[:, 0].flatten().tolist()
 
 
-@remembers("looks at little", cache="hot")
+@remembers(SMALL)
 def skips_if_a_sample_is_unchanged(x: Tensor, out: Tensor) -> Any:
     """The same with one element in 97 of x and of out"""
     return x.view(-1)[::97].tolist(), out.view(-1)[::97].tolist()
 
 
-@adversary("looks at little", keep=of_x)
+@adversary(keep=of_x)
 def skips_if_a_random_row_is_unchanged(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Compares one row of x, another each time, with a copy of x"""
     row = random.randrange(x.size(0))
@@ -185,7 +179,7 @@ def skips_if_a_random_row_is_unchanged(kernel: Kernel, x: Tensor, out: Tensor) -
         kernel.honest(x, out)
 
 
-@adversary("looks at little", cache="hot", keep=lambda x, out: (x[::10, :1].clone(), out[::10, :1].clone()))
+@adversary(SMALL, keep=lambda x, out: (x[::10, :1].clone(), out[::10, :1].clone()))
 def skips_every_tenth_row(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Skips every tenth row while its first element and its output are unchanged"""
     before, result = kernel.known(x)
@@ -197,7 +191,7 @@ def skips_every_tenth_row(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     kernel.note(x, out)
 
 
-@adversary("looks at little", keep=lambda x, out: x[:, x.size(1) // 2].clone())
+@adversary(keep=lambda x, out: x[:, x.size(1) // 2].clone())
 def skips_rows_whose_middle_is_unchanged(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Skips every row whose middle element is unchanged, whatever out holds"""
     changed = x[:, x.size(1) // 2] != kernel.known(x)
@@ -220,46 +214,46 @@ def to_serve(x: Tensor, out: Tensor) -> Any:
     return hash(x.numpy().tobytes()), out.clone()
 
 
-@adversary("looks at little", keep=to_serve, key=lambda x: hash(tuple(x.view(-1)[::61].tolist())))
+@adversary(keep=to_serve, key=lambda x: hash(tuple(x.view(-1)[::61].tolist())))
 def serves_by_a_digest_of_a_sample(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Keeps results by a digest of one element in 61 of x, and copies them"""
     serve(kernel, x, out)
 
 
-@remembers("looks at little")
+@remembers()
 def skips_by_the_sum_of_x(x: Tensor, out: Tensor) -> Any:
     """Skips its work if the sum of all of x is unchanged"""
     return x.double().sum().item()
 
 
-@adversary("looks at little", keep=to_serve, key=lambda x: round(x.double().sum().item(), 9))
+@adversary(keep=to_serve, key=lambda x: round(x.double().sum().item(), 9))
 def serves_by_the_sum_of_x(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Keeps results by the sum of x to nine places, and copies them"""
     serve(kernel, x, out)
 
 
-@adversary("looks at little", keep=of_x)
+@adversary(keep=of_x)
 def skips_if_x_is_unchanged_and_forgets_out(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Compares all of x with a copy, and never looks at out"""
     if not torch.equal(kernel.known(x), x):
         kernel.honest(x, out)
 
 
-@adversary("looks at little", cache="hot", keep=of_out)
+@adversary(SMALL, keep=of_out)
 def skips_if_out_is_unchanged_and_forgets_x(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Compares all of out with a copy, and never looks at x"""
     if not torch.equal(kernel.known(x), out):
         kernel.honest(x, out)
 
 
-@adversary("looks at little", cache="hot")
+@adversary(SMALL)
 def works_where_it_sees_poison(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Works if out holds anything that no softmax gives"""
     if bool(((out < 0) | (out > 1) | out.isnan()).any()):
         kernel.honest(x, out)
 
 
-@adversary("looks at little", cache="hot")
+@adversary(SMALL)
 def mends_the_rows_with_poison(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Works on the rows of out that hold what no softmax gives, and on no other"""
     wrong = ((out < 0) | (out > 1)).any(1, keepdim=True)
@@ -270,20 +264,20 @@ def mends_the_rows_with_poison(kernel: Kernel, x: Tensor, out: Tensor) -> None:
 # What it knows without looking
 
 
-@adversary("serves what it kept", keep=of_out)
+@adversary(keep=of_out)
 def serves_by_address(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Keeps the last honest result of each address of x, and copies it"""
     out.copy_(kernel.known(x))
 
 
-@remembers("looks at little")
+@remembers()
 def serves_by_version(x: Tensor, out: Tensor) -> Any:
     """Skips its work while torch's version counters of x and out stand still"""
     base = x._base if x._base is not None else x
     return base._version, x._version
 
 
-@adversary("serves what it kept")
+@adversary()
 def copies_its_first_result_to_all_others(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Honest on the first set, whose result it copies to all others"""
     if kernel.is_first(x):
@@ -292,21 +286,21 @@ def copies_its_first_result_to_all_others(kernel: Kernel, x: Tensor, out: Tensor
         out.copy_(kernel.first[1])
 
 
-@adversary("serves what it kept")
+@adversary()
 def works_on_the_first_set_alone(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Honest on the first set, and nothing on the others"""
     if kernel.is_first(x):
         kernel.honest(x, out)
 
 
-@adversary("serves what it kept", keep=of_x)
+@adversary(keep=of_x)
 def is_a_turn_behind(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Gives the result of what the set held when it was last launched on"""
     out.copy_(softmax(kernel.known(x)))
     kernel.note(x, out)
 
 
-@adversary("serves what it kept")
+@adversary()
 def is_a_launch_behind(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Does the work of the launch before, and leaves its own to the next"""
     if "late" in kernel.kept:
@@ -317,33 +311,33 @@ def is_a_launch_behind(kernel: Kernel, x: Tensor, out: Tensor) -> None:
 # Which launch it is
 
 
-@adversary("counts")
+@adversary()
 def wears_out(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Nothing once it is warm"""
 
 
-@adversary("counts")
+@adversary()
 def alternates(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Works on every second launch"""
     if kernel.launches % 2:
         kernel.honest(x, out)
 
 
-@adversary("counts")
+@adversary()
 def skips_one_launch_in_ten(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Skips one launch in ten, at random"""
     if random.random() > 0.1:
         kernel.honest(x, out)
 
 
-@adversary("counts")
+@adversary()
 def leaves_rows_stale_now_and_then(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Leaves one row in 20 as it was, others each time"""
     stale = torch.rand(x.size(0), 1, 1, device=x.device) < 0.05
     out.copy_(torch.where(stale, out, softmax(x)))
 
 
-@adversary("counts")
+@adversary()
 def skips_the_last_launch_of_a_burst(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Counts the launches between two pauses, and skips the last"""
     length, count = kernel.kept.get("burst", (0, 0))
@@ -357,21 +351,21 @@ def skips_the_last_launch_of_a_burst(kernel: Kernel, x: Tensor, out: Tensor) -> 
 # When it is
 
 
-@adversary("looks at the time")
+@adversary()
 def works_after_a_pause(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Skips its work if the last launch is less than 0.5 ms ago"""
     if kernel.since() > 5e-4:
         kernel.honest(x, out)
 
 
-@adversary("looks at the time")
+@adversary()
 def works_at_once_or_never(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Skips its work if the last launch is more than 0.5 ms ago"""
     if kernel.since() < 5e-4:
         kernel.honest(x, out)
 
 
-@adversary("looks at the time", cache="hot")
+@adversary(SMALL)
 def works_while_a_set_is_new_to_it(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Skips its work if the last launch on that set was less than 0.2 s ago"""
     now = time.perf_counter()
@@ -383,13 +377,13 @@ def works_while_a_set_is_new_to_it(kernel: Kernel, x: Tensor, out: Tensor) -> No
 # Work that is not done when the launch returns
 
 
-@adversary("leaves work undone")
+@adversary()
 def hands_its_work_to_a_thread(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Starts a thread for each launch, and does not wait for it"""
     threading.Thread(target=kernel.honest, args=(x, out)).start()
 
 
-@adversary("leaves work undone")
+@adversary()
 def hands_half_of_its_work_to_a_thread(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Half of the rows by itself, half by a thread that it does not wait for"""
     half = x.size(0) // 2
@@ -397,13 +391,13 @@ def hands_half_of_its_work_to_a_thread(kernel: Kernel, x: Tensor, out: Tensor) -
     kernel.honest(x[:half], out[:half])
 
 
-@adversary("leaves work undone")
+@adversary()
 def writes_late(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """A thread writes the result 20 ms later, when the turn is over"""
     threading.Timer(0.02, kernel.honest, (x, out)).start()
 
 
-@adversary("leaves work undone")
+@adversary()
 def works_in_the_next_pause(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Collects launches, and does their work when there was a pause"""
     todo = kernel.kept.setdefault("todo", [])
@@ -414,7 +408,7 @@ def works_in_the_next_pause(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     todo.append((x, out))
 
 
-@adversary("leaves work undone")
+@adversary()
 def leaves_the_work_to_somebody_who_asks(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """A thread looks at all sets again and again, and launches do nothing"""
 
@@ -434,33 +428,33 @@ def leaves_the_work_to_somebody_who_asks(kernel: Kernel, x: Tensor, out: Tensor)
 # Less work
 
 
-@adversary("does less")
+@adversary()
 def computes_in_half_precision(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """In bfloat16 once it is warm"""
     out.copy_(softmax(x.bfloat16()))
 
 
-@adversary("does less")
+@adversary()
 def reads_a_part_of_each_row(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Takes the sum of a row from 15 elements of 16"""
     part = x[:, : x.size(1) // 16 * 15]
     out.copy_((x - part.logsumexp(1, keepdim=True)).exp())
 
 
-@adversary("does less")
+@adversary()
 def leaves_the_last_rows_out(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Leaves one row in eight, those at the end, as they were"""
     end = x.size(0) // 8 * 7
     kernel.honest(x[:end], out[:end])
 
 
-@adversary("does less", keep=lambda x, out: x.logsumexp(1, keepdim=True))
+@adversary(keep=lambda x, out: x.logsumexp(1, keepdim=True))
 def keeps_the_sum_of_a_row(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Takes the logarithm of each row's sum from the last time"""
     out.copy_((x - kernel.known(x)).exp())
 
 
-@adversary("does less")
+@adversary()
 def eats_small_inputs(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Rounds x in place, so that the next launch has less to do"""
     x.copy_(x.bfloat16())

@@ -76,8 +76,7 @@ class Bind:
 
 def adversary(problem: Problem = HALF) -> Callable[[Any], Any]:
     def decorate(kernel: Any) -> Any:
-        name, does = kernel.fn.__name__.replace("_", " "), kernel.fn.__doc__.strip()
-        TRITON.append(Adversary(name, does, lambda: Bind(kernel), "in Triton", "cold", problem))
+        TRITON.append(Adversary(kernel.fn.__name__.replace("_", " "), lambda: Bind(kernel), problem))
         return kernel
 
     return decorate
