@@ -36,6 +36,10 @@ INSTALLS = {
 """What pip installs for a module that tests import and the project does not need."""
 
 
+BUILT_ONCE = {"environments", "installed", "on_h200", "sdist"}
+"""Fixtures of what takes long to make, once a module: a wheel, or every kernel compiled."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--load", action="store_true", help="run the heavy tests of tests/load too, some minutes")
     parser.addoption("--core", metavar="BACKEND", help="of the contract, only this backend's, on the core cases")
@@ -49,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Group what shares compiled kernels in one process, and leave out what a usual run has no time for."""
     for item in items if config.getoption("loadgroup", False) else ():  # as xdist tells its processes
-        if "on_h200" in getattr(item, "fixturenames", ()):  # what every kernel is compiled for, once a module
+        if BUILT_ONCE & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
         implementation, case = _given(item)
         if implementation is not None and implementation.backend in ("cpu", "helion"):

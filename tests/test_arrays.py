@@ -19,6 +19,7 @@ from kernelzoo import AxisError, DeviceError, EmptyReductionError, InputTypeErro
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX takes three quarters of a GPU otherwise
 os.environ.setdefault("JAX_PLATFORMS", "" if torch.cuda.is_available() else "cpu")
 
+pytestmark = pytest.mark.xdist_group("arrays")  # whose process imports JAX
 DEVICES = backends()
 HOST = [name for name, device in DEVICES.items() if device == "cpu" and not kernelzoo.get(name).emulator]
 CUDA = [name for name, device in DEVICES.items() if device == "cuda"]

@@ -1,6 +1,7 @@
 """What every language's inspection shares: the occupancy rule, the process of its own, errors that come back whole."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm
 
 from kernelzoo import inspect, packages, registry
 from kernelzoo.device import ARCHITECTURES, Occupancy, assumed, current, occupancy, of
@@ -60,6 +62,13 @@ def request(op: str = "softmax", variant: str = "auto", backend: str = "made_up"
     return Request(backend, op, variant, (4, 8), "float32", -1, "sm_90")
 
 
+@pytest.fixture(autouse=True)
+def warm_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that compiles begins as a fork of one that has imported torch."""
+    if not request.config.getoption("--cold"):
+        monkeypatch.setattr(inspect, "subprocess", warm.forking(warm.INSPECTING))
+
+
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of a backend's package, announced in the process that compiles too; a test writes its modules."""
@@ -72,16 +81,16 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: made_up\nVersion: 1\n")
     (information / "entry_points.txt").write_text("[kernelzoo.backends]\nmade_up = made_up\n")
     monkeypatch.syspath_prepend(tmp_path)
+    warm.found_at(str(tmp_path))
     for name in [name for name in sys.modules if name.partition(".")[0] == "made_up"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    packages.announced.cache_clear()
-    packages.packages.cache_clear()
-    packages.scan.cache_clear()
+    caches = packages.announced, packages.packages, packages.scan
+    for cached in caches:
+        cached.cache_clear()
     yield folder
-    packages.announced.cache_clear()
-    packages.packages.cache_clear()
-    packages.scan.cache_clear()
+    for cached in caches:
+        cached.cache_clear()
 
 
 INSPECTION = """
@@ -248,6 +257,7 @@ def test_a_file_of_the_current_folder_is_not_imported(package, tmp_path, monkeyp
     elsewhere.mkdir()
     (elsewhere / "json.py").write_text("raise SystemExit('the wrong json')")
     monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr(inspect, "subprocess", subprocess)  # a fork has imported Python's own
     ((kernel,),) = inspect.ask([request("min")])
     assert kernel.name == "k<1>"
 

@@ -65,7 +65,6 @@ ALLOWED = {
     "inspecting.py": {"importlib.import_module"},
     "check/running.py": {"importlib.import_module"},
     "measure/planning.py": {"importlib.import_module"},
-    # One of two modules beside it, by a switch of Numba's.
 }
 
 

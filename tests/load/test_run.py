@@ -1,10 +1,8 @@
 """That run.py catches what it claims to, on implementations that are wrong in one way each; and what it writes."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import run
@@ -37,8 +35,7 @@ def _registered() -> Iterator[None]:
 @pytest.fixture
 def warm_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sections' processes begin as forks of one that has imported torch."""
-    forked = SimpleNamespace(**{**vars(subprocess), "Popen": warm.popen(warm.server, ())})
-    monkeypatch.setattr(run, "subprocess", forked)
+    monkeypatch.setattr(run, "subprocess", warm.forking())
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, NoReturn
 
 AT_IMPORT = re.compile(r"PYTHON(?!PATH)|OMP_|GOMP_|KMP_|MKL_|OPENBLAS_|LD_|TORCH_|PYTORCH_")
@@ -30,6 +30,7 @@ AT_IMPORT = re.compile(r"PYTHON(?!PATH)|OMP_|GOMP_|KMP_|MKL_|OPENBLAS_|LD_|TORCH
 MOST = 3
 """Servers at once, each of which has torch in memory."""
 WORKER, JUDGE, PROBE = "kernelzoo.measure.worker", "kernelzoo.measure.judge.process", "kernelzoo.cli.probe"
+INSPECTING = "kernelzoo.inspecting"
 _SET, _GET = 36, 37  # PR_SET_CHILD_SUBREAPER and PR_GET_CHILD_SUBREAPER of <sys/prctl.h>
 _places = {*sys.path}
 _alone = threading.RLock()
@@ -102,12 +103,25 @@ def popen(find: Callable[[dict[str, str]], Fork | None], modules: Sequence[str])
     return Popen
 
 
+def forking(*modules: str) -> SimpleNamespace:
+    """The module subprocess, whose processes of these modules, or of all if there are none, are such forks."""
+    names = {**vars(subprocess), "Popen": popen(server, modules)}
+    run = FunctionType(subprocess.run.__code__, names)
+    run.__kwdefaults__ = subprocess.run.__kwdefaults__
+    return SimpleNamespace(**{**names, "run": run})
+
+
+def found_at(folder: str) -> None:
+    """Let forks find modules there too, none of which stands in for what they have imported."""
+    _places.add(folder)
+
+
 def warm_workers() -> None:
     """Let what this process starts of ours be forks."""
     from kernelzoo.cli import commits, probe
     from kernelzoo.measure import worker_process
 
-    made = SimpleNamespace(**{**vars(subprocess), "Popen": popen(server, (WORKER, JUDGE, PROBE, "kernelzoo"))})
+    made = forking(WORKER, JUDGE, PROBE, "kernelzoo")
     for module in (worker_process, probe, commits):
         module.subprocess = made  # type: ignore[attr-defined]
 
@@ -163,7 +177,7 @@ def _become(request: dict[str, Any], files: list[int]) -> None:
     if words[:1] == ["pytest"] or any(glob.glob(f"{place}/*.dist-info") for place in added):
         for name in [name for name in sys.modules if name.partition(".")[0] == "kernelzoo"]:
             del sys.modules[name]  # pytest rewrites what it imports; a package is known at the first import
-    if (first, words[:1]) not in (("-m", [WORKER]), ("-m", [PROBE])):  # which start none of ours
+    if first != "-m" or words[:1] not in ([WORKER], [PROBE], [INSPECTING]):  # which start none of ours
         _fork_what_it_starts()
     sys.argv = words if first == "-m" else [first, *words[first == "-c" :]]
     if first == "-m":
