@@ -3,8 +3,6 @@
 A command's options are in its signature. It imports what it needs when it runs, so that help loads no torch.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,16 +1,16 @@
 """``kernelzoo accuracy``: the error of each implementation, in units in the last place."""
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from kernelzoo import operations
+from kernelzoo.check import accuracy as engine
+from kernelzoo.cli import guards as processes
 from kernelzoo.cli import options, output, recording
-
-if TYPE_CHECKING:
-    from kernelzoo.measure.guard import Guard
+from kernelzoo.cli.progress import Bar
+from kernelzoo.measure.guard import Guard
 
 
 def accuracy(
@@ -40,11 +40,6 @@ def accuracy(
     Exit status: 0; 1 if an error is larger than the contract allows, a minimum is wrong, bits differ, or a kernel
     fails; 2 for an unknown name, or if nothing could be measured.
     """
-    from kernelzoo import operations
-    from kernelzoo.check import accuracy as engine
-    from kernelzoo.cli import guards as processes
-    from kernelzoo.cli.progress import Bar
-
     recording.check_output(to)
     count = _count(values)
     run = recording.Recording("kernelzoo-accuracy/1")
@@ -110,9 +105,6 @@ Task = tuple[str, str, list[str]]
 
 def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
     """The tasks: implementations measured on the same values. Raises UnknownNameError for a dtype that none takes."""
-    from kernelzoo import operations
-    from kernelzoo.check import accuracy as engine
-
     tasks = list[Task]()
     taken = {dtype for id in ids for dtype in operations.OPERATIONS[options.op_of(id)].dtypes}
     options.check_names("dtype", dtypes, taken)
@@ -127,7 +119,6 @@ def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
 
 
 def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
-    from kernelzoo import operations
 
     console = output.console()
     rounded = (

@@ -1,16 +1,14 @@
 """Compares new results with older results files by row, only on the same card and clock."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.cli.options import OptionError
-
-if TYPE_CHECKING:
-    from kernelzoo.report.results import Problem, Row
+from kernelzoo.report import notes
+from kernelzoo.report.reading import load
+from kernelzoo.report.results import Problem, Row
 
 Entry = dict[str, Any]
 
@@ -39,8 +37,6 @@ class Old:
 
     def __init__(self, *paths: Path, name: str = "file") -> None:
         """``name``: what messages call these results."""
-        from kernelzoo.report.reading import load
-
         self.name = name
         self._rows: dict[tuple[str, Problem], list[Row]] = {}
         for row in (row for path in paths for group in load([path]).groups for row in group.rows):
@@ -48,8 +44,6 @@ class Old:
 
     def hold(self, described: Entry, entries: Sequence[Entry], failed: Sequence[Entry], allowed: float) -> list[Held]:
         """Compare the results of one problem with these; see :func:`kernelzoo.cli.rows.described`."""
-        from kernelzoo.report.results import Problem
-
         problem = Problem.of(described)
         found = [
             self._held(entry, described["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
@@ -61,7 +55,6 @@ class Old:
 
     def _held(self, entry: Entry, problem: str, rows: Sequence[Row], allowed: float) -> Held:
         from kernelzoo.measure import statistics
-        from kernelzoo.report import notes
 
         info = entry["extra_info"]
         id, here = info["id"], (info["device"], info["clock"], info["cache"])

@@ -1,10 +1,9 @@
 """Whether a backend can run here, or why not and how to fix it."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 
+from kernelzoo import operations, tables
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
 
 
@@ -59,8 +58,6 @@ def availability(backend: str) -> Availability:
 
 def launch_tables(backend: str, device: int = 0) -> str:
     """The launch tables in use on a GPU as text, and why a stored one is not used. The backend is loaded."""
-    from kernelzoo import operations, tables
-
     with warnings.catch_warnings(record=True) as ignored:
         warnings.simplefilter("always")
         told = {op: label for op in operations.OPERATIONS if (label := tables.label(backend, op, device)) is not None}

@@ -12,14 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from kernelzoo import measure, operations, registry
 from kernelzoo.cli import first_calls, locking, measuring, options, output, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.guards import check_gpus
+from kernelzoo.cli.progress import Bar
+from kernelzoo.measure import shards
+from kernelzoo.measure.gpus import Gpu
+from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.record import Record, RecordError
+from kernelzoo.measure.worker_pool import WorkerPool
+from kernelzoo.measure.worker_process import GuardError
 
 if TYPE_CHECKING:
-    from kernelzoo.measure.gpus import Gpu
-    from kernelzoo.measure.record import Record
-    from kernelzoo.measure.worker_pool import Worker, WorkerPool
+    from kernelzoo.measure.worker_pool import Worker
 
 ShapeSet = Annotated[
     str,
@@ -96,12 +102,6 @@ def bench(
 
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or if nothing could be measured; 130 after Ctrl-C.
     """
-    from kernelzoo import measure, operations, registry
-    from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure import shards
-    from kernelzoo.measure.record import Record, RecordError
-    from kernelzoo.measure.worker_process import GuardError
-
     wanted = options.words(op) or tuple(operations.MAPPED)
     if first_call and lock_clocks:
         raise options.OptionError("--first-call times no launch; leave out --lock-clocks")
@@ -121,7 +121,7 @@ def bench(
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
     console, errors = output.console(), output.console(errors=True)
-    tables = rows_of.Tables(console)
+    tables = rows_of.Tables()
     modules = options.check_modules(module)
     measured: list[dict[str, Any]] = []
     workers: list[dict[str, Any]] = []
@@ -168,7 +168,7 @@ def bench(
                 record.employ(workers := measuring.employed(crew, checked))
                 if not json:
                     with bar.aside():
-                        measuring.tell_cards(workers, errors)
+                        measuring.tell_cards(workers)
             slower = {w["gpu"]["uuid"] for w in workers if w["gpu"] and w["check"] and w["check"]["slower"]}
             for problem, entries, failed in measuring.sweep(crew, plan, how, bar, slower):
                 record.add(entries, failed)
@@ -197,7 +197,7 @@ def bench(
             }
         )
     else:
-        rows_of.tell_without_result(console, measured)
+        rows_of.tell_without_result(measured)
         tables.end()
         console.print(f"{len(kept)} results in {path}" if kept else "nothing could be measured")
     if ended:
@@ -221,9 +221,6 @@ def _crew(
     places: Sequence[Gpu], engine: str, address: str, device: str, modules: Sequence[str], patience: float
 ) -> Iterator[WorkerPool]:
     """The workers: on the named GPUs, on a cluster's, or one on the device."""
-    from kernelzoo.measure.guard import Guard
-    from kernelzoo.measure.worker_pool import WorkerPool
-
     if engine == "ray":
         from kernelzoo.measure import over_ray
 

@@ -1,7 +1,5 @@
 """An older commit, checked out in a folder of its own and measured there, for ``compare --against-commit``."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile
@@ -9,18 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelzoo import children
 from kernelzoo.cli import output
+from kernelzoo.cli.comparing import Question
+from kernelzoo.cli.measuring import How
 from kernelzoo.cli.options import OptionError
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.measure import record, worker_process
-
-if TYPE_CHECKING:
-    from kernelzoo.cli.comparing import Question
-    from kernelzoo.cli.measuring import How
 
 _HOME = Path(children.__file__).resolve().parent
 

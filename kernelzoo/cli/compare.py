@@ -1,22 +1,18 @@
 """``kernelzoo compare``: a few implementations on a few problems in detail, also against an older results file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from kernelzoo.cli import against as older
 from kernelzoo.cli import commits, comparing, folder, locking, measuring, options, output
 from kernelzoo.cli import rows as rows_of
+from kernelzoo.cli.against import Held
 from kernelzoo.cli.bench import Resume
-
-if TYPE_CHECKING:
-    from kernelzoo.cli.against import Held
 
 Baseline = Annotated[
     str, options.option("--baseline", "ID", "The implementation that ratios are to; by default torch's own function.")
@@ -110,7 +106,7 @@ def compare(
     limit = older.share(allowed)
     old = older.Old(against) if against else None
     console = output.console()
-    tables = rows_of.Tables(console, full=True)
+    tables = rows_of.Tables(full=True)
     question = comparing.Question(
         names or [],
         ops=options.words(op),
@@ -148,7 +144,7 @@ def compare(
             }
         )
     else:
-        rows_of.tell_without_result(console, described)
+        rows_of.tell_without_result(described)
         if held is not None:
             console.print(f"against {name}, {limit:.1%} slower allowed", style="bold")
             output.show(console, _table(held, kind))

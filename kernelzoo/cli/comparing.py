@@ -1,22 +1,22 @@
 """Compares implementations on a few problems, for the command ``compare`` and for Python."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo import registry
 from kernelzoo.cli import complete, locking, measuring, options, sizes
 from kernelzoo.cli import rows as rows_of
-
-if TYPE_CHECKING:
-    from kernelzoo.cli.against import Held, Old
-    from kernelzoo.measure.worker_process import About
-    from kernelzoo.report.rows import Rows
+from kernelzoo.cli.against import Held, Old
+from kernelzoo.cli.progress import Bar
+from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.record import Record
+from kernelzoo.measure.worker_pool import WorkerPool
+from kernelzoo.measure.worker_process import About
+from kernelzoo.report.rows import Rows
 
 Row = dict[str, Any]
 
@@ -70,11 +70,6 @@ def measured(
     show: Callable[[Row], None] | None = None,
 ) -> Compared:
     """Measure what is in question, and show each problem as soon as it is measured, also ``to`` a results file."""
-    from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
-    from kernelzoo.measure.record import Record
-    from kernelzoo.measure.worker_pool import WorkerPool
-
     asked, shapes = question, question.shapes
     names, given = asked.names, asked.baseline
     if not names and not asked.modules:
@@ -154,8 +149,6 @@ def compare(
 
         kernelzoo.compare("torch/eager", "triton", op="softmax", shapes=[(4096, 1024)], dtypes=["bfloat16"])
     """
-    from kernelzoo.report.rows import Rows
-
     question = Question(
         ids,
         ops=options.words([op]),

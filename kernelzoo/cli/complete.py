@@ -1,7 +1,5 @@
 """Shell completion of ids, operations, backends, variants and dtypes, without heavy imports."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from kernelzoo import registry

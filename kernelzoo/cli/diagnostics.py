@@ -1,7 +1,5 @@
 """Suspicious facts about a machine, each with its remedy."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """``kernelzoo doctor``: what this machine has, what each backend lacks, and what would disturb a measurement."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform
@@ -11,8 +9,10 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
-from kernelzoo.cli import options, output
+from kernelzoo import registry
+from kernelzoo.cli import options, output, probe
 from kernelzoo.cli.diagnostics import Machine, Suspicion, suspicions
+from kernelzoo.measure.environment import device_name
 from kernelzoo.terminal import width, wrapped
 
 _PACKAGES = re.compile(
@@ -33,8 +33,6 @@ def doctor(json: options.Json = False) -> int:
 
     Exit status: 0; 1 if no backend but torch can run here.
     """
-    from kernelzoo import registry
-
     console = output.console(errors=True)
     with console.status("looking at this machine") if console.is_terminal else nullcontext():
         machine = examine()
@@ -58,9 +56,6 @@ def doctor(json: options.Json = False) -> int:
 
 def examine() -> Machine:
     """Examine everything, each part in a separate process."""
-    from kernelzoo import registry
-    from kernelzoo.cli import probe
-
     load = os.getloadavg()[0]  # before the processes below add to it
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     names = ("OMP_", "MKL_", "NUMBA_", "TRITON_", "CUDA_", "CUPY_", "PYTORCH_")
@@ -100,7 +95,6 @@ def _pin(distribution: str, wanted: str) -> str:
 
 
 def _print(machine: Machine, found: list[Suspicion]) -> None:
-    from kernelzoo.measure.environment import device_name
 
     console = output.console()
 

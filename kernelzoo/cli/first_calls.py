@@ -1,16 +1,13 @@
 """``kernelzoo bench --first-call``: the time of the first call, by implementation and class of problems."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelzoo.cli import measuring, options, output, recording, sizes
-
-if TYPE_CHECKING:
-    from kernelzoo.measure.first_call import FirstCall
+from kernelzoo.cli.progress import Bar
+from kernelzoo.measure import first_call as first
+from kernelzoo.measure.guard import Guard
 
 
 def first_calls(
@@ -23,10 +20,6 @@ def first_calls(
     json: bool,
 ) -> int:
     """Measure, print and write the record; returns the exit status. ``chosen``: operations, backends and variants."""
-    from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure import first_call as first
-    from kernelzoo.measure.guard import Guard
-
     options.select_early(module, (), *chosen)
     if to is not None:
         measuring.check_free(to)
@@ -63,7 +56,7 @@ def first_calls(
     return 1 if outcomes & {"wrong", "failed"} else 0 if "measured" in outcomes else 2
 
 
-def _show(found: Sequence[FirstCall]) -> None:
+def _show(found: Sequence[first.FirstCall]) -> None:
     console = output.console()
     output.note(console, "Milliseconds by the host's clock, one call each; two new processes for each row.")
     table = output.table(

@@ -3,15 +3,13 @@
 The solutions of a definition share its process, its sets of inputs and the times of its reference.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo import files
 from kernelzoo.cli import measuring, options, output, verdicts
@@ -19,12 +17,12 @@ from kernelzoo.cli.guards import check_gpus, in_threads
 from kernelzoo.cli.progress import Bar
 from kernelzoo.definitions.folders import Found, Solution, Task, paired
 from kernelzoo.definitions.reference import CHANGES
+from kernelzoo.measure import Problem
+from kernelzoo.measure.gpus import Gpu
+from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.measurement import UNJUDGED
-
-if TYPE_CHECKING:
-    from kernelzoo.measure import Problem
-    from kernelzoo.measure.gpus import Gpu
-    from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.record import Record
+from kernelzoo.measure.worker_process import GuardError
 
 Row = dict[str, Any]
 Batch = list[tuple[Task, list[Solution]]]
@@ -54,8 +52,6 @@ class How:
 
 def folder(how: How, gpus: str, to: Path | None, *, resume: bool, json: bool) -> int:
     """Judge the solutions in a folder. Returns the exit status."""
-    from kernelzoo.measure.record import Record
-
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     places: list[Gpu | None] = [*check_gpus(gpus, how.device)] or [None]
@@ -90,7 +86,7 @@ def folder(how: How, gpus: str, to: Path | None, *, resume: bool, json: bool) ->
         found_ones = {"verdicts": [*known.values()], "file": str(to) if to else None}
         output.emit({**found_ones, **({} if whole else {"interrupted": True})})
     else:
-        verdicts.show(output.console(), [*known.values()], JUDGED, TIMED)
+        verdicts.show([*known.values()], JUDGED, TIMED)
         if found.alone:
             output.console().print(f"{found.alone} definitions have no solution", style="dim")
     if not whole:
@@ -130,9 +126,6 @@ class Crew:
 
     def judged(self, place: Gpu | None, batch: Batch) -> Iterator[Judged]:
         """What is found of a batch. If its processes can't start together, each definition is tried alone."""
-        from kernelzoo.measure.guard import Guard
-        from kernelzoo.measure.worker_process import GuardError
-
         needs = {str(one.path): [str(task.path)] for task, some in batch for one in some}
         modules = [*(str(task.path) for task, _ in batch), *needs]
         self.bar.step(f"starting {len(needs)} solutions")

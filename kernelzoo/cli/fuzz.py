@@ -1,7 +1,5 @@
 """``kernelzoo fuzz``: runs implementations on random cases."""
 
-from __future__ import annotations
-
 import importlib.util
 import secrets
 import threading
@@ -10,14 +8,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from kernelzoo.check import fuzz as engine
+from kernelzoo.check.fuzz import Case
+from kernelzoo.check.running import slow_to_bind
+from kernelzoo.cli import guards as processes
 from kernelzoo.cli import options, output, recording
-
-if TYPE_CHECKING:
-    from kernelzoo.check.fuzz import Case
-    from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
+from kernelzoo.cli.progress import Bar
+from kernelzoo.measure.guard import Guard
 
 _BATCH = 128
 """Cases that a process gets at a time, which run again if a kernel breaks the process."""
@@ -67,10 +66,6 @@ def fuzz(
 
     Exit status: 0; 1 for any failure; 2 for an unknown name, or if what was asked for can't run here.
     """
-    from kernelzoo.check import fuzz as engine
-    from kernelzoo.cli import guards as processes
-    from kernelzoo.cli.progress import Bar
-
     recording.check_output(to)
     run = recording.Recording("kernelzoo-fuzz/1")
     seed = secrets.randbits(32) if seed is None else seed
@@ -177,9 +172,6 @@ class _Work:
 
 def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_Work]:
     """The work of each implementation. With the same operation and size limit they get the same cases."""
-    from kernelzoo.check import fuzz as engine
-    from kernelzoo.check.running import slow_to_bind
-
     drawn: dict[tuple[str, int], list[Case]] = {}
     for id in ids:
         about = guard.largest(id)
@@ -199,8 +191,6 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
 
 def _keep(works: Sequence[_Work]) -> None:
     """Keep the failures that are printed, and forget those of earlier runs that pass. Raises ImportError."""
-    from kernelzoo.check import fuzz as engine
-
     for work in works:
         for failure in work.failures[:_REDUCED]:
             engine.keep(work.id, engine.parse(failure["case"], work.op), failed=True)
@@ -244,8 +234,6 @@ class _Share:
 
     def _try(self, guard: Guard, work: _Work, batch: Sequence[Case]) -> None:
         """Run a batch, and reduce the failing cases."""
-        from kernelzoo.check import fuzz as engine
-
         started = time.monotonic()
         found = guard.fuzz(work.id, [str(case) for case in batch])
         seconds = time.monotonic() - started
@@ -289,7 +277,6 @@ def _costly(words: str) -> bool:
 
 
 def _print(works: Sequence[_Work], seed: int) -> None:
-    from kernelzoo.check import fuzz as engine
 
     console = output.console()
     table = output.table("implementation", ">cases", ">right", ">refused", ">errors", ">failed", ">layouts", ">s", "")
@@ -323,13 +310,11 @@ def _print(works: Sequence[_Work], seed: int) -> None:
 
 def _words(text: str, op: str) -> str:
     """How a case differs from a plain call on a contiguous tensor, as text."""
-    from kernelzoo.check.fuzz import contiguous, parse
-
-    case = parse(text, op)
+    case = engine.parse(text, op)
     told = [f"{case.dtype} {'x'.join(map(str, case.shape)) or 'scalar'}"]
     told += [f"dim={case.dim}"] if case.dim is not None else []
     told += [f"{name}={value}" for name, value in (*case.sizes, *case.scalars)]
-    told += [f"strides {case.x.strides}"] if case.x.strides != contiguous(case.shape) else []
+    told += [f"strides {case.x.strides}"] if case.x.strides != engine.contiguous(case.shape) else []
     told += [f"starts {case.x.offset} elements after a 16-byte boundary"] if case.x.offset else []
     told += ["keepdim"] if case.keepdim else []
     told += [f"out with strides {out.strides}" for out in case.outs]

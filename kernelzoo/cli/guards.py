@@ -1,7 +1,5 @@
 """Several measuring processes for one command."""
 
-from __future__ import annotations
-
 import os
 import queue
 import threading
@@ -10,14 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from kernelzoo import registry
 from kernelzoo.cli import options
-
-if TYPE_CHECKING:
-    from kernelzoo.measure.gpus import Gpu
-    from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.gpus import Gpu, chosen
+from kernelzoo.measure.guard import Guard
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,29 +22,9 @@ W = TypeVar("W")
 
 def check_gpus(text: str, device: str) -> list[Gpu]:
     """The GPUs that ``--gpus`` names; none without it. Raises GpusError, or OptionError together with ``--device``."""
-    from kernelzoo.measure.gpus import chosen
-
     if text and device:
         raise options.OptionError("--gpus chooses the devices: leave out --device")
     return chosen(text)
-
-
-@contextmanager
-def asked(
-    module: Sequence[Path], device: str, gpus: str, patience: float, ids: Sequence[str], *names: Sequence[str]
-) -> Iterator[tuple[Guards, tuple[str, ...]]]:
-    """A context with processes for a command, and the ids that its options name; see :func:`options.select`.
-
-    Without ``ids``, those that the modules add. Raises GuardError, GpusError, OptionError or UnknownNameError.
-    """
-    from kernelzoo.measure.guard import Guard
-
-    modules, places = options.check_modules(module), check_gpus(gpus, device)
-    with Guards(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
-        known = set(guards.first.about.summaries)
-        if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # this process runs no module
-        yield guards, options.select(known, ids, *names)
 
 
 def in_threads(tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: Sequence[W]) -> Iterator[tuple[W, T, R]]:
@@ -130,3 +106,19 @@ class Guards:
         guard = self._start(self.places[number % len(self.places)] if self.places else None)
         self._guards.append(guard)
         return guard
+
+
+@contextmanager
+def asked(
+    module: Sequence[Path], device: str, gpus: str, patience: float, ids: Sequence[str], *names: Sequence[str]
+) -> Iterator[tuple[Guards, tuple[str, ...]]]:
+    """A context with processes for a command, and the ids that its options name; see :func:`options.select`.
+
+    Without ``ids``, those that the modules add. Raises GuardError, GpusError, OptionError or UnknownNameError.
+    """
+    modules, places = options.check_modules(module), check_gpus(gpus, device)
+    with Guards(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
+        known = set(guards.first.about.summaries)
+        if module and not ids:
+            known -= {i.id for i in registry.implementations()}  # this process runs no module
+        yield guards, options.select(known, ids, *names)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kernelzoo.cli import against, options, output
+from kernelzoo.report.results import BASELINE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kernelzoo.report.history import Point, Step
 
 Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json", help="Files that kernelzoo bench -o wrote.")]
@@ -69,7 +69,6 @@ def _change(step: Step) -> dict[str, Any]:
 
 def _print(points: Sequence[Point]) -> None:
     from kernelzoo.measure.statistics import Verdict
-    from kernelzoo.report.results import BASELINE
 
     console = output.console()
     for label in dict.fromkeys(point.label for point in points):

@@ -1,22 +1,21 @@
 """``kernelzoo inspect``: the compiled code of a kernel, with or without a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from kernelzoo import inspect as engine
+from kernelzoo import operations, packages, registry
 from kernelzoo.cli import complete, options, output, sizes
+from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import BackendUnavailableError, InspectionError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kernelzoo.inspect import Kernel
-    from kernelzoo.measure import Problem
+from kernelzoo.inspect import Kernel
+from kernelzoo.measure import Problem
+from kernelzoo.report.reading import load
+from kernelzoo.report.results import ResultsError
 
 Id = Annotated[
     str,
@@ -76,17 +75,13 @@ def inspect(
 
     Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a missing language or compiler.
     """
-    from kernelzoo import registry
-    from kernelzoo.inspect import inspect as inspected
-    from kernelzoo.inspect import registered
-
     modules = options.check_modules(module) if module else []
-    ours = registered(modules) if modules else {}
+    ours = engine.registered(modules) if modules else {}
     (known,) = options.choose([*(i.id for i in registry.implementations()), *ours], [id])[:1]
 
     def found(problem: Problem) -> tuple[Kernel, ...]:
         where = problem.shape, problem.dtype, problem.dim, arch
-        return inspected(known, *where, modules=modules, sizes=dict(problem.sizes))
+        return engine.inspect(known, *where, modules=modules, sizes=dict(problem.sizes))
 
     def asked_for() -> Problem:
         shapes = [shape] if shape else sizes.usual([known.split("/")[1]], bool(axes))
@@ -136,8 +131,6 @@ def inspect(
 
 def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kernel, ...]], json: bool) -> None:
     """Print the files of a form, or of those that a chooser chooses; without its language, the chooser's own."""
-    from kernelzoo import operations, packages, registry
-
     forms, note = [id], ""
     if module is None and registry.implementation(id).chooses:
         try:
@@ -150,12 +143,12 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
     if json:
         output.emit({"id": id, "note": note, "files": [{"path": path, "source": sources[path]} for path in sources]})
         return
-    console, aside = output.console(), output.console(errors=True)
+    aside = output.console(errors=True)
     if note:
         aside.print(output.brief(note))
     for path, code in sources.items():
         aside.print(f"{path}:", style="bold")
-        print_text(console, code, "python" if path.endswith(".py") else "cuda")
+        print_text(code, "python" if path.endswith(".py") else "cuda")
 
 
 def _limit(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] | None:
@@ -163,10 +156,6 @@ def _limit(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] 
 
     Raises ResultsError.
     """
-    from kernelzoo.device import ARCHITECTURES
-    from kernelzoo.report.reading import load
-    from kernelzoo.report.results import ResultsError
-
     op, moved = problem.op, problem.bytes
     if results is not None:
         rows = [row for group in load([results]).groups for row in group.rows if row.op == op and row.ceiling_gb_per_s]
@@ -213,16 +202,16 @@ def _by(sizes: tuple[int, ...] | None) -> str | None:
 def _print_code(kernel: Kernel, what: str) -> None:
     """Print the code, highlighted on a terminal."""
     code = kernel.stages.get(what) if what in STAGES else getattr(kernel, what)
-    console = output.console()
     if code is None:
         missing = (kernel.sass_missing if what == "sass" else None) or f"{kernel.language} has none here"
         output.console(errors=True).print(f"no {what} of {kernel.name}: {missing}")
     else:
-        print_text(console, code, _lexer(kernel, what))
+        print_text(code, _lexer(kernel, what))
 
 
-def print_text(console: Console, code: str, lexer: str) -> None:
+def print_text(code: str, lexer: str) -> None:
     """Print code as it is, highlighted on a terminal."""
+    console = output.console()
     if console.is_terminal:
         from rich.syntax import Syntax
 

@@ -1,16 +1,15 @@
 """``kernelzoo list``: every implementation, what it takes, and whether it can run here."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kernelzoo.cli import options, output
-
-if TYPE_CHECKING:
-    from kernelzoo.cli.availability import Availability
+from kernelzoo import operations, packages, registry, unloaded
+from kernelzoo.cli import options, output, probe
+from kernelzoo.cli.availability import Availability
+from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.measure.guard import Guard
 
 
 def list_implementations(
@@ -26,14 +25,10 @@ def list_implementations(
 
     Exit status: 0; 2 for an unknown name, or a --module that fails.
     """
-    from kernelzoo import operations, packages, registry
-
     backends, wanted = options.words(backend), options.words(op)
     modules = options.check_modules(module) if module else ()
     known = [(i.id, i.summary) for i in registry.implementations()]
     if modules:
-        from kernelzoo.measure.guard import Guard
-
         with Guard("cpu", modules) as guard:
             known = sorted(guard.about.summaries.items())
     chosen = options.select((id for id, _ in known), (), wanted, backends)
@@ -72,10 +67,6 @@ def list_implementations(
 
 def seen(backends: Sequence[str]) -> dict[str, Availability]:
     """Which built-in backends can run here. This process loads none; others answer what only loading can tell."""
-    from kernelzoo import unloaded
-    from kernelzoo.cli.availability import Availability
-    from kernelzoo.errors import BackendUnavailableError
-
     found = dict[str, Availability]()
     for backend in backends:
         try:
@@ -85,10 +76,7 @@ def seen(backends: Sequence[str]) -> dict[str, Availability]:
         except unloaded.NotSeenError:
             pass
     left = [backend for backend in backends if backend not in found]
-    if left:
-        from kernelzoo.cli.probe import look
-
-        answers = look([f"backend:{backend}" for backend in left])
+    answers = probe.look([f"backend:{backend}" for backend in left])
     for backend in left:
         said = answers[f"backend:{backend}"]
         found[backend] = (
@@ -101,9 +89,6 @@ def seen(backends: Sequence[str]) -> dict[str, Availability]:
 
 def _not_loaded(backend: str) -> Availability:
     """The availability of another package's backend, whose source is read and not run."""
-    from kernelzoo import operations, packages
-    from kernelzoo.cli.availability import Availability
-
     if reason := packages.unreadable(backend, tuple(operations.OPERATIONS)):
         return Availability(backend, reason=reason, remedy=packages.MEND)
     told = "kernelzoo doctor tells whether it runs here"

@@ -1,7 +1,5 @@
 """``--lock-clocks``: GPUs at one clock while they are measured."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any

@@ -12,18 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.cli import output
 from kernelzoo.cli.options import OptionError, check_names
 from kernelzoo.cli.progress import Bar
 from kernelzoo.files import check_folder, claimed
+from kernelzoo.measure import Problem
+from kernelzoo.measure.worker_pool import SLOWER, Checked, WorkerPool, compared
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kernelzoo.measure import Problem
-    from kernelzoo.measure.worker_pool import Checked, Worker, WorkerPool
+    from kernelzoo.measure.worker_pool import Worker
 
 Row = dict[str, Any]
-Plan = Sequence[tuple["Problem", Sequence[str]]]
+Plan = Sequence[tuple[Problem, Sequence[str]]]
 """The problems to measure, each with the ids of its implementations."""
 
 
@@ -77,8 +77,6 @@ def sweep(
     Results of the GPUs whose UUIDs are in ``slower`` are flagged. Raises GuardError at the end if a worker was lost for
     good; the others continue. What would begin too late for :func:`within` is left out.
     """
-    from kernelzoo.measure.worker_pool import SLOWER
-
     bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
 
     def one(worker: Worker, task: tuple[Problem, Sequence[str]]) -> tuple[list[Row], list[Row]]:
@@ -102,8 +100,6 @@ def sweep(
 
 def compare_cards(crew: WorkerPool, plan: Plan, how: How, bar: Bar) -> list[Checked]:
     """Measure one implementation on the plan's largest problem on every card; empty for a single card."""
-    from kernelzoo.measure.worker_pool import compared
-
     if len(crew.workers) < 2 or not plan:
         return []
     problem, ids = max(plan, key=lambda one: one[0].bytes)
@@ -120,8 +116,9 @@ def employed(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
     ]
 
 
-def tell_cards(workers: Sequence[Row], console: Console) -> None:
+def tell_cards(workers: Sequence[Row]) -> None:
     """Print how well the cards agree."""
+    console = output.console(errors=True)
     checks = [(named(worker["gpu"], worker["device"]), worker["check"]) for worker in workers if worker["check"]]
     ratios = [check["ratio"] for _, check in checks if check["ratio"] is not None]
     if ratios and not any(check["slower"] for _, check in checks):

@@ -1,7 +1,5 @@
 """``kernelzoo merge``: merges the shards of one sweep."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +7,8 @@ from typing import Annotated
 import typer
 
 from kernelzoo.cli import measuring, options, output
+from kernelzoo.measure import record, shards
+from kernelzoo.report.reading import load
 
 Files = Annotated[list[Path], typer.Argument(metavar="SHARD.json", help="Files of kernelzoo bench --shard K/N.")]
 Output = Annotated[
@@ -24,9 +24,7 @@ def merge(files: Files, *, to: Output, json: options.Json = False) -> int:
 
     Exit status: 0; 2 for bad usage, or files that don't make a whole sweep.
     """
-    from kernelzoo.measure import record, shards
     from kernelzoo.report.__main__ import main
-    from kernelzoo.report.reading import load
 
     if to.suffix == ".html":
         return main([*map(str, files), "-o", str(to), *(["--json"] if json else [])], "kernelzoo merge")

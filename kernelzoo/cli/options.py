@@ -1,7 +1,5 @@
 """The options that several commands share, and checks of their values."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -13,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kernelzoo import operations, registry
+from kernelzoo import operations, packages, registry
 from kernelzoo.cli import complete, output, suggest
 from kernelzoo.definitions import is_folder
 from kernelzoo.definitions.files import read
@@ -239,8 +237,6 @@ def axes(text: str) -> dict[str, int]:
 
 def check_modules(modules: Sequence[Path]) -> list[str]:
     """The modules' paths as text, after printing what foreign code will run. Raises OptionError for a missing path."""
-    from kernelzoo import packages
-
     for module in modules:
         if not (module.is_file() or is_folder(module)):
             raise OptionError(f"no file {str(module)!r} for --module, or an option that names a file of kernels")

@@ -3,8 +3,6 @@
 Each part has its own process, so that a crash, even at import, costs one answer; see :func:`look`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -16,6 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kernelzoo import children
+from kernelzoo.cli.availability import availability
 
 Facts = dict[str, Any]
 
@@ -156,12 +155,8 @@ def _answer(process: subprocess.Popen[str]) -> Facts:
 
 def main(name: str) -> None:
     try:
-        if name.startswith("backend:"):
-            from kernelzoo.cli.availability import availability
-
-            found = asdict(availability(name.removeprefix("backend:")))
-        else:
-            found = LOOKS[name]()
+        kind, _, backend = name.partition(":")
+        found = asdict(availability(backend)) if backend else LOOKS[kind]()
     except Exception as error:  # any error is the answer
         found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
     print("\n" + json.dumps(found), flush=True)

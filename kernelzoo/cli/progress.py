@@ -1,7 +1,5 @@
 """Progress on standard error: a bar with the time left."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,11 +1,11 @@
 """``kernelzoo race``: everything that runs on this machine, over shapes that people run, as a file and a picture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
+from kernelzoo import registry
 from kernelzoo.cli import bench, listing, measuring, options, output
+from kernelzoo.report.reading import load
 
 SHAPES = {
     "cuda": ["256x4096,8192x4096,32x128256,32768x4096,8192x64,8x1048576"],
@@ -32,8 +32,6 @@ def race(
 
     Exit status: 0; 1 if a row is wrong or failed; 2 if nothing could be measured; 130 after Ctrl-C.
     """
-    from kernelzoo import registry
-
     here = listing.seen(registry.backends())
     kind = device.partition(":")[0] or ("cuda" if any("cuda" in found.devices for found in here.values()) else "cpu")
     names = [name for name, found in here.items() if kind in found.devices]
@@ -66,8 +64,6 @@ def race(
 
 def _drawn(results: Path, picture: Path) -> list[str]:
     """Draw the picture. Returns what it says in words; nothing if it can't be drawn."""
-    from kernelzoo.report.reading import load
-
     try:
         from kernelzoo.report import speeds
     except ImportError:

@@ -1,20 +1,16 @@
 """The record of a run: its command and device, and a flat row for each result."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.cli import options, output
 from kernelzoo.files import check_folder, write_whole
-
-if TYPE_CHECKING:
-    from kernelzoo.measure.worker_process import About
+from kernelzoo.measure.worker_process import About
 
 
 class Recording:

@@ -1,7 +1,5 @@
 """``kernelzoo report``: the same as ``python -m kernelzoo.report``."""
 
-from __future__ import annotations
-
 import typer
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}

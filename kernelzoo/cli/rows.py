@@ -1,17 +1,15 @@
 """The results of one problem as rows, for tables and JSON."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.cli import output
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kernelzoo.measure import Problem
+from kernelzoo.measure import Problem, record
+from kernelzoo.measure.condition import DISTURBED
+from kernelzoo.measure.energy import Energy
+from kernelzoo.report import energy, notes
+from kernelzoo.report.rows import quantiles
 
 Row = dict[str, Any]
 
@@ -30,8 +28,6 @@ def rows(entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> list[R
 
 def _measured(entry: Row, baseline: Row | None) -> Row:
     from kernelzoo.measure import statistics
-    from kernelzoo.measure.condition import DISTURBED
-    from kernelzoo.report.rows import quantiles
 
     info, samples = entry["extra_info"], entry["stats"]["data"]
     median = statistics.median_interval(samples)
@@ -70,8 +66,6 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
 
 def described(problem: Problem, entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> Row:
     """One problem as JSON: its facts, how it was timed, and its :func:`rows`."""
-    from kernelzoo.measure import record
-
     found = rows(entries, failed, baseline)
     info = entries[0]["extra_info"] if entries else {}
     return {
@@ -87,9 +81,9 @@ def described(problem: Problem, entries: Sequence[Row], failed: Sequence[Row], b
 class Tables:
     """Prints each problem of a run as a table. Facts common to several tables are printed once above the first."""
 
-    def __init__(self, console: Console, *, full: bool = False) -> None:
+    def __init__(self, *, full: bool = False) -> None:
         """full: also show the intervals of the medians and the host's times."""
-        self._console, self._full = console, full
+        self._console, self._full = output.console(), full
         self._how = self._ratio = ""
         self._tables = 0
         self._noted = set[str]()
@@ -97,9 +91,6 @@ class Tables:
 
     def show(self, described: Row) -> None:
         """Print one problem's rows, without columns that are empty."""
-        from kernelzoo.measure.energy import Energy
-        from kernelzoo.report import energy, notes
-
         measured = [row for row in described["rows"] if row["outcome"] == "measured"]
         if not measured:
             self._console.print(f"{described['problem']}: nothing was measured", style="bold")
@@ -148,13 +139,10 @@ class Tables:
 
     def end(self) -> None:
         """After several tables, print the notes of their marks, with the number of marked results."""
-        from kernelzoo.report import notes
-
         for line in notes.lines(self._marks) if self._tables > 1 else ():
             output.note(self._console, line)
 
     def _cells(self, row: Row) -> dict[str, str]:
-        from kernelzoo.report import notes
 
         full = self._full
         return {
@@ -190,8 +178,9 @@ def _form(row: Row) -> str:
     return "" if form == row["id"] else form.rpartition("/")[2]
 
 
-def tell_without_result(console: Console, problems: Sequence[Row]) -> None:
+def tell_without_result(problems: Sequence[Row]) -> None:
     """Print the lines for results outside the tables."""
+    console = output.console()
     for line in without_result(problems):
         console.print(line)
     for line in not_taken(problems):

@@ -1,7 +1,5 @@
 """``kernelzoo show``: an operation's plain form in each language, one below the other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import geometric_mean
@@ -9,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from kernelzoo import operations, packages
+from kernelzoo import operations, packages, side_by_side
 from kernelzoo.cli import complete, options, output
 from kernelzoo.cli.inspection import print_text
+from kernelzoo.report.reading import load
 
 Operation = Annotated[
     str, typer.Argument(metavar="OP", help="The operation, such as rms_norm.", autocompletion=complete.some_ops)
@@ -41,8 +40,6 @@ def show(
 
     Exit status: 0; 2 for an unknown name, or a file that holds no results.
     """
-    from kernelzoo import side_by_side
-
     options.check_names("operation", [op], operations.OPERATIONS)
     chosen = options.words(language)
     options.check_names("language", chosen, packages.LANGUAGES)
@@ -64,7 +61,7 @@ def show(
         console.print(form.summary)
         for kind, text in form.code:
             console.print()
-            print_text(console, text, kind)
+            print_text(text, kind)
         console.print()
     return 0
 
@@ -81,7 +78,6 @@ def _scores(op: str, results: Sequence[Path]) -> dict[str, float]:
     """The score of each implementation of an operation, by id."""
     if not results:
         return {}
-    from kernelzoo.report.reading import load
 
     shares = dict[str, list[float]]()
     for row in (row for group in load(results).groups for row in group.rows):

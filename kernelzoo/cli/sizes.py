@@ -1,23 +1,18 @@
 """The problems for the options of shapes, axes and dtypes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kernelzoo import operations, registry
+from kernelzoo import measure, operations, registry
 from kernelzoo.cli.options import OptionError, axes, shape, shapes_of
 from kernelzoo.definitions.files import own_name, read
+from kernelzoo.measure import Problem
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.arguments import ELEMENTS
 from kernelzoo.operations.limits import broken
-
-if TYPE_CHECKING:
-    from kernelzoo.measure import Problem
-
 
 SHAPE = "4096x4096"
 
@@ -43,8 +38,6 @@ def problems(
     ``dtypes``: by default those of ``usual`` that an operation takes, or else its first. ``seed``: of a random set.
     Raises UnknownNameError for an unknown operation, dtype or set, OptionError for a shape or an axis.
     """
-    from kernelzoo import measure
-
     found: list[Problem] = []
     for op in ops:
         registry.known_op(op)
@@ -103,8 +96,6 @@ def of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
 
 def _sized(op: str, dtype: str, given: Mapping[str, int], beside: Mapping[str, int] | None = None) -> Problem:
     """The problem of such sizes, and scalars ``beside``. By rows only ``n`` is needed. Raises OptionError."""
-    from kernelzoo import measure
-
     operation, wanted = OPERATIONS[op], OPERATIONS[op].free_axes
     _check_room(",".join(f"{axis}={size}" for axis, size in given.items()), given.values())
     left = [axis for axis in wanted if axis not in given and not (operation.by_rows and axis != "n")]

@@ -1,7 +1,5 @@
 """Suggestions for a pattern that matches no implementation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 

@@ -10,16 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from kernelzoo import operations, registry, tables
 from kernelzoo.cli import measuring, options, output, recording
+from kernelzoo.cli.guards import Guards, check_gpus
+from kernelzoo.cli.progress import Bar
 from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs, rows, show, tuner_of
 from kernelzoo.errors import KernelZooError
+from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.problems import problems
+from kernelzoo.tables import Card
 
 if TYPE_CHECKING:
-    from kernelzoo.cli.guards import Guards
-    from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
     from kernelzoo.measure.tuning import Outcome
-    from kernelzoo.tables import Card
 
 TimeLimit = Annotated[float, options.option("--time-limit", "MINUTES", "Time for all tables together.", min=0.1)]
 DryRun = Annotated[
@@ -66,12 +68,6 @@ def tune(
     Exit status: 0, whether or not anything faster was found; 1 if a kernel was wrong or failed with some value; 2 for
     bad usage, or if there is no GPU to tune for; 130 after Ctrl-C, which keeps finished tables.
     """
-    from kernelzoo import operations, registry, tables
-    from kernelzoo.cli.guards import Guards, check_gpus
-    from kernelzoo.cli.progress import Bar
-    from kernelzoo.measure.guard import Guard
-    from kernelzoo.measure.problems import problems
-
     usual = ("float32", "bfloat16")
     dtypes = options.words(dtype) or usual
     wanted = options.words(op) or tuple(
@@ -176,7 +172,7 @@ class Session:
                 self.bar.say(f"{words}: {len(outcome.values)} of {len(one['knobs'])} knobs have a faster value")
                 if not json:
                     with self.bar.aside():
-                        show(console, one, outcome)
+                        show(one, outcome)
         except KeyboardInterrupt:
             interrupted = True
         in_order = [done[index] for index in sorted(done)]
@@ -216,7 +212,6 @@ class Session:
             )
 
     def _store(self, one: Json, outcome: Outcome) -> Path:
-        from kernelzoo import tables
 
         about = {"started": self.record.started, "versions": self.guards.first.about.versions, "rounds": self.rounds}
         evidence = [row for row in rows(one, outcome) if row["taken"]]
@@ -246,8 +241,6 @@ class _Teller:
 
 def _check_folder(card: Card) -> None:
     """Check that a table can be stored, before it is measured for an hour. Raises OptionError."""
-    from kernelzoo import tables
-
     try:
         folder = tables.path(card, "any").parent
         tables.make_folder(folder)
@@ -259,7 +252,6 @@ def _check_folder(card: Card) -> None:
 
 
 def _reset(card: Card, backends: Sequence[str], ops: Sequence[str], json: bool) -> int:
-    from kernelzoo import tables
 
     removed = [str(file) for name in backends if (file := tables.reset(card, name, ops)) is not None]
     if json:

@@ -7,15 +7,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.cli import options, output
+from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import KernelZooError
+from kernelzoo.measure import planning
+from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.problems import Problem
+from kernelzoo.tables import Card, Knob
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kernelzoo.measure.guard import Guard
-    from kernelzoo.measure.problems import Problem
     from kernelzoo.measure.tuning import Outcome, Tuner
-    from kernelzoo.tables import Card, Knob
 
 Json = dict[str, Any]
 
@@ -23,7 +23,6 @@ Json = dict[str, Any]
 def tuner_of(
     one: Json, guard: Guard, dtypes: Sequence[str], card: Card, rounds: int, seconds: float = 0.0, tell: Any = None
 ) -> Tuner:
-    from kernelzoo.measure.planning import pool
     from kernelzoo.measure.tuning import Tuner
 
     def race(id: str, problem: Problem, values: Mapping[str, dict[str, int]], rounds: int) -> Any:
@@ -33,12 +32,11 @@ def tuner_of(
         return samples, {f["id"].partition("@")[2]: f"{f['outcome']}: {f['reason']}" for f in failed}
 
     chosen = {"tell": tell} if tell is not None else {}
-    problems = pool(one["op"], dtypes, card.multiprocessors)
+    problems = planning.pool(one["op"], dtypes, card.multiprocessors)
     return Tuner(knobs_of(one), one["ids"], problems, guard.plans, race, rounds=rounds, time_limit=seconds, **chosen)
 
 
 def knobs_of(one: Json) -> list[Knob]:
-    from kernelzoo.tables import Knob
 
     return [Knob(**{**knob, "among": tuple(knob["among"])}) for knob in one["knobs"]]
 
@@ -88,7 +86,8 @@ def _ratio(ratio: Any, worst: float | None, verdict: str) -> Json:
     return {**interval, "worst": worst, "verdict": verdict.upper()}
 
 
-def show(console: Console, one: Json, outcome: Outcome) -> None:
+def show(one: Json, outcome: Outcome) -> None:
+    console = output.console()
     console.print(f"{one['backend']}/{one['op']}, {outcome.seconds:.0f} s", style="bold")
     table = output.table(
         *("knob", ">shipped", "tried", ">time / before", ">95 % interval", ">slowest problem", "verdict", "kept"),
@@ -112,8 +111,6 @@ def described(
     backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str], rounds: int, absent: dict[str, str]
 ) -> list[Json]:
     """Knobs and their problems on a simulated device. ``absent`` gets the reason if the backend can't plan for it."""
-    from kernelzoo.device import ARCHITECTURES
-    from kernelzoo.measure import planning
     from kernelzoo.measure.tuning import Tuner, TuningError
 
     options.check_names("architecture", [arch], ARCHITECTURES)

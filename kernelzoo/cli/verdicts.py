@@ -1,25 +1,21 @@
 """Verdicts on solutions of other people's problem sets: right, wrong, undecidable or refused."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.cli import output, sizes
 from kernelzoo.definitions.folders import Solution, Task
+from kernelzoo.definitions.loading import workloads_beside
 from kernelzoo.errors import KernelZooError
+from kernelzoo.measure import Problem
 from kernelzoo.measure.measurement import BUSY, UNDECIDABLE, UNJUDGED
 from kernelzoo.measure.worker_process import SHORT
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kernelzoo.measure import Problem
+from kernelzoo.operations import OPERATIONS
 
 Row = dict[str, Any]
 
@@ -121,9 +117,6 @@ def problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
 
     An operation of a problem of KernelBench, or of a test of gpu-mode, has the sizes of its inputs.
     """
-    from kernelzoo.definitions.loading import workloads_beside
-    from kernelzoo.operations import OPERATIONS
-
     workloads = workloads_beside(task.path) if task.kind == "definition" else ()
     found, unmade = list[Any](), list[str]()
     for op in ops:
@@ -176,8 +169,9 @@ def status(found: Iterable[Row]) -> int:
     return 1 if "wrong" in said else 0 if "right" in said else 2
 
 
-def show(console: Console, found: Sequence[Row], judged: int, timed: int) -> None:
+def show(found: Sequence[Row], judged: int, timed: int) -> None:
     """Print the table of verdicts, and what is wrong."""
+    console = output.console()
     order = sorted(found, key=lambda one: (one["definition"], VERDICTS.index(one["verdict"]), one.get("ratio") or 0.0))
     sampled = any(one.get("workloads", 0) > judged for one in found)
     output.note(

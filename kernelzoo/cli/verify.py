@@ -1,22 +1,19 @@
 """``kernelzoo verify``: checks implementations against the contract, without timing."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from kernelzoo.check.cases import cases
+from kernelzoo.cli import guards as processes
 from kernelzoo.cli import options, output, sizes
+from kernelzoo.cli.progress import Bar
 from kernelzoo.errors import KINDS, close
+from kernelzoo.measure import Problem
+from kernelzoo.measure.guard import Guard
 from kernelzoo.operations import OPERATIONS
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kernelzoo.measure import Problem
-    from kernelzoo.measure.guard import Guard
 
 _SHAPES = ("4096x1024", "1823x781", "16x262144")
 """Shapes of real sizes, checked after the contract's cases: even, odd, and few long rows."""
@@ -58,9 +55,6 @@ def verify(
     Exit status: 0; 1 for any finding; 2 for an unknown name, if what was asked for can't run here, or if an
     operation's own functions fail.
     """
-    from kernelzoo.cli import guards as processes
-    from kernelzoo.cli.progress import Bar
-
     patterns, ops, backends = ids or [], options.words(op), options.words(backend)
     early = options.select_early(module, patterns, ops, backends)
     if not module:  # it may add operations
@@ -91,7 +85,7 @@ def verify(
                 results[id] = found
                 if not json and not found["unavailable"]:
                     with bar.aside():
-                        _print(id, found, console)
+                        _print(id, found)
         except KeyboardInterrupt:
             whole = False
     results = {id: results[id] for id in chosen if id in results}
@@ -108,9 +102,9 @@ def verify(
         output.absent(unavailable, missing)
         too_wide = {options.op_of(id): found["weak"] for id, found in results.items() if found["weak"]}
         for name, cases in faulty.items():
-            _print_cases(console, f"{name} itself fails", cases, "red")
+            _print_cases(f"{name} itself fails", cases, "red")
         for name, cases in _by_op(results, "undecidable").items():
-            _print_cases(console, f"the bounds of {name} decide nothing", cases, "yellow")
+            _print_cases(f"the bounds of {name} decide nothing", cases, "yellow")
         for name in dict.fromkeys(options.op_of(id) for id in results):
             if said := OPERATIONS[name].hooks.get("tolerance"):
                 used = "used" if their_tolerance else "not used; --their-tolerance does"
@@ -134,8 +128,9 @@ def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def _print_cases(console: Console, what: str, cases: dict[str, str], style: str) -> None:
+def _print_cases(what: str, cases: dict[str, str], style: str) -> None:
     """Print once what is no kernel's fault."""
+    console = output.console()
     first, *others = cases
     also = f", also {', '.join(others[: _FEW - 1])}" if others else ""
     more = f" and {len(others) - _FEW + 1} more" if len(others) >= _FEW else ""
@@ -163,8 +158,6 @@ def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
 
 def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[str]) -> None:
     """Raise OptionError for a case that no operation has in one of the dtypes."""
-    from kernelzoo.check.cases import cases
-
     if not patterns and not dtypes:
         return
     names = {case.name: case.dtype for op in ops for case in cases(op)}
@@ -189,7 +182,8 @@ def _again(finding: dict[str, Any], modules: Sequence[Path], device: str, seed: 
     return options.again("verify", id, modules, device, *words)
 
 
-def _print(id: str, found: dict[str, Any], console: Console) -> None:
+def _print(id: str, found: dict[str, Any]) -> None:
+    console = output.console()
     room = f", {found['no_room']} too large for this memory" if found["no_room"] else ""
     if found["left_out"]:
         room += f", {found['left_out']} left out, as each takes seconds to bind (--case '*' runs all)"
@@ -197,15 +191,16 @@ def _print(id: str, found: dict[str, Any], console: Console) -> None:
         f"{id}: {found['passed']} passed, {found['refused']} refused, {len(found['findings'])} findings{room}",
         style="red" if found["findings"] else "green",
     )
-    _print_findings(found["findings"], console)
+    _print_findings(found["findings"])
     if beyond := found.get("beyond"):
         counts = f"{found['passed_beyond']} passed, {len(beyond)} findings"
         console.print(f"  beyond the definition (NaN, infinities, other sizes of numbers): {counts}", style="yellow")
-        _print_findings(beyond, console)
+        _print_findings(beyond)
 
 
-def _print_findings(findings: Sequence[dict[str, Any]], console: Console) -> None:
+def _print_findings(findings: Sequence[dict[str, Any]]) -> None:
     """Print the first finding of each kind, and the names of the others."""
+    console = output.console()
     for kind in KINDS:
         alike = [finding for finding in findings if finding["kind"] == kind]
         if not alike:

@@ -1,7 +1,5 @@
 """``python -m kernelzoo.report RESULTS.json... [-o PAGE.html | -o FOLDER] [--insert FILE]``: a report of results."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

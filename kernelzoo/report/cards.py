@@ -1,7 +1,5 @@
 """Several cards side by side: each language's score on the problems that all of them measured."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from kernelzoo.measure.measurement import OF_CALLS

@@ -1,7 +1,5 @@
 """How much faster one row is than another, with an interval if there are enough samples."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """A report as one JSON document."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kernelzoo.measure.measurement import OF_CALLS

@@ -1,7 +1,5 @@
 """How to read the energy of a launch."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable
 

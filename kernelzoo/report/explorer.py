@@ -4,8 +4,6 @@ The texts are those of the tables, from the same functions. The numbers only pla
 script computes nothing that a reader could quote.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The standard figure: GB/s against columns, a line for each implementation. Without a sweep, bars."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections import Counter

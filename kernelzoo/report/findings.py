@@ -6,8 +6,6 @@ have in common. ``kernelzoo report`` prints them, or puts the block of a kind in
 results:KIND -->`` and ``<!-- /results -->``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

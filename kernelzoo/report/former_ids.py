@@ -1,7 +1,5 @@
 """Forms that are gone, and those that do their work now. Older results name the former."""
 
-from __future__ import annotations
-
 _TILE_LANGUAGES = ("gluon", "cutile", "cute", "helion")
 _HELD = {"multi_row_tile": "fused", "columns": "fused"}
 _MINIMA = {

@@ -3,8 +3,6 @@
 Each row is compared with the last run at which its time had changed. So small steps are found once they add up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The colour and symbol of each implementation on the page, and the order of problems."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Mapping

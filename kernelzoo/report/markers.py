@@ -1,7 +1,5 @@
 """Blocks of a document that are generated from results, between markers that name them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

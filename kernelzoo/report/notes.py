@@ -1,7 +1,5 @@
 """The marks behind names and times, and their explanations below a table."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 
 from kernelzoo import registry

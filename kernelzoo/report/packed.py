@@ -1,7 +1,5 @@
 """The compressed data of the page, comparisons of every two rows, and sources of forms."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

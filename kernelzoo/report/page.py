@@ -3,8 +3,6 @@
 Results files are untrusted: every text is escaped or set as text, and no other script or request is allowed.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The page's part about changes since an older run."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Results as short Markdown for a pull request: what changed, and a table for each operation."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator

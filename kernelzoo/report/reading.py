@@ -3,8 +3,6 @@
 Everything a report needs is checked here once, by the schema and then in code. Tables and figures can trust it.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The tables of a report: of one operation, or of all results."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

@@ -1,14 +1,12 @@
 """Benchmark results: rows, the groups that may share a table, and selections of them."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from kernelzoo import registry
 from kernelzoo.errors import KernelZooError
@@ -51,7 +49,7 @@ class Problem:
         return int(self.__dict__["_hash"])
 
     @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> Problem:
+    def of(cls, entry: Mapping[str, Any]) -> Self:
         """The problem of an entry of a results file."""
         axes, scalars = (tuple(entry.get(key, {}).items()) for key in ("axes", "scalars"))
         shape = tuple(entry["shape"])
@@ -93,16 +91,31 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One implementation timed on one problem."""
+class Result:
+    """What became of one implementation on one problem."""
 
     run: Run
     backend: str
     op: str
     variant: str
+    problem: Problem
+
+    @property
+    def id(self) -> str:
+        return f"{self.backend}/{self.op}/{self.variant}"
+
+    @property
+    def name(self) -> str:
+        """The id without the operation."""
+        return f"{self.backend}/{self.variant}"
+
+
+@dataclass(frozen=True)
+class Row(Result):
+    """One implementation timed on one problem."""
+
     form: str
     """The id of the form that ran; for ``auto`` the one it chose. Empty where unknown."""
-    problem: Problem
     seconds: float
     """Median time of one launch."""
     bytes: int
@@ -154,18 +167,9 @@ class Row:
     """Where the file's summary contradicts its samples, as text. The row has what the samples give."""
 
     @property
-    def id(self) -> str:
-        return f"{self.backend}/{self.op}/{self.variant}"
-
-    @property
     def card(self) -> str:
         """The card of its group."""
         return self.beside or self.gpu
-
-    @property
-    def name(self) -> str:
-        """The id without the operation."""
-        return f"{self.backend}/{self.variant}"
 
     @property
     def chosen(self) -> str:
@@ -197,58 +201,13 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Failure:
+class Failure(Result):
     """An implementation without a time on one problem, and why."""
 
-    run: Run
-    backend: str
-    op: str
-    variant: str
-    problem: Problem
     outcome: str
     """``"refused"``: it can't take the problem, which is no fault. ``"wrong"``: its result is. ``"failed"``: it raised
     an error, crashed or hung."""
     reason: str
-
-    @property
-    def id(self) -> str:
-        return f"{self.backend}/{self.op}/{self.variant}"
-
-
-@dataclass(frozen=True)
-class Group:
-    """The rows of one device, clock and cache state. Rows of two groups never share a table or a figure."""
-
-    device: str
-    clock: str
-    cache: str
-    rows: tuple[Row, ...]
-    repeated: int
-    """Rows left out because a newer run measured the same."""
-    baseline: str = BASELINE
-
-    @property
-    def label(self) -> str:
-        return f"{self.device}, {self.clock} clock" + (", hot cache" if self.cache == "hot" else "")
-
-    def runs(self) -> list[tuple[Run, list[Row]]]:
-        """The files of the rows, each with its rows."""
-        found: dict[Run, list[Row]] = {}
-        for row in self.rows:
-            found.setdefault(row.run, []).append(row)
-        return list(found.items())
-
-    def operations(self) -> list[str]:
-        return sorted({row.op for row in self.rows})
-
-    def dtypes(self, op: str) -> list[str]:
-        return sorted({row.problem.dtype for row in self.rows if row.op == op})
-
-    def select(self, op: str, dtype: str | None = None) -> Selection:
-        return Selection(
-            tuple(row for row in self.rows if row.op == op and (dtype is None or row.problem.dtype == dtype)),
-            self.baseline,
-        )
 
 
 @dataclass(frozen=True)
@@ -339,6 +298,42 @@ class Selection:
         return found
 
 
+@dataclass(frozen=True)
+class Group:
+    """The rows of one device, clock and cache state. Rows of two groups never share a table or a figure."""
+
+    device: str
+    clock: str
+    cache: str
+    rows: tuple[Row, ...]
+    repeated: int
+    """Rows left out because a newer run measured the same."""
+    baseline: str = BASELINE
+
+    @property
+    def label(self) -> str:
+        return f"{self.device}, {self.clock} clock" + (", hot cache" if self.cache == "hot" else "")
+
+    def runs(self) -> list[tuple[Run, list[Row]]]:
+        """The files of the rows, each with its rows."""
+        found: dict[Run, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.run, []).append(row)
+        return list(found.items())
+
+    def operations(self) -> list[str]:
+        return sorted({row.op for row in self.rows})
+
+    def dtypes(self, op: str) -> list[str]:
+        return sorted({row.problem.dtype for row in self.rows if row.op == op})
+
+    def select(self, op: str, dtype: str | None = None) -> Selection:
+        return Selection(
+            tuple(row for row in self.rows if row.op == op and (dtype is None or row.problem.dtype == dtype)),
+            self.baseline,
+        )
+
+
 SWEEP = 6  # least points of a curve
 READABLE = 10  # most lines of one sweep in a table, which then fits one screen with the other shapes
 
@@ -358,7 +353,7 @@ class Results:
     counters: Mapping[tuple[str, str, str], Counters] = field(default_factory=dict)
     """A profiler's counts by device, id and problem as text (``float32 (8, 8)``). Only the page shows them."""
 
-    def relative_to(self, baseline: str) -> Results:
+    def relative_to(self, baseline: str) -> Self:
         """The results with ratios to another ``backend/variant``. Raises ResultsError if it has no results."""
         known = {row.name for group in self.groups for row in group.rows}
         if baseline not in known:

@@ -1,7 +1,5 @@
 """Results as plain rows, for programs and tables of others."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io
@@ -9,10 +7,10 @@ import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from kernelzoo.report.results import Failure, Row
+from kernelzoo.report.reading import load
+from kernelzoo.report.results import Result, Row
 
 SHOWN = 100
 """Most rows that a notebook shows."""
@@ -56,8 +54,6 @@ def read(*paths: str | Path) -> Rows:
     >>> sorted({row["op"] for row in rows})
     ['min', 'softmax']
     """
-    from kernelzoo.report.reading import load
-
     found = load(paths)
     measured = [_measured(row) for group in found.groups for row in group.rows]
     lost = [{**_of(one), "outcome": one.outcome, "reason": one.reason} for one in found.failed]
@@ -95,11 +91,11 @@ _EMPTY: dict[str, Any] = dict.fromkeys(
 ) | {"reason": "", "breaks": ""}  # text in all rows or in few: a data frame learns a column's type from the first
 
 
-def _of(one: Row | Failure) -> dict[str, Any]:
+def _of(one: Result) -> dict[str, Any]:
     problem = one.problem
     return {
         **_EMPTY,
-        "id": f"{one.backend}/{one.op}/{one.variant}",
+        "id": one.id,
         "op": one.op,
         "backend": one.backend,
         "variant": one.variant,

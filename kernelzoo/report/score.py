@@ -4,8 +4,6 @@ The *score* is the geometric mean of limit / time over the problems that an impl
 possible on the device.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ A document names a block between ``<!-- results:NAME -->`` and ``<!-- /results -
 ``cards`` (of several), or ``table-OP-DTYPE`` such as ``table-softmax-float32``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The picture of a race: how many times as fast as torch each implementation is, a bar each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from matplotlib import rc_context

@@ -1,7 +1,5 @@
 """Which implementation is the fastest, by how much, and on which shapes: the page's first picture."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

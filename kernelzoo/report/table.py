@@ -1,7 +1,5 @@
 """One table of a report, as Markdown or as plain text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Writes a report: one page, or a folder with Markdown and figures."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

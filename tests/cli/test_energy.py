@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernelzoo.cli import output, rows
+from kernelzoo.cli import rows
 from kernelzoo.measure import Problem
 
 PROBLEM = Problem("softmax", (64, 1024), "float32", -1)
@@ -35,7 +35,7 @@ def test_the_energy_stands_beside_the_time_with_its_ratio(full, entry, capsys, m
         "triton/softmax/auto": 0.25,
         "cupy/softmax/auto": None,
     }
-    rows.Tables(output.console(), full=full).show(found)
+    rows.Tables(full=full).show(found)
     said = capsys.readouterr().out
     assert "It moves every 100 ms, by 40000 mJ (medians)" in said and "idle power included" in said
     assert "energy, mJ  energy ratio" in said and "no energy: the counter did not move in 1 s" in said
@@ -45,7 +45,7 @@ def test_the_energy_stands_beside_the_time_with_its_ratio(full, entry, capsys, m
 
 def test_without_energy_there_is_no_column(entry, capsys) -> None:
     made = [entry("torch/softmax/eager", None)]
-    rows.Tables(output.console()).show(rows.described(PROBLEM, made, [], "torch/softmax/eager"))
+    rows.Tables().show(rows.described(PROBLEM, made, [], "torch/softmax/eager"))
     assert "energy" not in capsys.readouterr().out
 
 

@@ -103,7 +103,7 @@ def test_forms_that_do_not_take_a_problem_are_one_line_by_reason(monkeypatch, ca
     assert rows.not_taken([problem(7), problem(8)])[0] == f"not taken by {shown}, 6 times: for one, no row of 7"
     assert rows.without_result([problem(7)]) == []
     monkeypatch.setenv("COLUMNS", "60")
-    rows.tell_without_result(output.console(), [problem(7)])
+    rows.tell_without_result([problem(7)])
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 60 and {"a/softmax/fused,", "a/softmax/two:"} <= {*said.split()}
 

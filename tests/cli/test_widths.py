@@ -42,7 +42,7 @@ def problem() -> dict[str, Any]:
 
 
 def show_compared() -> None:
-    tables = rows.Tables(output.console(), full=True)
+    tables = rows.Tables(full=True)
     tables.show(problem())
     held = [
         Held("cupy/softmax/auto", "softmax-bfloat16-16x262144", 1.02, (0.99, 1.05)),
@@ -52,7 +52,7 @@ def show_compared() -> None:
 
 
 def show_benched() -> None:
-    tables = rows.Tables(output.console())
+    tables = rows.Tables()
     tables.show(problem())
     tables.show(problem() | {"problem": "softmax-float32-1x1"})
     tables.end()
@@ -81,7 +81,7 @@ def show_tuned() -> None:
         Trial("span_elements", 8192, 4096, *where, ratio, 1.01, "faster", taken=True),
         Trial("span_elements", 2048, 4096, *where, ratio, 1.08, "faster", reason="a problem is 8.0% slower"),
     ]
-    tune_tables.show(output.console(), one, outcome)
+    tune_tables.show(one, outcome)
     ids = ["min-float32-72x16384", "min-float32-142x262144", "min-float32-1000003x33-dim0"]
     site = {"id": "triton/min/auto", "affected": 40, "problems": ids}
     listed = [{"backend": "triton", "op": "min", **one["knobs"][0], **site}]
@@ -134,7 +134,7 @@ if __name__ == "__main__":
 
 def test_what_the_contract_costs_is_said_once(monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "160")
-    tables, found = rows.Tables(output.console()), problem()
+    tables, found = rows.Tables(), problem()
     found["rows"][2] |= {"id": "torch/softmax/auto", "form": "torch/softmax/renormalized"}
     tables.show(found)
     tables.show(found)
@@ -146,6 +146,6 @@ def test_what_is_unclear_for_one_reason_is_said_once(monkeypatch, capsys) -> Non
     found = problem()
     for row, why in zip(found["rows"], ("few", "few", "", "noise"), strict=True):
         row |= {"unclear": why, "flags": []}
-    rows.Tables(output.console()).show(found)
+    rows.Tables().show(found)
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("UNCLEAR")]
     assert said == ["UNCLEAR, 2 rows: few", "UNCLEAR, triton/softmax/columns_two_launches: noise"]
