@@ -113,8 +113,11 @@ def bench(
     asked = (wanted, options.words(backend), options.words(variant))
     part, places = shards.parsed(shard), _places(engine, address, gpus, device)
     options.select_early(module, (), *asked)
+    sized = partial(
+        sizes.problems, wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed
+    )
     if not module:  # else the measuring process may add names
-        sizes.problems(wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed)
+        sized()
     shape_set = "custom" if shape or axes or workload else measure.label(shapes, seed)
     how = measuring.How(rounds, cache, clock, cross_check, shape_set, energy)
     if resume and to is None:
@@ -137,14 +140,11 @@ def bench(
             locking.locked([worker.about.gpu for worker in crew.workers] if lock_clocks else []),
         ):
             about = crew.first.about
-            problems = sizes.problems(
-                wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed
-            )
             ids: Sequence[str] = options.select(about.summaries, (), *asked)
             how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
             # The baseline comes first: rounds are added until the verdicts against it are clear.
             ids = sorted(ids, key=lambda id: id != registry.baseline(options.op_of(id)))
-            whole = [(problem, [id for id in ids if options.op_of(id) == problem.op]) for problem in problems]
+            whole = [(problem, [id for id in ids if options.op_of(id) == problem.op]) for problem in sized()]
             record = Record(
                 path,
                 crew.devices,

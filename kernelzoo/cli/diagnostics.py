@@ -35,6 +35,16 @@ class Machine:
     def devices(self) -> list[Mapping[str, Any]]:
         return list(self.look("torch").get("devices", []))
 
+    @property
+    def gpus(self) -> list[Mapping[str, Any]]:
+        """The devices by NVML."""
+        return list(self.look("nvml").get("devices", []))
+
+    @property
+    def backends(self) -> dict[str, Mapping[str, Any]]:
+        """The answer of each backend, by its name."""
+        return {name.partition(":")[2]: look for name, look in self.looks.items() if name.startswith("backend:")}
+
 
 @dataclass(frozen=True)
 class Suspicion:
@@ -90,7 +100,7 @@ def _toolkit(machine: Machine) -> Iterator[Suspicion]:
 
 def _hidden(machine: Machine) -> Iterator[Suspicion]:
     """GPUs that torch doesn't see."""
-    there = len(machine.look("nvml").get("devices", []))
+    there = len(machine.gpus)
     torch = machine.look("torch")
     if not torch or len(machine.devices) >= there:
         return
@@ -113,9 +123,8 @@ def _hidden(machine: Machine) -> Iterator[Suspicion]:
 
 
 def _busy(machine: Machine) -> Iterator[Suspicion]:
-    for index, device in enumerate(machine.look("nvml").get("devices", [])):
-        others = device.get("processes")
-        if others:
+    for index, device in enumerate(machine.gpus):
+        if others := device.get("processes"):
             yield Suspicion(
                 f"GPU {index} is used by other processes: {', '.join(map(str, others))}",
                 "times of a shared GPU can't be trusted; end those processes, or measure later",
@@ -123,7 +132,7 @@ def _busy(machine: Machine) -> Iterator[Suspicion]:
     # A container may hide other processes, but not their memory. 2 GiB exceed our context plus the driver's needs.
     for index, device in enumerate(machine.devices):
         held = device["memory_bytes"] - device["free_bytes"]
-        if held > 2**31 and not any(d.get("processes") for d in machine.look("nvml").get("devices", [])):
+        if held > 2**31 and not any(gpu.get("processes") for gpu in machine.gpus):
             yield Suspicion(
                 f"{held / 2**30:.1f} GiB of GPU {index}'s memory are taken, by processes that don't show here",
                 "see nvidia-smi on the host; times of a shared GPU can't be trusted",
@@ -154,21 +163,13 @@ def _environment(machine: Machine) -> Iterator[Suspicion]:
                 f"{name}={threads}, and there are {machine.cores} cores: host times are those of {threads} threads",
                 f"unset {name}, if that was not meant",
             )
-    if (
-        any(map(_compiles_for_the_host, machine.looks.items()))
-        and machine.environment.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE"
-    ):
+    others = [look for name, look in machine.backends.items() if name != registry.BASELINE]
+    compiles = any("cpu" in look.get("devices", ()) and not look.get("emulator") for look in others)
+    if compiles and machine.environment.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE":
         yield Suspicion(
             "torch's idle threads spin for a while after each call, and slow down Numba's on the host",
             "OMP_WAIT_POLICY=PASSIVE kernelzoo ..., for times on the host",
         )
-
-
-def _compiles_for_the_host(look: tuple[str, Mapping[str, Any]]) -> bool:
-    """Whether this backend has kernels for the host."""
-    name, found = look
-    own = name.startswith("backend:") and name.partition(":")[2] != registry.BASELINE
-    return own and "cpu" in found.get("devices", ()) and not found.get("emulator")
 
 
 def _clocks(machine: Machine) -> Iterator[Suspicion]:
@@ -182,7 +183,7 @@ def _clocks(machine: Machine) -> Iterator[Suspicion]:
             f"the processor's clock is governed by {machine.governor!r}",
             "sudo cpupower frequency-set -g performance, for times on the host",
         )
-    for index, device in enumerate(machine.look("nvml").get("devices", [])):
+    for index, device in enumerate(machine.gpus):
         if device.get("persistence") == 0:
             yield Suspicion(
                 f"GPU {index} is not in persistence mode: its first use after a rest takes seconds",

@@ -37,8 +37,7 @@ def doctor(json: options.Json = False) -> int:
     with console.status("looking at this machine") if console.is_terminal else nullcontext():
         machine = examine()
     found = suspicions(machine)
-    backends = {name.partition(":")[2]: machine.looks[name] for name in machine.looks if name.startswith("backend:")}
-    runnable = [name for name, look in backends.items() if look.get("devices")]
+    runnable = [name for name, look in machine.backends.items() if look.get("devices")]
     if json:
         output.emit(
             {
@@ -110,7 +109,7 @@ def _print(machine: Machine, found: list[Suspicion]) -> None:
             f"{device['multiprocessors']} SMs, {device['l2_bytes'] / 2**20:.0f} MiB L2, "
             f"{device['free_bytes'] / 2**30:.1f} of {device['memory_bytes'] / 2**30:.1f} GiB free"
         )
-    for index, device in enumerate(machine.look("nvml").get("devices", [])):
+    for index, device in enumerate(machine.gpus):
         known = {name: value for name, value in device.items() if value is not None}
         say(
             f"GPU {index} by NVML: SM clock {known.get('sm_mhz', '?')} of {known.get('sm_max_mhz', '?')} MHz, "
@@ -128,10 +127,9 @@ def _print(machine: Machine, found: list[Suspicion]) -> None:
         table.add_row(label, version, path or look.get("error") or "")
     output.show(console, table)
     console.print()
-    backends = {n.partition(":")[2]: look for n, look in machine.looks.items() if n.startswith("backend:")}
-    tuned = any(look.get("tables") for look in backends.values())
+    tuned = any(look.get("tables") for look in machine.backends.values())
     table = output.table("backend", "here", *(["launch tables"] if tuned else []), "how to fix it")
-    for name, look in backends.items():
+    for name, look in machine.backends.items():
         runs = f"runs on {' and '.join(look['devices'])}" if look.get("devices") else look.get("reason")
         emulated = f" (in {look['emulator']}: never timed)" if look.get("emulator") else ""
         in_force = [look.get("tables", "")] if tuned else []

@@ -189,11 +189,7 @@ RunRecord = Annotated[Path | None, option("-o --output", "FILE.json", "Write a r
 
 
 TheirTolerance = Annotated[
-    bool,
-    flag(
-        "--their-tolerance",
-        "Judge by the tolerances of a definition's workloads, as its own set does.",
-    ),
+    bool, flag("--their-tolerance", "Judge by the tolerances of a definition's workloads, as its own set does.")
 ]
 
 
@@ -242,13 +238,10 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
             raise OptionError(f"no file {str(module)!r} for --module, or an option that names a file of kernels")
     console = output.console(errors=True)
     for name, package, distribution in packages.announced():
-        console.print(f"runs {package} (entry point {name} of {distribution}), {_MAY}")
+        console.print(f"runs {package} (entry point {name} of {distribution}), with all that this user may do")
     for module in modules:
-        console.print(f"runs {module}, {_MAY}")
+        console.print(f"runs {module}, with all that this user may do")
     return [str(module) for module in modules]
-
-
-_MAY = "with all that this user may do"
 
 
 def again(command: str, id: str, modules: Sequence[Path], device: str, *words: str) -> str:

@@ -119,7 +119,7 @@ def tune(
             listed = []
             for one in found["declared"]:
                 bar.step(f"planning for {one['backend']}/{one['op']}")
-                listed += listed_knobs(one, tuner_of(one, guard, dtypes, card, rounds))
+                listed += listed_knobs(one, tuner_of(one, guard, dtypes, card.multiprocessors, rounds))
             with bar.aside():
                 return list_knobs(listed, str(card), rounds, time_limit, found["unavailable"], json)
         session = Session(guards, max(1, len(places)), bar, card, rounds, time_limit * 60, run)
@@ -159,7 +159,9 @@ class Session:
             self._check_card(guard)
             words = f"{one['backend']}/{one['op']}"
             tell = _Teller(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.record)
-            yield tuner_of(one, guard, dtypes, self.card, self.rounds, share, tell).run(), tell
+            processors = self.card.multiprocessors
+            tuner = tuner_of(one, guard, dtypes, processors, self.rounds, time_limit=share, tell=tell)
+            yield tuner.run(), tell
 
         try:
             tasks = enumerate(found["declared"])

@@ -12,7 +12,7 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import planning
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.problems import Problem
-from kernelzoo.tables import Card, Knob
+from kernelzoo.tables import Knob
 
 if TYPE_CHECKING:
     from kernelzoo.measure.tuning import Outcome, Tuner
@@ -21,24 +21,21 @@ Json = dict[str, Any]
 
 
 def tuner_of(
-    one: Json, guard: Guard, dtypes: Sequence[str], card: Card, rounds: int, seconds: float = 0.0, tell: Any = None
+    one: Json, there: Guard | planning.Described, dtypes: Sequence[str], multiprocessors: int, rounds: int, **more: Any
 ) -> Tuner:
+    """The tuner of a table, with ``more`` of its options. On a described device it only plans."""
     from kernelzoo.measure.tuning import Tuner
 
     def race(id: str, problem: Problem, values: Mapping[str, dict[str, int]], rounds: int) -> Any:
         lanes = {f"{id}@{label}": of_label for label, of_label in values.items()}
-        entries, failed = guard.race(problem, list(lanes), rounds=rounds, tables=lanes, label="tune")
+        assert isinstance(there, Guard)
+        entries, failed = there.race(problem, list(lanes), rounds=rounds, tables=lanes, label="tune")
         samples = {entry["extra_info"]["id"].partition("@")[2]: entry["stats"]["data"] for entry in entries}
         return samples, {f["id"].partition("@")[2]: f"{f['outcome']}: {f['reason']}" for f in failed}
 
-    chosen = {"tell": tell} if tell is not None else {}
-    problems = planning.pool(one["op"], dtypes, card.multiprocessors)
-    return Tuner(knobs_of(one), one["ids"], problems, guard.plans, race, rounds=rounds, time_limit=seconds, **chosen)
-
-
-def knobs_of(one: Json) -> list[Knob]:
-
-    return [Knob(**{**knob, "among": tuple(knob["among"])}) for knob in one["knobs"]]
+    knobs = [Knob(**{**knob, "among": tuple(knob["among"])}) for knob in one["knobs"]]
+    problems = planning.pool(one["op"], dtypes, multiprocessors)
+    return Tuner(knobs, one["ids"], problems, there.plans, race, rounds=rounds, **more)
 
 
 def rows(one: Json, outcome: Outcome) -> list[Json]:
@@ -111,16 +108,14 @@ def described(
     backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str], rounds: int, absent: dict[str, str]
 ) -> list[Json]:
     """Knobs and their problems on a simulated device. ``absent`` gets the reason if the backend can't plan for it."""
-    from kernelzoo.measure.tuning import Tuner, TuningError
+    from kernelzoo.measure.tuning import TuningError
 
     options.check_names("architecture", [arch], ARCHITECTURES)
     rows = []
     try:
         with planning.Described(backend, arch) as there:
             for declared in there.tables([backend], ops)["declared"]:
-                problems = planning.pool(declared["op"], dtypes, ARCHITECTURES[arch].multiprocessors)
-                knobs, ids = knobs_of(declared), declared["ids"]
-                tuner = Tuner(knobs, ids, problems, there.plans, lambda *nothing: ({}, {}), rounds=rounds)
+                tuner = tuner_of(declared, there, dtypes, ARCHITECTURES[arch].multiprocessors, rounds)
                 rows += listed_knobs(declared, tuner)
     except TuningError:
         raise
