@@ -1,9 +1,6 @@
 """``kernelzoo accuracy``: its table, its record, and what it says of a kernel that is off."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 KERNELS = """
 import torch
@@ -23,7 +20,7 @@ def ends(x, out):
 """
 
 
-def test_errors_are_told_and_kept(answer: Callable[..., tuple[int, Any]], tmp_path: Path) -> None:
+def test_errors_are_told_and_kept(answer, tmp_path) -> None:
     module, file = tmp_path / "mine.py", tmp_path / "accuracy.json"
     module.write_text(KERNELS)
     options = ("--module", module, "--dtype", "float32", "--device", "cpu", "--seed", "1", "--jobs", "1")
@@ -38,7 +35,7 @@ def test_errors_are_told_and_kept(answer: Callable[..., tuple[int, Any]], tmp_pa
     assert "no more" in rows["mine/min/ends"]["failed"]
 
 
-def test_the_table(kernelzoo: Callable[..., Any]) -> None:
+def test_the_table(kernelzoo) -> None:
     options = ("--dtype", "float32", "--values", "2e4", "--seed", "1", "--device", "cpu")
     done = kernelzoo("accuracy", "torch/softmax/naive", *options)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -47,7 +47,7 @@ def run(tmp_path: Path):
     return run
 
 
-def test_the_table_is_shown_posted_and_the_status_kept(run, tmp_path: Path) -> None:
+def test_the_table_is_shown_posted_and_the_status_kept(run, tmp_path) -> None:
     called, summary, status = run(1, ARGUMENTS="torch/* --op softmax\n--allowed $(id)", AGAINST="old.json")
     measured = "[compare][torch/*][--op][softmax][--allowed][$(id)][--against][old.json][-o][results.json]"
     assert called.startswith(f"{measured}[report][results.json][--markdown][--against][old.json]") and status == 1
@@ -55,7 +55,7 @@ def test_the_table_is_shown_posted_and_the_status_kept(run, tmp_path: Path) -> N
     assert called.endswith(f"[pr][comment][7][--repo][a/b][--body-file][{tmp_path}/kernelzoo-comment.md]")
 
 
-def test_its_own_comment_is_written_anew(run, tmp_path: Path) -> None:
+def test_its_own_comment_is_written_anew(run, tmp_path) -> None:
     called, _, status = run(0, ARGUMENTS="--op min", COMMAND="bench", AGAINST="old.json", COMMENTS="12\\n13\\n")
     assert not any("${{" in step["run"] for step in STEPS)  # what is given is never pasted into a command
     assert called.startswith("[bench][--op][min][-o][results.json][report]") and status == 0

@@ -5,16 +5,12 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernelzoo import measure
-
-Answer = Callable[..., tuple[int, Any]]
-Small = tuple[str, ...]
 
 
 def load(path: Path) -> Any:
@@ -64,7 +60,7 @@ def test_the_file_is_one_of_pytest_benchmark_and_of_the_report(kernelzoo, small,
     assert not list(tmp_path.glob(".*.lock"))
 
 
-def test_whole_calls_stand_in_a_file_beside_launches(answer: Answer, small: Small, tmp_path: Path) -> None:
+def test_whole_calls_stand_in_a_file_beside_launches(answer, small, tmp_path) -> None:
     """What has a time of one kind still lacks the other."""
     path = tmp_path / "both.json"
     command = ("bench", *small, "--op", "min", "--backend", "torch", "--variant", "eager,auto", "-o", path)
@@ -78,7 +74,7 @@ def test_whole_calls_stand_in_a_file_beside_launches(answer: Answer, small: Smal
     assert all((info["gb_per_s"] is None) == (info["clock"] == "call") for info in infos)
 
 
-def test_a_sample_is_drawn_by_its_seed(answer: Answer, stub: Path, tmp_path: Path) -> None:
+def test_a_sample_is_drawn_by_its_seed(answer, stub, tmp_path) -> None:
     """The same each time, so that a run can be resumed; its results name it with its seed."""
     path = tmp_path / "sample.json"
     command = ("bench", "--op", "min", "-o", path, "--shapes")
@@ -163,7 +159,7 @@ def children(parent: int) -> list[Path]:
     return found
 
 
-def test_resuming_what_is_not_ours_is_refused(answer: Answer, stub: Path, small: Small, tmp_path: Path) -> None:
+def test_resuming_what_is_not_ours_is_refused(answer, stub, small, tmp_path) -> None:
     path = tmp_path / "other.json"
     ours = {"machine_info": {"device": "a toaster"}, "commit_info": {}, "benchmarks": [], "datetime": "now"}
     row = {"id": "torch/min/eager", "op": "min", "shape": [32, 64], "dim": -1, "dtype": "float32", "outcome": "refused"}
@@ -181,7 +177,7 @@ def test_resuming_what_is_not_ours_is_refused(answer: Answer, stub: Path, small:
         assert path.read_text() == content
 
 
-def test_nothing_to_measure_is_status_2(kernelzoo: Callable[..., Any], small: Small, tmp_path: Path) -> None:
+def test_nothing_to_measure_is_status_2(kernelzoo, small, tmp_path) -> None:
     done = kernelzoo("bench", *small, "--op", "min", "--backend", "cupy", "-o", "r.json", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2 and done.stderr.startswith("error: backend 'cupy' can't run here")
     assert done.stdout == "" and not list(tmp_path.glob("r.json*"))  # said at once, not once for each problem
@@ -189,7 +185,7 @@ def test_nothing_to_measure_is_status_2(kernelzoo: Callable[..., Any], small: Sm
     assert done.returncode == 2 and done.stderr.startswith("error: ") and "'cuda:7' can't be used" in done.stderr
 
 
-def test_where_nothing_can_be_written_nothing_is_measured(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_nothing_is_measured(kernelzoo, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     done = kernelzoo("bench", "-o", "file/results.json")
     assert done.returncode == 2 and done.stderr.count("\n") == 1

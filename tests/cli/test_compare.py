@@ -14,13 +14,11 @@ from kernelzoo import registry
 from kernelzoo.cli import comparing, measuring
 from kernelzoo.measure import record
 
-Answer = Callable[..., tuple[int, Any]]
-Small = tuple[str, ...]
 NIGHTLY = partial(pytest.param, marks=pytest.mark.nightly)
 COMMITS = ("compare", "--op", "softmax", "--module", "mine.py", "--allowed", "90%", "--against-commit")
 
 
-def test_torch_and_the_host_side_by_side(kernelzoo: Callable[..., Any], answer: Answer, small: Small) -> None:
+def test_torch_and_the_host_side_by_side(kernelzoo, answer, small) -> None:
     pytest.importorskip("numba", reason="the cpu backend needs Numba")
     status, told = answer("compare", "torch", "cpu", "--op", "softmax", *small, "--rounds", "7")
     assert status == 0
@@ -37,7 +35,7 @@ def test_torch_and_the_host_side_by_side(kernelzoo: Callable[..., Any], answer: 
     assert rows["torch/softmax/eager"]["ratio"] == 1
 
 
-def test_baseline_files_and_several_problems(kernelzoo: Callable[..., Any], small: Small, tmp_path: Path) -> None:
+def test_baseline_files_and_several_problems(kernelzoo, small, tmp_path) -> None:
     command = ("compare", "torch/min/auto", "--op", "min", "--baseline", "torch/eager", *small)
     done = kernelzoo(*command, "--shape", "9x8x7", "--dtype", "int32", "--dim", "1", "-o", "kept.json")
     assert done.returncode == 0, done.stderr
@@ -55,7 +53,7 @@ def test_ratios_are_to_what_a_user_would_call_without_us() -> None:
     assert comparing.baseline({"a/min/b": ""}, "", "min", ["a/min/b"]) == "a/min/b"  # where there is no baseline
 
 
-def test_python_gets_the_rows_of_the_command(answer: Answer, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_gets_the_rows_of_the_command(answer, stub, monkeypatch) -> None:
     named, how = ("torch/eager", "torch/auto"), ("--cache", "hot", "--rounds", "9")
     status, told = answer("compare", *named, "--op", "min", "--shape", "4x5x6", "--dim", "1", "--dtype", "fp16", *how)
     (problem,) = told["problems"]
@@ -80,7 +78,7 @@ def rewritten(path: Path, to: Path, factor: float, **info: Any) -> Path:
     return to
 
 
-def test_against_an_older_file(kernelzoo: Callable[..., Any], small: Small, tmp_path: Path) -> None:
+def test_against_an_older_file(kernelzoo, small, tmp_path) -> None:
     """The older times are made up, a thousand times faster, so that this machine's noise decides nothing."""
     command = ("compare", "torch/eager", "torch/auto", "--op", "softmax", *small, "--rounds", "9")
     done = kernelzoo(*command, "-o", "old.json")
@@ -111,7 +109,7 @@ def test_what_an_older_file_can_say(kernelzoo, answer, stub, small, tmp_path) ->
     assert status == 2 and told["against"]["rows"][0]["refusal"] == "the file has no such row"
 
 
-def test_a_noisy_baseline_is_not_blessed(answer: Answer, stub: Path, small: Small, tmp_path: Path) -> None:
+def test_a_noisy_baseline_is_not_blessed(answer, stub, small, tmp_path) -> None:
     status, _ = answer("compare", "torch/eager", "--op", "min", *small, "-o", "old.json")  # three samples
     assert status == 0
     status, told = answer("compare", "torch/eager", "--op", "min", *small, "--against", "old.json")
@@ -132,7 +130,7 @@ def test_disturbed_rows_are_compared(answer, stub, small, tmp_path, factor, slow
     assert (row["slower"], row["unclear"], row["refusal"]) == (slower, unclear, "") and status == slower
 
 
-def test_a_result_that_is_gone_is_a_regression(answer: Answer, small: Small, bad: Path, tmp_path: Path) -> None:
+def test_a_result_that_is_gone_is_a_regression(answer, small, bad, tmp_path) -> None:
     command = ("compare", "bad/garbage", "--op", "softmax", *small, "--module", bad)
     status, _ = answer(*command, "-o", "old.json")
     assert status == 0
@@ -185,12 +183,12 @@ def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize(("commit", "slower"), [("HEAD~1", True), NIGHTLY("HEAD", False)])
-def test_the_present_against_a_commit(answer: Answer, git, small: Small, commit: str, slower: bool) -> None:
+def test_the_present_against_a_commit(answer, git, small, commit, slower) -> None:
     status, told = answer(*COMMITS, commit, *small, "--rounds", "7")
     assert (status == 1) is told["against"]["rows"][0]["slower"] is slower and "\n" not in git("worktree", "list")
 
 
-def test_ctrl_c_leaves_no_worktree(start, git, small: Small, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_no_worktree(start, git, small, tmp_path) -> None:
     with start(*COMMITS, "HEAD~1", *small) as running:
         assert running.stderr.readline().startswith("measuring HEAD~1 (")
         running.send_signal(signal.SIGINT)
@@ -198,7 +196,7 @@ def test_ctrl_c_leaves_no_worktree(start, git, small: Small, tmp_path: Path) -> 
     assert "\n" not in git("worktree", "list") and not list(tmp_path.glob("kernelzoo-*"))
 
 
-def test_what_has_no_older_commit(kernelzoo, process, git, tmp_path: Path) -> None:
+def test_what_has_no_older_commit(kernelzoo, process, git, tmp_path) -> None:
     """Kernelzoo itself is in this repository, with a commit that can only say so."""
     place, own = tmp_path / "kernelzoo", ("compare", "torch", "--op", "min", "--against-commit", "HEAD")
     place.mkdir()

@@ -31,6 +31,6 @@ def test_options_are_those_of_the_command() -> None:
 
 
 @pytest.mark.parametrize("command", TYPER)
-def test_no_option_is_named_that_the_command_does_not_have(command: str) -> None:
+def test_no_option_is_named_that_the_command_does_not_have(command) -> None:
     told = flags(re.sub(r"```.*?```", "", section(command), flags=re.DOTALL))
     assert told - COMMANDS[command] == set()

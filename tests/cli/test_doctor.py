@@ -1,7 +1,6 @@
 """``kernelzoo doctor``: the rules on made-up machines, and one look at this one."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,7 @@ TWO = {"cupy-cuda12x": "14.2", "cupy-cuda13x": "14.2"}
     ],
     ids=lambda part: part[:24] if isinstance(part, str) else "",
 )
-def test_suspicions(changes: dict[str, Any], what: str, remedy: str) -> None:
+def test_suspicions(changes, what, remedy) -> None:
     (found,) = suspicions(machine(**changes))
     assert what in found.what and remedy in found.remedy
 
@@ -90,7 +89,7 @@ def before(folder: Path) -> str:
     return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
 
 
-def test_this_machine(answer: Callable[..., tuple[int, Any]]) -> None:
+def test_this_machine(answer) -> None:
     status, told = answer("doctor")
     assert told["packages"]["torch"] and told["looks"]["torch"]["version"]
     assert set(told["looks"]) == {*probe.LOOKS, *(f"backend:{name}" for name in OURS)}
@@ -98,7 +97,7 @@ def test_this_machine(answer: Callable[..., tuple[int, Any]]) -> None:
     assert status == (0 if len(told["runnable"]) > 1 else 1)
 
 
-def test_of_two_versions_the_one_that_is_imported_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_of_two_versions_the_one_that_is_imported_is_told(monkeypatch, tmp_path) -> None:
     (tmp_path / "numpy-1.2.3.dist-info").mkdir()
     (tmp_path / "numpy-1.2.3.dist-info" / "METADATA").write_text("Name: numpy\nVersion: 1.2.3\n", encoding="utf-8")
     assert packages()["numpy"] != "1.2.3"
@@ -106,7 +105,7 @@ def test_of_two_versions_the_one_that_is_imported_is_told(monkeypatch: pytest.Mo
     assert packages()["numpy"] == "1.2.3"
 
 
-def test_looks_survive_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_looks_survive_what_is_broken(monkeypatch, tmp_path) -> None:
     """Packages that raise, crash, hang or are not there, in place of the real ones."""
     (tmp_path / "torch.py").write_text("raise SystemError('numpy.dtype size changed')")
     (tmp_path / "triton.py").write_text("import ctypes; ctypes.string_at(0)")
@@ -120,7 +119,7 @@ def test_looks_survive_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert found["backend:torch"]["reason"] == "importing it raised SystemError: numpy.dtype size changed"
 
 
-def test_lines_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_fit_the_terminal(monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     installed = {f"a-package-{number}": "13.0.88" for number in range(12)}
     looks = {name: {"error": "not here"} for name in (*doctor._LABELS, "torch")}
@@ -139,7 +138,7 @@ def test_nothing_but_torch_is_status_1(kernelzoo, tmp_path, monkeypatch) -> None
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_the_launch_tables_in_force_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_launch_tables_in_force_are_told(tmp_path, monkeypatch) -> None:
     card = tables.Card("NVIDIA Toy 1", "9.9", 7)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(tables.ENVIRONMENT, raising=False)

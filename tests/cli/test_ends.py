@@ -69,7 +69,7 @@ def test_what_a_test_interrupts_is_started_as_from_a_terminal() -> None:
 
 
 @pytest.mark.usefixtures("ignoring")
-def test_a_sweep_in_the_background_is_ended_by_what_it_does_not_ignore(bench: Callable[..., int]) -> None:
+def test_a_sweep_in_the_background_is_ended_by_what_it_does_not_ignore(bench) -> None:
     """It goes on after what nohup and a script's background have it ignore."""
     command = [sys.executable, "-c", SWEEP, *COMMAND, "r.json", "--shape", "4x4,7x4"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sweep:
@@ -154,7 +154,7 @@ def test_ctrl_c_says_what_is_kept(command, told, rows, stub, monkeypatch, tmp_pa
     assert document.get("interrupted") or document["error"] == "interrupted"
 
 
-def test_ctrl_c_of_tune_says_which_tables_are_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
+def test_ctrl_c_of_tune_says_which_tables_are_stored(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     about = SimpleNamespace(device_name="a stub", versions={})
     guards = SimpleNamespace(first=SimpleNamespace(about=about))
@@ -219,7 +219,7 @@ def test_results_of_other_versions_or_rounds_are_not_mixed(bench, monkeypatch, c
         assert Path("r.json").read_bytes() == changed
 
 
-def test_a_stranger_s_texts_do_not_reach_the_terminal(bench: Callable[..., int], capsys) -> None:
+def test_a_stranger_s_texts_do_not_reach_the_terminal(bench, capsys) -> None:
     assert bench(shapes="4x4") == 0
     document = json.loads(Path("r.json").read_text())
     for where, key in (
@@ -236,7 +236,7 @@ def test_a_stranger_s_texts_do_not_reach_the_terminal(bench: Callable[..., int],
         where[key] = kept
 
 
-def test_a_record_that_can_t_be_written_keeps_what_it_had(tmp_path: Path) -> None:
+def test_a_record_that_can_t_be_written_keeps_what_it_had(tmp_path) -> None:
     record = Record(tmp_path / "r.json", "a")
     (tmp_path / "r.json").mkdir()
     with pytest.raises(RecordError, match="it is no regular file"):

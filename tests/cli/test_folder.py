@@ -1,7 +1,7 @@
 """``kernelzoo compare`` on a folder of solutions: verdicts, a file that is continued, and what is refused."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,6 @@ from registered import forget_operation
 
 import kernelzoo as package
 from kernelzoo.cli import folder
-
-Answer = Callable[..., tuple[int, Any]]
 
 DEFINITION: dict[str, Any] = {
     "name": "scaled_rows",
@@ -49,7 +47,7 @@ def put(to: Path, solutions: Iterable[str] = tuple(SOLUTIONS), counts: Sequence[
         (to / "mine" / f"{name}.json").write_text(json.dumps(made))
 
 
-def test_each_solution_gets_a_verdict(kernelzoo: Callable[..., Any], answer: Answer, tmp_path: Path) -> None:
+def test_each_solution_gets_a_verdict(kernelzoo, answer, tmp_path) -> None:
     put(tmp_path)
     command = ("compare", "--definitions", "there", "--solutions", "mine", "--device", "cpu", "-o", "v.json")
     status, told = answer(*command, "--rounds", "2")
@@ -91,7 +89,7 @@ def run(x, shift):
 """
 
 
-def test_a_faulty_definition_costs_only_its_own(answer: Answer, tmp_path: Path) -> None:
+def test_a_faulty_definition_costs_only_its_own(answer, tmp_path) -> None:
     """One whose inputs need the size of an axis that no tensor has is judged."""
     put(tmp_path, ("right", "off"))
     axes = {"rows": {"type": "var"}, "start": {"type": "var"}}
@@ -132,9 +130,7 @@ DYING = "import os\ndef run(x):\n    return (3 * x.float()).bfloat16() if len(x)
     ("reference", "verdict", "reason", "asked"),
     [(CACHE, "undecidable", "its reference changes its input x", 1), (DYING, "refused", "ended with status 3", 4)],
 )
-def test_a_reference_s_fault_is_no_solution_s(
-    reference: str, verdict: str, reason: str, asked: int, tmp_path: Path, monkeypatch, capsys
-) -> None:
+def test_a_reference_s_fault_is_no_solution_s(reference, verdict, reason, asked, tmp_path, monkeypatch, capsys) -> None:
     """It is told on the first workload that shows it, since each may cost minutes, whatever was right before.
 
     The one of 8 rows is not timed: there the reference has no row of its own.
@@ -149,7 +145,7 @@ def test_a_reference_s_fault_is_no_solution_s(
     assert found["verdict"] == verdict and reason in found["reason"] and len(races) == asked
 
 
-def test_slow_solutions_are_judged_on_what_is_timed(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_slow_solutions_are_judged_on_what_is_timed(tmp_path, monkeypatch, capsys) -> None:
     put(tmp_path, ["right"], (2, 4, 8, 16, 32))
     how = folder.How(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
     for longest, right_on in ((folder.LONGEST, 5), (0.0, 3)):
@@ -159,7 +155,7 @@ def test_slow_solutions_are_judged_on_what_is_timed(tmp_path: Path, monkeypatch,
         assert (found["right_on"], found["timed_on"], found["workloads"]) == (right_on, 3, 5)
 
 
-def test_what_does_not_go_together_is_refused(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_does_not_go_together_is_refused(kernelzoo, tmp_path) -> None:
     put(tmp_path)
     both = ("--definitions", "there", "--solutions", "mine")
     for options, words in (

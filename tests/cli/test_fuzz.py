@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from kernelzoo.check import fuzz
 from kernelzoo.cli import fuzz as command
 from kernelzoo.measure.guard import Guard
 from kernelzoo.operations import BUILT_IN
-
-Answer = Callable[..., tuple[int, Any]]
 
 KERNELS = """
 import os
@@ -48,7 +45,7 @@ def module(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_right_passes_and_is_counted(answer: Answer, tmp_path: Path) -> None:
+def test_what_is_right_passes_and_is_counted(answer, tmp_path) -> None:
     """On torch's own kernels; tests/test_conformance.py runs the same cases through every implementation."""
     file = tmp_path / "fuzz.case.json"
     ids = ("torch/*/auto", "torch/softmax/naive", "torch/min/eager")
@@ -67,7 +64,7 @@ def test_what_is_right_passes_and_is_counted(answer: Answer, tmp_path: Path) -> 
         assert (row["failed"], row["seed"]) == (0, 1) and row["right"] > 250 and row["layouts"] > 40
 
 
-def test_fewer_cases_than_asked_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fewer_cases_than_asked_are_said(capsys) -> None:
     cases = fuzz.draw("min", 8, 1, 64)
     work = command._Work("torch/min/compile", 1, cases, asked=300)
     command._print([work, command._Work("torch/min/eager", 1, cases)], 1)
@@ -76,7 +73,7 @@ def test_fewer_cases_than_asked_are_said(capsys: pytest.CaptureFixture[str]) -> 
     assert work.row()["asked"] == 300
 
 
-def test_failures_can_be_pasted_and_cost_no_other(kernelzoo: Callable[..., Any], answer: Answer, module: Path) -> None:
+def test_failures_can_be_pasted_and_cost_no_other(kernelzoo, answer, module) -> None:
     options = ("--module", module, "--device", "cpu", "--cases", "96", "--seed", "3", "--jobs", "2")
     done = kernelzoo("fuzz", "mine/min/first", *options)
     assert done.returncode == 1
@@ -88,7 +85,7 @@ def test_failures_can_be_pasted_and_cost_no_other(kernelzoo: Callable[..., Any],
     assert again.returncode == 1 and "elements wrong; first at" in again.stdout
 
 
-def test_failures_are_kept_until_they_pass(kernelzoo: Callable[..., Any], module: Path) -> None:
+def test_failures_are_kept_until_they_pass(kernelzoo, module) -> None:
     def run(cases: int, seed: int) -> dict[str, Any]:
         given = ("mine/min/first", "--module", module, "--device", "cpu", "--cases", cases, "--seed", seed, "--json")
         return json.loads(kernelzoo("fuzz", *given).stdout)["rows"][0]
@@ -100,9 +97,7 @@ def test_failures_are_kept_until_they_pass(kernelzoo: Callable[..., Any], module
     assert run(8, 4)["cases"] == 8
 
 
-def test_without_hypothesis_failures_are_as_drawn(
-    kernelzoo: Callable[..., Any], module: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_hypothesis_failures_are_as_drawn(kernelzoo, module, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     given = ("mine/min/first", "--module", module, "--device", "cpu", "--cases", "96", "--seed", "3")
     done = kernelzoo("fuzz", *given)
@@ -110,7 +105,7 @@ def test_without_hypothesis_failures_are_as_drawn(
     assert re.findall(r"^  repeat kernelzoo (fuzz .*--case .*)$", done.stdout, re.MULTILINE)
 
 
-def test_a_crash_costs_a_case(module: Path) -> None:
+def test_a_crash_costs_a_case(module) -> None:
     shapes = [(3,), (4, 5), (13,), (7,), (2, 2)]
     cases = [str(fuzz.Case("float32", shape, fuzz.Layout(fuzz.contiguous(shape)))) for shape in shapes]
     with Guard("cpu", [str(module)]) as guard:
@@ -119,7 +114,7 @@ def test_a_crash_costs_a_case(module: Path) -> None:
     assert (number, found["right"]) == (2, 4) and "SIGABRT" in words and "mine.py" in words
 
 
-def test_what_can_t_run_here_is_status_2(answer: Answer) -> None:
+def test_what_can_t_run_here_is_status_2(answer) -> None:
     status, told = answer("fuzz", "cupy/*", CUDA_VISIBLE_DEVICES="")
     assert status == 2 and all("can't run here" in row["unavailable"] for row in told["rows"])
     assert told["error"].startswith("backend 'cupy' can't run here: ")

@@ -3,9 +3,7 @@
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,6 @@ from kernelzoo.measure.gpus import Gpu, GpusError, chosen
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.worker_process import GuardError
 
-Answer = Callable[..., tuple[int, Any]]
 TWO = {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
 SHORT = ("bench", "--op", "min", "--dtype", "float32", "--cache", "hot", "--rounds", "6")
 BENCH = (*SHORT, "-o", "r.json", "--gpus")
@@ -31,7 +28,7 @@ def results(path: Path) -> dict[int, set[tuple[int, str]]]:
     return found
 
 
-def test_a_free_gpu_takes_the_next_problem_and_no_race_is_split(answer: Answer, stub: Path, tmp_path: Path) -> None:
+def test_a_free_gpu_takes_the_next_problem_and_no_race_is_split(answer, stub, tmp_path) -> None:
     shapes = "8x4,2x4,3x4,4x4,5x4,6x40"  # the first takes longer than all others together
     status, told = answer(*BENCH, "all", "--shape", shapes, **TWO)
     assert status == 0 and told["results"] == 12
@@ -58,7 +55,7 @@ def test_results_of_a_card_that_is_slower_are_flagged(kernelzoo, stub, tmp_path)
     assert "2 cards agree within 0.0% on min-float32-3x4" in done.stderr
 
 
-def test_a_worker_that_is_gone_for_good_costs_its_own_problem(answer: Answer, stub: Path, tmp_path: Path) -> None:
+def test_a_worker_that_is_gone_for_good_costs_its_own_problem(answer, stub, tmp_path) -> None:
     working = stub.read_text()
     stub.write_text(working.replace("time.sleep(600)", "os.rename(sys.argv[0], 'gone'); os._exit(3)"))
     shapes = "7x4,2x4,3x4,4x4,5x40"
@@ -71,7 +68,7 @@ def test_a_worker_that_is_gone_for_good_costs_its_own_problem(answer: Answer, st
     assert status == 0 and sorted(results(tmp_path / "r.json")) == [2, 3, 4, 5, 7]
 
 
-def test_every_command_names_the_gpus_and_uses_them_all(answer: Answer, stub: Path) -> None:
+def test_every_command_names_the_gpus_and_uses_them_all(answer, stub) -> None:
     both = [{"index": 0, "uuid": "GPU-a"}, {"index": 1, "uuid": "GPU-b"}]
     status, told = answer("verify", "--gpus", "all", "--op", "min", **TWO)
     assert status == 0 and list(told["results"]) == ["torch/min/auto", "torch/min/eager"]
@@ -84,7 +81,7 @@ def test_every_command_names_the_gpus_and_uses_them_all(answer: Answer, stub: Pa
     assert {row["gpu"]["uuid"] for row in told["rows"]} == {"GPU-a", "GPU-b"}
 
 
-def test_gpus_are_numbered_as_torch_numbers_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_numbered_as_torch_numbers_them(monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-x,-1,5")
     assert chosen("all") == [Gpu(0, "3"), Gpu(1, "GPU-x")]
     assert chosen("1") == [Gpu(1, "GPU-x")] and chosen("") == []
@@ -96,12 +93,12 @@ def test_gpus_are_numbered_as_torch_numbers_them(monkeypatch: pytest.MonkeyPatch
         chosen("all")
 
 
-def test_two_workers_on_one_gpu_are_refused(answer: Answer, stub: Path) -> None:
+def test_two_workers_on_one_gpu_are_refused(answer, stub) -> None:
     status, told = answer(*SHORT, "--gpus", "all", CUDA_VISIBLE_DEVICES="GPU-a,GPU-a")
     assert status == 2 and "two workers were given one GPU, GPU-a" in told["error"]
 
 
-def test_jobs_are_spread_over_the_gpus(stub: Path) -> None:
+def test_jobs_are_spread_over_the_gpus(stub) -> None:
     gpus = [Gpu(0, "GPU-a"), Gpu(1, "GPU-b")]
     with Guards(lambda gpu: Guard(gpu=gpu), gpus) as guards:
         assert [guards.processes(jobs, tasks) for jobs, tasks in ((1, 9), (3, 9), (3, 1))] == [2, 3, 1]

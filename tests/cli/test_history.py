@@ -3,15 +3,13 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from kernelzoo.cli import main
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results"
 SWEEPS = [str(RESULTS / f"h200-sweep{part}.json.gz") for part in ("-a", "-b", "")]
 
 
-def test_our_sweeps_became_faster(capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_sweeps_became_faster(capsys) -> None:
     assert main(["history", *SWEEPS, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [run["file"] for run in told["runs"]] == [Path(path).name for path in SWEEPS] and told["slower"] == 0
@@ -23,7 +21,7 @@ def test_our_sweeps_became_faster(capsys: pytest.CaptureFixture[str]) -> None:
         assert change["since_commit"] == "396c2fc35f"
 
 
-def test_the_table_names_the_largest_changes(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+def test_the_table_names_the_largest_changes(capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     assert main(["history", *SWEEPS, "--by", "10%"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -34,7 +32,7 @@ def test_the_table_names_the_largest_changes(capsys: pytest.CaptureFixture[str],
     assert "nothing changed by more than --by" in capsys.readouterr().out
 
 
-def test_slower_in_the_last_run_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_slower_in_the_last_run_is_status_1(tmp_path, capsys) -> None:
     assert main(["bench", *MEASURED, "-o", str(tmp_path / "a.json")]) == 0
     for name, date, us in (("a.json", "2026", 10), ("b.json", "2027", 12)):
         document = json.loads((tmp_path / "a.json").read_text())

@@ -1,7 +1,7 @@
 """``kernelzoo inspect``: a kernel's facts and code, without a GPU."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def _compiled_once() -> Iterator[None]:
     operations.declared.pop("added", None)
 
 
-def test_a_kernel_of_the_host(kernelzoo: Callable[..., Any], answer: Callable[..., tuple[int, Any]]) -> None:
+def test_a_kernel_of_the_host(kernelzoo, answer) -> None:
     pytest.importorskip("numba", reason="the cpu backend needs Numba")
     options = ("inspect", "cpu/min/auto", "--shape", "64x64")
     status, told = answer(*options)
@@ -162,7 +162,7 @@ def test_kernels_of_ones_own(kernelzoo, answer, tmp_path) -> None:
         assert done.returncode == 2 and f"error: {why}" in done.stderr
 
 
-def test_what_has_no_kernels_says_so(kernelzoo: Callable[..., Any]) -> None:
+def test_what_has_no_kernels_says_so(kernelzoo) -> None:
     done = kernelzoo("inspect", "torch/softmax/eager")
     assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 

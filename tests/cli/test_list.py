@@ -6,10 +6,10 @@ import os
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 from registered import forget
@@ -22,10 +22,8 @@ from kernelzoo.cli.availability import Availability
 from kernelzoo.cli.listing import seen
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
 
-Answer = Callable[..., tuple[int, Any]]
 
-
-def test_every_implementation_and_whether_it_runs(process: Callable[..., Any]) -> None:
+def test_every_implementation_and_whether_it_runs(process) -> None:
     done = process("list", "--json", CUDA_VISIBLE_DEVICES="", TRITON_INTERPRET="0", NUMBA_ENABLE_CUDASIM="0")
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
@@ -82,7 +80,7 @@ def test_a_list_loads_no_language_and_agrees_with_what_loading_finds(absent, swi
     assert "triton" not in absent or named["triton"]["reason"] == "the package 'triton' is not installed"
 
 
-def test_what_only_loading_can_tell_is_asked_of_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_loading_can_tell_is_asked_of_another_process(monkeypatch) -> None:
     """A probe that asks more than is known of what is not loaded; and one that imports by itself."""
     monkeypatch.setattr(unloaded, "FACTS", {})
     monkeypatch.setitem(packages.BUILT_IN, "asks", "kernelzoo.asks")
@@ -111,7 +109,7 @@ def test_what_only_loading_can_tell_is_asked_of_another_process(monkeypatch: pyt
     assert found["torch"].devices == ("cpu",) and found["cpu"].reason == "crashed"
 
 
-def test_for_people_with_the_reasons(process: Callable[..., Any]) -> None:
+def test_for_people_with_the_reasons(process) -> None:
     done = process("list", "--backend", "torch,cupy", "--op", "softmax", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0
     assert "torch: runs on cpu" in done.stdout and "cupy: can't run here: " in done.stdout
@@ -119,7 +117,7 @@ def test_for_people_with_the_reasons(process: Callable[..., Any]) -> None:
     assert "triton" not in done.stdout
 
 
-def test_a_file_of_kernels_is_run_in_another_process(answer: Answer, bad: Path) -> None:
+def test_a_file_of_kernels_is_run_in_another_process(answer, bad) -> None:
     witness = bad.with_name("where.txt")
     bad.write_text(bad.read_text() + f"\nopen({str(witness)!r}, 'a').write(sys.argv[0] + chr(10))\n")
     status, told = answer("list", "--module", bad, "--backend", "bad")
@@ -130,7 +128,7 @@ def test_a_file_of_kernels_is_run_in_another_process(answer: Answer, bad: Path) 
     assert where.endswith("worker.py")
 
 
-def test_a_file_that_fails_is_told_with_its_line(answer: Answer, tmp_path: Path) -> None:
+def test_a_file_that_fails_is_told_with_its_line(answer, tmp_path) -> None:
     path = tmp_path / "broken.py"
     for text, told in (
         ("def (:\n", "broken.py, line 1: SyntaxError"),
@@ -192,7 +190,7 @@ def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     forget(*ODD)
 
 
-def test_an_odd_package_is_a_row_with_its_reason_and_is_not_run(answer: Answer, odd: Path) -> None:
+def test_an_odd_package_is_a_row_with_its_reason_and_is_not_run(answer, odd) -> None:
     """In a list, among implementations, and as a shell completes; nothing else is lost."""
     rows = {i.backend: i for i in package.implementations() if i.backend in ODD}
     assert list(rows) == sorted(ODD) and {*complete.ids()} >= {row.id for row in rows.values()}
@@ -211,7 +209,7 @@ def test_an_odd_package_is_a_row_with_its_reason_and_is_not_run(answer: Answer, 
     assert not odd.exists()
 
 
-def test_an_odd_package_is_refused_with_its_reason(odd: Path) -> None:
+def test_an_odd_package_is_refused_with_its_reason(odd) -> None:
     for name, (_, _, words) in ODD.items():
         with pytest.raises(BackendUnavailableError) as caught:
             package.get(name)

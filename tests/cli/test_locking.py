@@ -30,7 +30,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize("ending", [None, ValueError, KeyboardInterrupt])
-def test_clocks_are_free_at_the_end_whatever_ends_it(nvml, ending: type[BaseException] | None) -> None:
+def test_clocks_are_free_at_the_end_whatever_ends_it(nvml, ending) -> None:
     with pytest.raises(ending) if ending else nullcontext(), locking.locked(TWO):
         assert nvml.calls == ["lock GPU-a", "lock GPU-b"]
         if ending:
@@ -43,7 +43,7 @@ def test_clocks_are_free_at_the_end_whatever_ends_it(nvml, ending: type[BaseExce
 
 
 @pytest.mark.parametrize("command", ["bench", "compare torch/min/eager"])
-def test_the_commands_lock_and_free(nvml, command: str, kernelzoo, answer, stub, small) -> None:
+def test_the_commands_lock_and_free(nvml, command, kernelzoo, answer, stub, small) -> None:
     named = *command.split(), "--op", "min", *small, "--lock-clocks"
     assert kernelzoo(*named, "-o", "a.json", CUDA_VISIBLE_DEVICES="GPU-a").returncode == 0
     assert nvml.calls == ["lock GPU-a", "free GPU-a"]

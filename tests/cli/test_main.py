@@ -4,9 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -159,12 +157,12 @@ def test_help_is_whole_and_names_no_type(command, width, capsys, monkeypatch) ->
     assert {name for name in names if name.startswith("-")} <= {word.rstrip(",") for word in words}
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version(capsys) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"kernelzoo {package.__version__}\n"
 
 
-def test_no_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_is_bad_usage(capsys) -> None:
     assert main([]) == 2
     assert "Commands" in capsys.readouterr().out
 
@@ -181,12 +179,12 @@ def test_bad_usage_is_one_line_and_status_2(arguments, told, capsys) -> None:
     assert told in json.loads(out)["error"] and err.count("\n") == 1
 
 
-def test_an_option_without_its_value_names_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_without_its_value_names_the_help_of_its_command(capsys) -> None:
     assert main(["verify", "--dtype"]) == 2
     assert capsys.readouterr().err.endswith("; see kernelzoo verify --help\n")
 
 
-def test_the_module_runs_and_ends_with_the_status(process: Callable[..., Any]) -> None:
+def test_the_module_runs_and_ends_with_the_status(process) -> None:
     done = process("list", "--op", "max")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: no operation 'max'; known: {', '.join(sorted(operations.BUILT_IN))}\n"

@@ -26,7 +26,7 @@ def test_shapes() -> None:
 
 
 @pytest.mark.parametrize("text", ["40,20", "(40, 20)", "[40,20]", "40 20", "40*20", "40×20"])
-def test_a_shape_with_something_else_between_its_sizes_is_questioned(text: str) -> None:
+def test_a_shape_with_something_else_between_its_sizes_is_questioned(text) -> None:
     with pytest.raises(OptionError, match="did you mean --shape 40x20"):
         shape(text)
 
@@ -47,7 +47,7 @@ def test_short_names_of_dtypes() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "3x0", "3x-1", "3 x 4", "axb", "3x", "²x3", "1e3x4"])
-def test_bad_shapes_are_refused(text: str) -> None:
+def test_bad_shapes_are_refused(text) -> None:
     with pytest.raises(OptionError, match=r"no shape .* such as 4096x1024"):
         shape(text)
 
@@ -65,7 +65,7 @@ def test_bad_shapes_are_refused(text: str) -> None:
         (["torch", "torch/softmax/auto", "*/auto"], ("softmax",), ["torch/softmax/auto", "cpu/softmax/auto"]),
     ],
 )
-def test_choosing(patterns: list[str], ops: tuple[str, ...], chosen: list[str]) -> None:
+def test_choosing(patterns, ops, chosen) -> None:
     assert list(choose(KNOWN, patterns, ops)) == chosen
 
 
@@ -87,7 +87,7 @@ def test_choosing(patterns: list[str], ops: tuple[str, ...], chosen: list[str]) 
         ("zzz/*/*", (), "kernelzoo list shows them all"),
     ],
 )
-def test_choosing_nothing_is_an_error(pattern: str, ops: tuple[str, ...], told: str) -> None:
+def test_choosing_nothing_is_an_error(pattern, ops, told) -> None:
     with pytest.raises(OptionError, match=told):
         choose(KNOWN, [pattern], ops)
 

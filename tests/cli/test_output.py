@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parents[2] / "bench" / "results" / "h200-dtypes.json.gz
         (0.0, "0"), (1e-25, "1e-25"), (5.43e-6, "5.43e-06"), (0.000123, "0.000123"),
     ],
 )  # fmt: skip
-def test_numbers(value: float | None, text: str) -> None:
+def test_numbers(value, text) -> None:
     assert output.number(value) == text
 
 
@@ -32,19 +32,19 @@ def test_intervals_that_have_no_end_are_left_out() -> None:
     assert output.interval(None, None) == ""
 
 
-def test_json_has_no_infinity(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_no_infinity(capsys) -> None:
     output.emit({"a": [1.5, math.inf, (math.nan, {"b": -math.inf})], "c": True})
     assert json.loads(capsys.readouterr().out) == {"a": [1.5, None, [None, {"b": None}]], "c": True}
 
 
-def test_brackets_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_brackets_are_printed_as_they_are(capsys) -> None:
     table = output.table("a", ">b")
     table.add_row("[bold]x[/]", "[1, 2]")
     output.show(output.console(), table)
     assert "[bold]x[/]" in (out := capsys.readouterr().out) and "[1, 2]" in out
 
 
-def test_nothing_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_commands_the_terminal(capsys) -> None:
     evil = "\x1b[31m\x1b]0;title\x07\x9b1m\u202e\r\x00"
     table = output.table(f"a{evil}")
     table.add_row(f"b{evil}")
@@ -61,7 +61,7 @@ def test_a_reason_is_cut_in_its_middle() -> None:
     assert told.startswith("start x") and told.endswith("x end") and " ... " in told and len(told) < 420
 
 
-def test_a_long_line_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_line_is_not_broken(capsys) -> None:
     line = "kernelzoo bench " + "--module a/file.py " * 20
     output.console().print(line)
     assert capsys.readouterr().out == f"{line}\n"
@@ -118,7 +118,7 @@ def test_backends_that_are_not_here_are_named_in_one_line() -> None:
     assert many == ["4 backends can't run here: a, b, c, d; kernelzoo doctor says what they need"]
 
 
-def test_the_bar_is_there_before_anyone_knows_how_much_there_is_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_is_there_before_anyone_knows_how_much_there_is_to_do(monkeypatch) -> None:
     shown = io.StringIO()
     terminal = Console(file=shown, force_terminal=True, width=100)
     monkeypatch.setattr(output, "console", lambda errors=False: terminal)

@@ -13,9 +13,7 @@ RESULTS = Path(__file__).parents[2] / "bench" / "results"
 
 
 @pytest.mark.slow
-def test_what_runs_here_is_raced_and_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_runs_here_is_raced_and_drawn(tmp_path, monkeypatch, capsys) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.setitem(race.SHAPES, "cpu", ["16x64"])
     seen = {"torch": Availability("torch", ("cpu",)), "cupy": Availability("cupy", reason="no GPU")}
@@ -32,9 +30,7 @@ def test_what_runs_here_is_raced_and_drawn(
 
 
 @pytest.mark.slow
-def test_no_shape_begins_after_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_shape_begins_after_its_time(tmp_path, monkeypatch, capsys) -> None:
     """And --resume measures those that are left."""
     monkeypatch.setitem(race.SHAPES, "cpu", ["16x64"])
     monkeypatch.setattr(race.listing, "seen", lambda names: {"torch": Availability("torch", ("cpu",))})
@@ -57,7 +53,7 @@ def test_a_bar_is_the_mean_over_problems_that_all_took() -> None:
     assert len(speeds.draw(group).axes) == 2
 
 
-def test_the_default_device_is_a_gpu_where_one_backend_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_device_is_a_gpu_where_one_backend_has_it(monkeypatch, tmp_path) -> None:
     asked: dict[str, object] = {}
     seen = {"torch": Availability("torch", ("cpu", "cuda")), "triton": Availability("triton", ("cuda",))}
     monkeypatch.setattr(race.listing, "seen", lambda names: {name: seen[name] for name in seen if name in names})

@@ -9,18 +9,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kernelzoo as package
 from kernelzoo.measure import over_ray
 
-Answer = Callable[..., tuple[int, Any]]
-Env = dict[str, str]
-Run = Callable[..., Any]
 JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 BENCH = ("bench", "--op", "min", "--dtype", "float32", "--cache", "hot", "--rounds", "6", "--engine", "ray")
 SEED = random.SystemRandom().randrange(1000)
@@ -94,7 +90,7 @@ class Killer(threading.Thread):
         return found
 
 
-def test_workers_that_are_killed_lose_nothing_and_double_nothing(cluster: Env, process: Run, tmp_path: Path) -> None:
+def test_workers_that_are_killed_lose_nothing_and_double_nothing(cluster, process, tmp_path) -> None:
     path, rows = tmp_path / "r.json", range(10, 26)
     killer = Killer(path, over_ray.TRIES - 1)  # as many as one race may lose, if it were to lose them all
     killer.start()
@@ -113,7 +109,7 @@ def test_workers_that_are_killed_lose_nothing_and_double_nothing(cluster: Env, p
     assert all(worker["machine"]["python_version"] and worker["versions"]["torch"] == "2" for worker in workers)
 
 
-def test_a_host_with_another_kernelzoo_is_refused_and_not_retried(cluster: Env, process: Run, tmp_path: Path) -> None:
+def test_a_host_with_another_kernelzoo_is_refused_and_not_retried(cluster, process, tmp_path) -> None:
     job = json.loads(cluster[JOB])
     job["runtime_env"]["env_vars"]["ANOTHER"] = "1"
     done = process(*BENCH, "--shape", "2x4", "-o", "r.json", **cluster | {JOB: json.dumps(job)})
@@ -121,7 +117,7 @@ def test_a_host_with_another_kernelzoo_is_refused_and_not_retried(cluster: Env, 
     assert "has another kernelzoo, or other files of --module" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_without_ray_the_command_says_what_to_install(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_command_says_what_to_install(answer, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     status, told = answer(*BENCH, "--shape", "2x4")
     assert status == 2 and "pip install 'kernelzoo[ray]'" in told["error"]

@@ -3,15 +3,13 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from kernelzoo.cli import main
 from kernelzoo.files import read_json
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "h200-submit.json.gz"
 
 
-def test_json_holds_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_the_results(tmp_path, capsys) -> None:
     assert main(["report", str(RESULTS), "--json", "-o", str(tmp_path / "out"), "--no-figures"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["baseline"] == "torch/eager" and told["failed"] == told["outdated"] == []

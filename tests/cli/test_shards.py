@@ -24,7 +24,7 @@ def shard(answer: Answer, stub: Path) -> Callable[..., Any]:
     return run
 
 
-def test_shards_make_the_whole_sweep(shard: Callable[..., Any], answer: Answer, tmp_path: Path) -> None:
+def test_shards_make_the_whole_sweep(shard, answer, tmp_path) -> None:
     for number, problems in ((2, 2), (1, 2), (3, 1)):
         status, told = shard(number)
         assert status == 0 and len(told["problems"]) == problems
@@ -42,7 +42,7 @@ def test_shards_make_the_whole_sweep(shard: Callable[..., Any], answer: Answer, 
     assert status == 2 and "all.json.gz exists already; name another file" in told["error"]
 
 
-def test_doubles_and_gaps_are_refused(shard: Callable[..., Any], answer: Answer, tmp_path: Path) -> None:
+def test_doubles_and_gaps_are_refused(shard, answer, tmp_path) -> None:
     def refused(*files: str) -> str:
         status, told = answer("merge", *files, "-o", "all.json")
         assert status == 2 and not (tmp_path / "all.json").exists()
@@ -74,7 +74,7 @@ def test_doubles_and_gaps_are_refused(shard: Callable[..., Any], answer: Answer,
     assert refused("1.json", "2.json").endswith("side by side: kernelzoo merge 1.json 2.json -o cards.html")
 
 
-def test_a_shard_is_continued_as_that_shard(shard: Callable[..., Any], answer: Answer, tmp_path: Path) -> None:
+def test_a_shard_is_continued_as_that_shard(shard, answer, tmp_path) -> None:
     assert shard(1)[0] == 0
     document = json.loads((tmp_path / "1.json").read_text())
     (tmp_path / "1.json").write_text(json.dumps({**document, "benchmarks": document["benchmarks"][2:]}))

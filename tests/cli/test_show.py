@@ -4,15 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kernelzoo.cli import main
 from kernelzoo.packages import LANGUAGES
 
 RECORD = Path(__file__).parents[2] / "bench" / "results" / "h200-axes.json.gz"
 
 
-def test_every_language_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_language_is_shown(capsys) -> None:
     assert main(["show", "softmax"]) == 0
     printed = capsys.readouterr().out
     assert [line for line in printed.splitlines() if " lines of code" in line] == [
@@ -21,7 +19,7 @@ def test_every_language_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "def fused_kernel(" in printed and "__global__" in printed
 
 
-def test_chosen_languages_alone_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_chosen_languages_alone_and_json(capsys) -> None:
     assert main(["show", "softmax", "--language", "triton,cute", "--json"]) == 0
     said: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert [form["id"] for form in said["forms"]] == ["triton/softmax/fused", "cute/softmax/fused"]
@@ -29,11 +27,11 @@ def test_chosen_languages_alone_and_json(capsys: pytest.CaptureFixture[str]) -> 
     assert "def fused_kernel(" in said["forms"][0]["code"][0]["text"]
 
 
-def test_scores_are_those_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_scores_are_those_of_a_file(capsys) -> None:
     assert main(["show", "min", "--language", "triton", "--results", str(RECORD)]) == 0
     assert "its best form 0." in capsys.readouterr().out
 
 
-def test_a_page_folds_each_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_folds_each_kernel(capsys) -> None:
     assert main(["show", "min", "--markdown"]) == 0
     assert capsys.readouterr().out.count("<details markdown>") == len(LANGUAGES)

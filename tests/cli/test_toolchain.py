@@ -3,9 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -62,7 +60,7 @@ def test_what_does_not_compile_costs_its_own_row(kernelzoo, module, small, tmp_p
     assert "torch/min/eager" in done.stdout
 
 
-def test_findings_are_shortened(kernelzoo: Callable[..., Any], module: Path) -> None:
+def test_findings_are_shortened(kernelzoo, module) -> None:
     words = "raise RuntimeError('words ' * 5000 + '\\x1b[31m[bold]the end[/bold]')"
     module.write_text(MODULE.replace("    source =", f"    {words}\n    source ="))
     done = kernelzoo("verify", "mine/min/c", "--module", module, "--device", "cpu")
@@ -71,7 +69,7 @@ def test_findings_are_shortened(kernelzoo: Callable[..., Any], module: Path) -> 
     assert "1 checked, 1 with findings, 0 not checked" in done.stdout
 
 
-def test_whose_code_runs_is_said_before_it_runs(kernelzoo: Callable[..., Any], tmp_path: Path) -> None:
+def test_whose_code_runs_is_said_before_it_runs(kernelzoo, tmp_path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("import sys\nprint('it runs', file=sys.stderr)\nraise SystemExit('no')\n")
     done = kernelzoo("list", "--module", path)
@@ -81,7 +79,7 @@ def test_whose_code_runs_is_said_before_it_runs(kernelzoo: Callable[..., Any], t
     assert error.startswith("error: ") and "SystemExit: no" in error
 
 
-def test_an_announced_backend_is_named_before_it_is_loaded(process: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_announced_backend_is_named_before_it_is_loaded(process, tmp_path) -> None:
     site = tmp_path / "site"
     info = site / "announced-1.dist-info"
     info.mkdir(parents=True)

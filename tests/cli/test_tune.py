@@ -2,9 +2,6 @@
 
 import json
 import statistics
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,12 +15,10 @@ from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.tables import Card
 
-Answer = Callable[..., tuple[int, Any]]
-
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here, and so something to tune")
 
 
-def test_a_backend_without_tables_is_refused(answer: Answer) -> None:
+def test_a_backend_without_tables_is_refused(answer) -> None:
     pytest.importorskip("numba", reason="the cpu backend is written in Numba: python -m pip install '.[cpu]'")
     taking = [name for name, op in OPERATIONS.items() if {"float32", "bfloat16"} <= {*op.dtypes}]
     status, told = answer("tune", "--dry-run", "--arch", "sm_90", "--backend", "cpu")
@@ -32,7 +27,7 @@ def test_a_backend_without_tables_is_refused(answer: Answer) -> None:
 
 @no_gpu
 @pytest.mark.parametrize("options", [("--reset",), ("--backend", "triton", "--op", "min")], ids=str)
-def test_without_a_gpu_there_is_nothing_to_tune(answer: Answer, options: tuple[str, ...]) -> None:
+def test_without_a_gpu_there_is_nothing_to_tune(answer, options) -> None:
     status, told = answer("tune", *options)
     assert status == 2
     assert "nothing to tune on cpu" in told["error"] and "--dry-run --arch" in told["error"]
@@ -93,7 +88,7 @@ def auto(x, out):
 """
 
 
-def test_lanes_with_tables_of_their_own_run_in_one_race_and_a_crash_costs_its_own(tmp_path: Path) -> None:
+def test_lanes_with_tables_of_their_own_run_in_one_race_and_a_crash_costs_its_own(tmp_path) -> None:
     file = tmp_path / "toy.py"
     file.write_text(TOY)
     problem = Problem("softmax", (64, 2048), "float32")

@@ -1,9 +1,6 @@
 """``kernelzoo verify``: the contract alone, and what becomes of kernels that break more than the contract."""
 
 import shlex
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from registered import forget_operation
@@ -11,10 +8,8 @@ from registered import forget_operation
 from kernelzoo.cli import verify
 from kernelzoo.errors import KINDS
 
-Answer = Callable[..., tuple[int, Any]]
 
-
-def test_findings_are_status_1_and_cost_no_other(answer: Answer, bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_are_status_1_and_cost_no_other(answer, bad, capsys) -> None:
     bad.write_text(
         bad.read_text()
         + """
@@ -62,7 +57,7 @@ def other(x, out):
     assert "  wrong value in 3" in told and "more; --json has them all" in told
 
 
-def test_a_file_alone_is_checked_for_what_it_adds(answer: Answer, tmp_path: Path) -> None:
+def test_a_file_alone_is_checked_for_what_it_adds(answer, tmp_path) -> None:
     text = """
 import torch
 import kernelzoo
@@ -85,7 +80,7 @@ def plain(x, out):
     assert status == 2 and "leave no implementation" in told["error"]
 
 
-def test_what_cannot_run_here_is_status_2(kernelzoo: Callable[..., Any]) -> None:
+def test_what_cannot_run_here_is_status_2(kernelzoo) -> None:
     done = kernelzoo("verify", "cupy/*/*", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("error: backend 'cupy' can't run here: ")
@@ -192,7 +187,7 @@ def test_findings_have_a_kind_a_place_and_a_command(kernelzoo, answer, tmp_path)
     assert f"repeat   {double['repeat']}" in again.stdout
 
 
-def test_the_gate_s_findings_are_repeated_by_their_seed(answer: Answer, tmp_path: Path) -> None:
+def test_the_gate_s_findings_are_repeated_by_their_seed(answer, tmp_path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(KINDS_OF_WRONG)
     options = ("--module", path, "--device", "cpu", "--case", "softmax-bfloat16-4096x1024", "--seed", "7")
@@ -204,7 +199,7 @@ def test_the_gate_s_findings_are_repeated_by_their_seed(answer: Answer, tmp_path
     )
 
 
-def test_kinds_are_shown_worst_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kinds_are_shown_worst_first(capsys) -> None:
     blank = {"shape": None, "error": None, "reason": "because", "repeat": "kernelzoo verify a/b/c"}
     findings = [{**blank, "case": f"{kind} {n}", "kind": kind} for kind in reversed(KINDS) for n in range(7)]
     found = {"passed": 0, "refused": 0, "no_room": 0, "left_out": 7, "findings": findings}
@@ -218,7 +213,7 @@ def test_kinds_are_shown_worst_first(capsys: pytest.CaptureFixture[str]) -> None
     assert "7 left out, as each takes seconds to bind (--case '*' runs all)" in " ".join(told.split())
 
 
-def test_what_a_glob_covers_and_is_absent_is_skipped_once(kernelzoo: Callable[..., Any]) -> None:
+def test_what_a_glob_covers_and_is_absent_is_skipped_once(kernelzoo) -> None:
     case = ("--case", "float32-3x3", "--device", "cpu")
     done = kernelzoo("verify", "*/min/auto", *case, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0 and done.stderr == ""
@@ -257,7 +252,7 @@ for variant in ("one", "two"):
 """
 
 
-def test_what_is_no_kernel_s_fault_is_told_once(kernelzoo: Callable[..., Any], answer: Answer, tmp_path: Path) -> None:
+def test_what_is_no_kernel_s_fault_is_told_once(kernelzoo, answer, tmp_path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(AT_FAULT)
     options = ("--module", path, "--device", "cpu", "--case", "float32-*")

@@ -111,7 +111,7 @@ def shown() -> str:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_tables_at_this_width(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_at_this_width(width, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     text = shown()
     assert text == (FOLDER / f"tables-{width}.txt").read_text(encoding="utf-8")

@@ -41,7 +41,7 @@ def test_verdicts_are_counted_and_medians_spread(script) -> None:
 
 
 @pytest.mark.parametrize(("same", "passes"), [(95, True), (94, False)])
-def test_95_in_100_must_say_same(script, same: int, passes: bool) -> None:
+def test_95_in_100_must_say_same(script, same, passes) -> None:
     row = {"outcome": "raced", **script.counted(raced([SAME] * same + [UNCLEAR] * (100 - same)))}
     assert script.passed(row) is passes
     assert not script.passed({"outcome": "failed", "reason": "it is wrong"})

@@ -2,14 +2,13 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from kernelzoo.report.__main__ import FAILED, OUTDATED, main
 
 
-def test_report_is_written_with_its_figures(sweep, write, tmp_path: Path, capsys) -> None:
+def test_report_is_written_with_its_figures(sweep, write, tmp_path, capsys) -> None:
     pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'kernelzoo[report]'")
     out = tmp_path / "report"
     assert main([str(write(sweep)), "-o", str(out), "--title", "On the\nH200"]) == 0
@@ -20,7 +19,7 @@ def test_report_is_written_with_its_figures(sweep, write, tmp_path: Path, capsys
     assert "triton/softmax/auto" in capsys.readouterr().out
 
 
-def test_figures_of_several_groups_have_names_of_their_own(host, entry, write, tmp_path: Path) -> None:
+def test_figures_of_several_groups_have_names_of_their_own(host, entry, write, tmp_path) -> None:
     pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'kernelzoo[report]'")
     entries = [*host, entry(), entry(device="nvidia/h200")]
     assert main([str(write(entries)), "-o", str(tmp_path / "out")]) == 0
@@ -31,7 +30,7 @@ def test_figures_of_several_groups_have_names_of_their_own(host, entry, write, t
     }
 
 
-def test_without_matplotlib_the_remedy_is_named(host, write, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_without_matplotlib_the_remedy_is_named(host, write, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "kernelzoo.report.figure", raising=False)
     monkeypatch.delattr("kernelzoo.report.figure", raising=False)
@@ -41,7 +40,7 @@ def test_without_matplotlib_the_remedy_is_named(host, write, tmp_path: Path, mon
     assert "pip install 'kernelzoo[report]'" in capsys.readouterr().err
 
 
-def test_insert_then_check(host, write, tmp_path: Path, capsys) -> None:
+def test_insert_then_check(host, write, tmp_path, capsys) -> None:
     readme = tmp_path / "README.md"
     before = "é\n<!-- results:host-ratios -->\n<!-- /results -->\n"
     readme.write_text(before, encoding="utf-8")
@@ -54,7 +53,7 @@ def test_insert_then_check(host, write, tmp_path: Path, capsys) -> None:
     assert main([*arguments, "--check"]) == 0
 
 
-def test_nothing_is_written_if_one_document_is_wrong(host, write, tmp_path: Path, capsys) -> None:
+def test_nothing_is_written_if_one_document_is_wrong(host, write, tmp_path, capsys) -> None:
     good, bad = tmp_path / "good.md", tmp_path / "bad.md"
     good.write_text("<!-- results:summary -->\n<!-- /results -->\n")
     bad.write_bytes(b"\xff")
@@ -65,25 +64,25 @@ def test_nothing_is_written_if_one_document_is_wrong(host, write, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["results.json", "x.pdf", "report.md"])
-def test_a_report_is_a_page_or_a_folder(name: str, host, write, tmp_path: Path, capsys) -> None:
+def test_a_report_is_a_page_or_a_folder(name, host, write, tmp_path, capsys) -> None:
     assert main([str(write(host)), "-o", str(tmp_path / name)]) == FAILED
     assert "name a page, NAME.html, or a folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
-def test_a_directory_that_cannot_be_made_is_told_in_words(host, write, tmp_path: Path, capsys) -> None:
+def test_a_directory_that_cannot_be_made_is_told_in_words(host, write, tmp_path, capsys) -> None:
     (tmp_path / "file").write_text("")
     assert main([str(write(host)), "-o", str(tmp_path / "file" / "report"), "--no-figures"]) == FAILED
     assert "is no folder for 'report'" in capsys.readouterr().err
 
 
-def test_a_record_of_another_command_is_named(tmp_path: Path, capsys) -> None:
+def test_a_record_of_another_command_is_named(tmp_path, capsys) -> None:
     (tmp_path / "fuzz.json").write_text('{"format": "kernelzoo-fuzz/1", "rows": []}')
     assert main([str(tmp_path / "fuzz.json"), "--csv"]) == FAILED
     assert "is a record of kernelzoo fuzz, which has no times" in capsys.readouterr().err
 
 
-def test_errors_are_words_and_no_traceback(tmp_path: Path) -> None:
+def test_errors_are_words_and_no_traceback(tmp_path) -> None:
     (tmp_path / "bad.json").write_text("nonsense")
     done = subprocess.run(
         [sys.executable, "-m", "kernelzoo.report", tmp_path / "bad.json"], capture_output=True, text=True

@@ -59,7 +59,7 @@ def test_the_profilers_words_become_a_table(profile, tmp_path, monkeypatch) -> N
     assert "| cupy/softmax/auto | bfloat16 (16, 262144) |" in findings.blocks([tmp_path / "found.json"])["profile"]
 
 
-def test_a_profiler_that_fails_is_quoted(profile: ModuleType, tmp_path: Path) -> None:
+def test_a_profiler_that_fails_is_quoted(profile, tmp_path) -> None:
     ncu = tmp_path / "ncu"
     ncu.write_text("#!/bin/sh\necho 'no permission to read counters' >&2\nexit 1\n")
     ncu.chmod(0o700)

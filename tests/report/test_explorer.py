@@ -89,7 +89,7 @@ def test_shapes_stand_short_rows_first_with_their_bytes_kinds_and_options(entry,
     assert problems[-1][4] == ["long", "even"]
 
 
-def test_what_a_profiler_counted_stands_with_its_result(entry, write, made, tmp_path: Path) -> None:
+def test_what_a_profiler_counted_stands_with_its_result(entry, write, made, tmp_path) -> None:
     path = tmp_path / "profile.json"
     counted = {"id": "triton/softmax/auto", "problem": "float32 (4096, 256)", "registers": 40.0, "kernel": BAD}
     record = {"format": "kernelzoo-profile/1", "environment": {"device": "NVIDIA H200"}, "rows": [counted]}
@@ -121,7 +121,7 @@ def test_a_form_of_ours_has_its_source_and_another_s_has_none(entry, write, made
     assert sorted(texts) == paths and all((ROOT / path).read_text("utf-8") == texts[path] for path in paths)
 
 
-def test_what_others_wrote_is_not_put_into_a_page(tmp_path: Path, monkeypatch) -> None:
+def test_what_others_wrote_is_not_put_into_a_page(tmp_path, monkeypatch) -> None:
     """Installed beside kernelzoo, as another distribution is."""
     beside = packed.ROOT / "theirs" / "softmax" / "fused.py"
     monkeypatch.setattr(packed.packages, "files", lambda id, operations: (beside,))

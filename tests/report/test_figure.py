@@ -1,7 +1,6 @@
 """The figures, by what is on their axes."""
 
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 
@@ -81,7 +80,7 @@ def test_a_bar_that_is_missing_says_so_and_the_ceiling_is_drawn(entry, write) ->
     assert all(len(axes.get_lines()) == 1 for axes in panels)
 
 
-def test_files_are_the_same_each_time_and_hold_no_date(host, write, tmp_path: Path) -> None:
+def test_files_are_the_same_each_time_and_hold_no_date(host, write, tmp_path) -> None:
     (group,) = load([write(host)]).groups
     for name in ("a", "b"):
         figure.save(figure.draw(group, "softmax", "float32"), tmp_path / name)
@@ -91,6 +90,6 @@ def test_files_are_the_same_each_time_and_hold_no_date(host, write, tmp_path: Pa
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_dollar_in_a_name_is_no_formula(entry, write, tmp_path: Path) -> None:
+def test_a_dollar_in_a_name_is_no_formula(entry, write, tmp_path) -> None:
     (group,) = load([write([entry(device=r"$\bad{ 5$")])]).groups
     figure.save(figure.draw(group, "softmax", "float32"), tmp_path / "x")

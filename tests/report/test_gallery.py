@@ -24,7 +24,7 @@ def gallery(tmp_path_factory) -> Path:
     return folder
 
 
-def test_each_address_names_a_view_that_is_there(gallery: Path) -> None:
+def test_each_address_names_a_view_that_is_there(gallery) -> None:
     links = LINK.findall((gallery / "README.md").read_text(encoding="utf-8"))
     pages = {name: Page(gallery / f"{name}.html") for name, _ in links}
     titled = [page for page in loaded(ROOT / "bench" / "pages.py").PAGES if page.title]
@@ -45,7 +45,7 @@ def test_each_address_names_a_view_that_is_there(gallery: Path) -> None:
 
 
 @pytest.mark.parametrize("op", ["softmax", "min"])
-def test_the_page_of_the_map_says_what_the_documents_say(gallery: Path, op: str) -> None:
+def test_the_page_of_the_map_says_what_the_documents_say(gallery, op) -> None:
     bars = Page(gallery / "h200-map.html").data()["groups"][0]["standings"][op]["all"][""]["bars"]
     document = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").replace("\\", "")
     shown = [(name, score) for name, score, _, _, count, _, marks in bars if count == 88 and not marks]
@@ -54,5 +54,5 @@ def test_the_page_of_the_map_says_what_the_documents_say(gallery: Path, op: str)
         assert f"| {name} | {score:.2f} |" in document, name
 
 
-def test_each_page_is_small_enough_to_be_mailed(gallery: Path) -> None:
+def test_each_page_is_small_enough_to_be_mailed(gallery) -> None:
     assert all(path.stat().st_size <= 2_000_000 for path in gallery.glob("*.html"))

@@ -99,7 +99,7 @@ TOGETHER = " ".join(TEXTS[:5]), " ".join(TEXTS[5:]), TEXTS[1]
 
 
 @pytest.mark.parametrize("text", TOGETHER, ids=range(len(TOGETHER)))
-def test_a_page_has_the_elements_that_harmless_results_make(files, tmp_path: Path, text: str) -> None:
+def test_a_page_has_the_elements_that_harmless_results_make(files, tmp_path, text) -> None:
     pages = []
     for path in files(text):
         results = load([path])
@@ -113,7 +113,7 @@ def test_a_page_has_the_elements_that_harmless_results_make(files, tmp_path: Pat
     assert re.fullmatch("[A-Za-z0-9+/=]+", hostile.scripts[0])  # compressed
 
 
-def test_the_check_above_can_fail(files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_above_can_fail(files, tmp_path, monkeypatch) -> None:
     from kernelzoo.report import page
 
     monkeypatch.setattr(page, "Environment", lambda autoescape, **options: page_environment(**options))
@@ -127,7 +127,7 @@ def test_the_check_above_can_fail(files, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_a_report_and_the_terminal_hold_no_more_lines_and_no_controls(files, tmp_path: Path, capsys, text: str) -> None:
+def test_a_report_and_the_terminal_hold_no_more_lines_and_no_controls(files, tmp_path, capsys, text) -> None:
     shapes = []
     for path in files(text):
         out = tmp_path / f"{path.stem}-out"
@@ -142,7 +142,7 @@ def test_a_report_and_the_terminal_hold_no_more_lines_and_no_controls(files, tmp
     assert shapes[0] == shapes[1]
 
 
-def test_figures_hold_the_text_as_text(files, tmp_path: Path) -> None:
+def test_figures_hold_the_text_as_text(files, tmp_path) -> None:
     hostile, _ = files(" ".join(TEXTS[:7]))
     out = tmp_path / "out"
     assert main([str(hostile), "-o", str(out)]) == 0
@@ -155,7 +155,7 @@ def test_figures_hold_the_text_as_text(files, tmp_path: Path) -> None:
         assert not any(name.startswith("on") for element in tree.iter() for name in element.attrib)
 
 
-def test_a_file_s_name_is_a_text_too(files, tmp_path: Path, capsys) -> None:
+def test_a_file_s_name_is_a_text_too(files, tmp_path, capsys) -> None:
     hostile, _ = files("plain")
     for name in ("\x1b[31m<b>[red].json", "a\nb.json"):
         path = hostile.rename(tmp_path / name)

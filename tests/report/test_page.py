@@ -207,7 +207,7 @@ def test_page_can_be_read_without_seeing_it(sweep, write, made) -> None:
 # The command.
 
 
-def test_command_writes_the_page_and_what_changed(host, entry, write, tmp_path: Path, capsys) -> None:
+def test_command_writes_the_page_and_what_changed(host, entry, write, tmp_path, capsys) -> None:
     out = tmp_path / "new" / "report.HTML"
     out.parent.mkdir()
     old = write(host, "old.json", "2025-01-01")
@@ -219,7 +219,7 @@ def test_command_writes_the_page_and_what_changed(host, entry, write, tmp_path: 
     assert [path.name for path in out.parent.iterdir()] == ["report.HTML"]
 
 
-def test_a_page_names_what_only_older_results_have(host, entry, write, tmp_path: Path) -> None:
+def test_a_page_names_what_only_older_results_have(host, entry, write, tmp_path) -> None:
     gone = {key: host[0]["extra_info"][key] for key in ("device", "clock", "clock_detail")}
     old = write([*host, entry("cpu/softmax/gone", **gone)], "old.json")
     arguments = [str(write(host)), "-o", str(tmp_path / "r.html"), "--against", str(old)]
@@ -227,7 +227,7 @@ def test_a_page_names_what_only_older_results_have(host, entry, write, tmp_path:
     assert "Only in the older results: 1" in Page(tmp_path / "r.html").text
 
 
-def test_command_refuses_what_only_a_page_can_do(host, write, tmp_path: Path, capsys) -> None:
+def test_command_refuses_what_only_a_page_can_do(host, write, tmp_path, capsys) -> None:
     for output in ([], ["-o", str(tmp_path / "folder")]):
         with pytest.raises(SystemExit) as exit:
             main([str(write(host)), "--against", str(write(host)), *output])
@@ -237,7 +237,7 @@ def test_command_refuses_what_only_a_page_can_do(host, write, tmp_path: Path, ca
     assert not (tmp_path / "r.html").exists()
 
 
-def test_without_jinja_the_remedy_is_named(host, write, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_without_jinja_the_remedy_is_named(host, write, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.delitem(sys.modules, "kernelzoo.report.page")
     assert main([str(write(host)), "-o", str(tmp_path / "r.html")]) == FAILED

@@ -4,7 +4,6 @@ import gzip
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -284,7 +283,7 @@ def test_lacking_field_is_named(entry, write, field) -> None:
         ('{"benchmarks": [{"stats": {}, "extra_info": {}}]}', "lacks 'backend'"),
     ],
 )
-def test_what_is_no_results_file_is_refused_in_words(tmp_path: Path, text, words) -> None:
+def test_what_is_no_results_file_is_refused_in_words(tmp_path, text, words) -> None:
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(ResultsError) as error:
@@ -292,7 +291,7 @@ def test_what_is_no_results_file_is_refused_in_words(tmp_path: Path, text, words
     assert words in str(error.value) and str(path) in str(error.value)
 
 
-def test_unreadable_files_are_refused_in_words(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused_in_words(tmp_path) -> None:
     (tmp_path / "latin.json").write_bytes(b'{"a": "\xff"}')
     for path, words in (("none.json", "No such file"), (".", "Is a directory"), ("latin.json", "not JSON")):
         with pytest.raises(ResultsError, match=words):

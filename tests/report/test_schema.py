@@ -26,7 +26,7 @@ def test_it_is_a_schema() -> None:
 
 
 @pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.name)
-def test_what_was_measured_fits(path: Path) -> None:
+def test_what_was_measured_fits(path) -> None:
     assert load([path]).groups
     if path.stat().st_size < 20_000:  # by the plain rules too, without this package's formats
         Draft202012Validator(SCHEMA).validate(json.loads(gzip.decompress(path.read_bytes())))
@@ -75,7 +75,7 @@ HOSTILE = (
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_whatever_is_changed_it_is_read_or_refused(document, data, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_whatever_is_changed_it_is_read_or_refused(document, data, tmp_path_factory) -> None:
     changed: Any = copy.deepcopy(document)
     for _ in range(data.draw(st.integers(1, 3))):
         *way, last = data.draw(st.sampled_from([place for place in places(changed) if place]))
@@ -106,7 +106,7 @@ def test_whatever_is_changed_it_is_read_or_refused(document, data, tmp_path_fact
     assert path.read_bytes() == before and list(folder.iterdir()) == [path]
 
 
-def test_each_field_of_the_wrong_type_is_refused(document, tmp_path: Path) -> None:
+def test_each_field_of_the_wrong_type_is_refused(document, tmp_path) -> None:
     """None of them is taken for something else: an object fits nowhere but where one belongs."""
     path = tmp_path / "r.json"
     objects = ("condition", "versions", "extra_info", "stats", "kernelzoo", "commit_info", "machine_info")
