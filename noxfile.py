@@ -336,7 +336,7 @@ def compare(session: nox.Session, *options: str) -> None:
     results.mkdir(exist_ok=True)
     json = results / "results.json"
     pytest(session, "--benchmark-only", f"--benchmark-json={json}", *options, *session.posargs)
-    session.run("python", "-m", "kernelzoo.report", str(json), "-o", str(results))
+    session.run("python", "-m", "kernelzoo", "report", str(json), "-o", str(results))
 
 
 @nox.session

@@ -76,9 +76,9 @@ def test_writes_what_a_report_needs_and_refuses_unknown_options(tmp_path: Path) 
         assert entry["stats"]["rounds"] == 2
         assert info["gb_per_s"] == pytest.approx(info["bytes"] / entry["stats"]["median"] / 1e9, rel=1e-3)
         assert info["versions"]["torch"]
-    from kernelzoo.report.__main__ import main
+    from kernelzoo.cli import main
 
-    assert main([str(path)]) == 0
+    assert main(["report", str(path)]) == 0
     for words, (status, said) in zip(UNKNOWN, refused, strict=True):
         assert status and words in said
 

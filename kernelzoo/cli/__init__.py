@@ -115,6 +115,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "inspect": inspection.inspect,
     "tune": tune.tune,
     "history": history.history,
+    "report": reporting.report,
 }
 
 
@@ -122,7 +123,7 @@ class _InterruptedError(Exception):
     """Ctrl-C ended a command."""
 
 
-def _add(name: str, command: Callable[..., int], **settings: Any) -> None:
+def _add(name: str, command: Callable[..., int]) -> None:
     @wraps(command)
     def run(*given: Any, **options: Any) -> int:
         try:
@@ -132,12 +133,11 @@ def _add(name: str, command: Callable[..., int], **settings: Any) -> None:
 
     paragraphs = (command.__doc__ or "").split("\n\n")
     words = "\n\n".join(" ".join(part.split()) for part in paragraphs)  # typer would keep line breaks
-    app.command(name, cls=_Command, help=words, short_help=words.partition("\n")[0], **settings)(run)
+    app.command(name, cls=_Command, help=words, short_help=words.partition("\n")[0])(run)
 
 
 for name, command in _COMMANDS.items():
     _add(name, command)
-_add("report", reporting.report, add_help_option=False, context_settings=reporting.PASS_ON)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

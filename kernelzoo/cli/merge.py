@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kernelzoo.cli import measuring, options, output
+from kernelzoo.cli.reporting import report
 from kernelzoo.measure import record, shards
 from kernelzoo.report.reading import load
 
@@ -24,10 +25,8 @@ def merge(files: Files, *, to: Output, json: options.Json = False) -> int:
 
     Exit status: 0; 2 for bad usage, or files that don't make a whole sweep.
     """
-    from kernelzoo.report.__main__ import main
-
     if to.suffix == ".html":
-        return main([*map(str, files), "-o", str(to), *(["--json"] if json else [])], "kernelzoo merge")
+        return report(files, to=to, against=[], insert=[], json=json)
     with measuring.prepared(to):
         try:
             document = shards.merged(files)

@@ -1,19 +1,133 @@
-"""``kernelzoo report``: the same as ``python -m kernelzoo.report``."""
+"""``kernelzoo report``: tables, a page, or a folder of results files; blocks in documents."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Makes typer leave all options to the report's own parser."""
+from kernelzoo import terminal
+from kernelzoo.cli import options, output
+from kernelzoo.files import write_whole
+from kernelzoo.report import cards, data, findings, markers, rows, sections, writing
+from kernelzoo.report.reading import NoTimesError, load
+from kernelzoo.report.results import BASELINE
+
+Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json", help="Files that commands wrote with -o.")]
+Output = Annotated[
+    Path | None,
+    options.option(
+        "-o --output",
+        "PATH",
+        "NAME.html: write one page that holds everything; NAME: write the folder NAME with report.md and figures.",
+    ),
+]
+Against = Annotated[
+    list[Path],
+    options.several(
+        "--against", "OLD.json", "Older results: the page, or --markdown, says what has changed; may be repeated."
+    ),
+]
+Baseline = Annotated[
+    str, options.option("--baseline", "BACKEND/VARIANT", f"What ratios are to; {BASELINE} by default.")
+]
+NoFigures = Annotated[bool, options.flag("--no-figures", "Write report.md without figures.")]
+Title = Annotated[str, options.option("--title", "TITLE", "Heading of the report.")]
+Insert = Annotated[
+    list[Path],
+    options.several(
+        "--insert",
+        "FILE.md",
+        "Fill the blocks between <!-- results:NAME --> and <!-- /results --> in this file; may be repeated.",
+    ),
+]
+Check = Annotated[bool, options.flag("--check", "Write no --insert file, but fail if one would change.")]
+Csv = Annotated[bool, options.flag("--csv", "Print a line of CSV for each result instead.")]
+Markdown = Annotated[bool, options.flag("--markdown", "Print short tables for a pull request instead.")]
 
 
-def report(context: typer.Context) -> int:
+def report(
+    files: Files,
+    *,
+    to: Output = None,
+    against: Against,
+    baseline: Baseline = "",
+    no_figures: NoFigures = False,
+    title: Title = "Results",
+    insert: Insert,
+    check: Check = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+    json: options.Json = False,
+) -> int:
     """Show the contents of results files: tables here, a page, a folder with figures, or blocks in documents.
+
+    A table has the ratio of each time to that of the baseline.
 
     Exit status: 0; 1 if --check finds a document that would change; 2 for bad usage, or a file that can't be read.
     """
-    from kernelzoo.report.__main__ import main
-
+    printed = [f"--{name}" for name, asked in (("csv", csv), ("json", json), ("markdown", markdown)) if asked]
+    if len(printed) > 1:
+        raise options.OptionError(f"{' and '.join(printed[:2])} are two documents: name one")
+    if check and not insert:
+        raise options.OptionError("--check needs --insert FILE.md, the file to check")
+    if against and not markdown and (to is None or not writing.is_page(to)):
+        raise options.OptionError("--against is for the page and --markdown: name one with -o PAGE.html")
+    if to is not None:
+        writing.check_output(to)
     try:
-        return main(context.args, "kernelzoo report")
-    except SystemExit as exit:  # the parser exits after --help and for bad usage
-        return int(exit.code or 0)
+        results = load(files)
+    except NoTimesError:
+        if to or printed or baseline:
+            raise
+        return _report_checks(files, insert, check)
+    older = load(against) if against else None
+    if baseline:
+        results = results.relative_to(baseline)
+    text = sections.blocks(results)
+    text |= {"cards": beside} if (beside := cards.markdown(results)) else {}
+    documents = {path: markers.refreshed(path, text) for path in insert}  # nothing is written yet
+    said = list[str]()
+    if csv:
+        print(rows.to_csv(rows.read(*files)), end="")
+    elif markdown:
+        from kernelzoo.report import pull_request  # it imports numpy, which other reports do without
+
+        print(pull_request.markdown(results, older))
+    elif not json:
+        print(sections.terminal(results, terminal.width()))
+    if to is not None:
+        said.append(writing.write(results, to, against=older, title=title, figures=not no_figures))
+    written, outdated = _written(documents, check)
+    said += written
+    if json:
+        output.emit({**data.document(results), "written": said, "outdated": outdated})
+    elif said:
+        print("", *said, sep="\n", file=sys.stderr if csv or markdown else sys.stdout)
+    return 1 if outdated else 0
+
+
+def _report_checks(files: Sequence[Path], insert: Sequence[Path], check: bool) -> int:
+    """Print records of checks as tables, or put them into documents."""
+    text = findings.blocks(files)
+    documents = {path: markers.refreshed(path, text) for path in insert}
+    if not documents:
+        print(findings.terminal(files, terminal.width()))
+    said, outdated = _written(documents, check)
+    print(*said, sep="\n", end="\n" * bool(said))
+    return 1 if outdated else 0
+
+
+def _written(documents: Mapping[Path, tuple[str, list[str]]], check: bool) -> tuple[list[str], list[str]]:
+    """Write the documents that change, or only tell them. Returns what was written, and what is out of date."""
+    said, outdated = list[str](), list[str]()
+    for path, (text, changed) in documents.items():
+        if changed and check:
+            outdated.append(f"{path} is out of date: {', '.join(changed)}; run again without --check")
+        elif changed:
+            write_whole(path, text.encode())
+            said.append(f"{path}: {', '.join(changed)} refreshed")
+    for line in outdated:
+        print(line, file=sys.stderr)
+    return said, outdated

@@ -1,4 +1,4 @@
-"""Tables and figures from benchmark results; see ``python -m kernelzoo.report --help``.
+"""Tables and figures from benchmark results; see ``kernelzoo report --help``.
 
 It reads the JSON that the benchmarks write, and imports no kernel language.
 """

@@ -9,8 +9,6 @@ from kernelzoo.report import markers
 
 PAGE = options.PAGE.read_text(encoding="utf-8")
 COMMANDS = {name: {flag for names in given for flag in names} for name, given in options.OPTIONS.items()}
-TYPER = sorted(set(COMMANDS) - {"report"})
-"""Those whose options are typer's; report has a parser of its own."""
 
 
 def section(command: str) -> str:
@@ -30,7 +28,7 @@ def test_options_are_those_of_the_command() -> None:
     assert markers.insert(PAGE, options.blocks(), options.PAGE.name)[1] == []
 
 
-@pytest.mark.parametrize("command", TYPER)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_no_option_is_named_that_the_command_does_not_have(command) -> None:
     told = flags(re.sub(r"```.*?```", "", section(command), flags=re.DOTALL))
     assert told - COMMANDS[command] == set()

@@ -1,4 +1,4 @@
-"""``kernelzoo report``: the options of ``python -m kernelzoo.report``, and one JSON document."""
+"""``kernelzoo report --json``: one JSON document."""
 
 import json
 from pathlib import Path

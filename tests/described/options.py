@@ -16,11 +16,10 @@ OPTIONS = {
 
 
 def blocks() -> dict[str, str]:
-    """What stands between the page's markers; nothing for ``report``, whose options are not typer's."""
+    """What stands between the page's markers."""
     told = {
         command: [name for names in options for name in names if name.startswith("--")]
         for command, options in OPTIONS.items()
-        if options
     }
     return {name: f"Options: {', '.join(f'`{option}`' for option in options)}." for name, options in told.items()}
 

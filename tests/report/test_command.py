@@ -1,17 +1,17 @@
-"""``python -m kernelzoo.report`` from the outside."""
+"""``kernelzoo report``, and ``python -m kernelzoo.report``, which is the same."""
 
 import subprocess
 import sys
 
 import pytest
 
-from kernelzoo.report.__main__ import FAILED, OUTDATED, main
+from kernelzoo.cli import main
 
 
 def test_report_is_written_with_its_figures(sweep, write, tmp_path, capsys) -> None:
     pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'kernelzoo[report]'")
     out = tmp_path / "report"
-    assert main([str(write(sweep)), "-o", str(out), "--title", "On the\nH200"]) == 0
+    assert main(["report", str(write(sweep)), "-o", str(out), "--title", "On the\nH200"]) == 0
     names = {"report.md"} | {f"{op}-float32.{kind}" for op in ("softmax", "min") for kind in ("png", "svg")}
     assert {path.name for path in out.iterdir()} == names
     text = (out / "report.md").read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ def test_report_is_written_with_its_figures(sweep, write, tmp_path, capsys) -> N
 def test_figures_of_several_groups_have_names_of_their_own(host, entry, write, tmp_path) -> None:
     pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'kernelzoo[report]'")
     entries = [*host, entry(), entry(device="nvidia/h200")]
-    assert main([str(write(entries)), "-o", str(tmp_path / "out")]) == 0
+    assert main(["report", str(write(entries)), "-o", str(tmp_path / "out")]) == 0
     assert {path.name for path in (tmp_path / "out").glob("*.svg")} == {
         "softmax-float32-some-cpu-2-cores-wall-clock.svg",
         "softmax-float32-nvidia-h200-device-clock.svg",
@@ -35,8 +35,8 @@ def test_without_matplotlib_the_remedy_is_named(host, write, tmp_path, monkeypat
     monkeypatch.delitem(sys.modules, "kernelzoo.report.figure", raising=False)
     monkeypatch.delattr("kernelzoo.report.figure", raising=False)
     path = str(write(host))
-    assert main([path]) == 0
-    assert main([path, "-o", str(tmp_path / "out")]) == FAILED
+    assert main(["report", path]) == 0
+    assert main(["report", path, "-o", str(tmp_path / "out")]) == 2
     assert "pip install 'kernelzoo[report]'" in capsys.readouterr().err
 
 
@@ -45,12 +45,12 @@ def test_insert_then_check(host, write, tmp_path, capsys) -> None:
     before = "é\n<!-- results:host-ratios -->\n<!-- /results -->\n"
     readme.write_text(before, encoding="utf-8")
     arguments = [str(write(host)), "--insert", str(readme)]
-    assert main([*arguments, "--check"]) == OUTDATED
+    assert main(["report", *arguments, "--check"]) == 1
     assert readme.read_text(encoding="utf-8") == before
     assert f"{readme} is out of date: host-ratios" in capsys.readouterr().err
-    assert main(arguments) == 0
+    assert main(["report", *arguments]) == 0
     assert "**0.75**" in readme.read_text(encoding="utf-8")
-    assert main([*arguments, "--check"]) == 0
+    assert main(["report", *arguments, "--check"]) == 0
 
 
 def test_nothing_is_written_if_one_document_is_wrong(host, write, tmp_path, capsys) -> None:
@@ -58,27 +58,27 @@ def test_nothing_is_written_if_one_document_is_wrong(host, write, tmp_path, caps
     good.write_text("<!-- results:summary -->\n<!-- /results -->\n")
     bad.write_bytes(b"\xff")
     arguments = [str(write(host)), "--insert", str(good), "--insert", str(bad), "-o", str(tmp_path / "out")]
-    assert main(arguments) == FAILED
+    assert main(["report", *arguments]) == 2
     assert "not UTF-8" in capsys.readouterr().err
     assert good.read_text() == "<!-- results:summary -->\n<!-- /results -->\n" and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["results.json", "x.pdf", "report.md"])
 def test_a_report_is_a_page_or_a_folder(name, host, write, tmp_path, capsys) -> None:
-    assert main([str(write(host)), "-o", str(tmp_path / name)]) == FAILED
+    assert main(["report", str(write(host)), "-o", str(tmp_path / name)]) == 2
     assert "name a page, NAME.html, or a folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
 def test_a_directory_that_cannot_be_made_is_told_in_words(host, write, tmp_path, capsys) -> None:
     (tmp_path / "file").write_text("")
-    assert main([str(write(host)), "-o", str(tmp_path / "file" / "report"), "--no-figures"]) == FAILED
+    assert main(["report", str(write(host)), "-o", str(tmp_path / "file" / "report"), "--no-figures"]) == 2
     assert "is no folder for 'report'" in capsys.readouterr().err
 
 
 def test_a_record_of_another_command_is_named(tmp_path, capsys) -> None:
     (tmp_path / "fuzz.json").write_text('{"format": "kernelzoo-fuzz/1", "rows": []}')
-    assert main([str(tmp_path / "fuzz.json"), "--csv"]) == FAILED
+    assert main(["report", str(tmp_path / "fuzz.json"), "--csv"]) == 2
     assert "is a record of kernelzoo fuzz, which has no times" in capsys.readouterr().err
 
 
@@ -87,7 +87,7 @@ def test_errors_are_words_and_no_traceback(tmp_path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "kernelzoo.report", tmp_path / "bad.json"], capture_output=True, text=True
     )
-    assert done.returncode == FAILED and done.stdout == ""
+    assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("error: ") and "is not JSON" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -99,18 +99,18 @@ def test_a_pull_request_gets_a_short_table_an_operation_and_what_changed(entry, 
     ours = {"format": 1, "failed": [{"id": "a/min/d", "op": "min", "shape": [8, 8], "dim": 1, "dtype": "float32"}]}
     ours["failed"][0] |= {"outcome": "wrong", "reason": "it is 1"}
     before = str(write(old, "old.json"))
-    assert main([str(write(new, ours=ours)), "--markdown", "--against", before]) == 0
+    assert main(["report", str(write(new, ours=ours)), "--markdown", "--against", before]) == 0
     text, shape = capsys.readouterr().out, "float32 (4096, 256)"
     assert text.startswith("**Since the older results**, NVIDIA H200, device clock: 0 faster, 1 slower, 1 same, ")
     assert f"| a/softmax/b | {shape} | 10.0 | 20.0 | 2.00 | 2.00 to 2.00 | slower | 2.00 |\n" in text
     assert f"| torch/softmax/eager | {shape} | 10.0 | 1 | - | - |\n" in text
     assert f"| a/softmax/b | {shape} | 20.0 | 2.00 | 2.00 to 2.00 | slower |" in text and "| wrong |" in text
     assert f"| a/min/c | {shape} | 5.00 | - | - | - |" in text
-    assert main([before, "--markdown", "--against", str(write([entry(device="other")]))]) == 0
+    assert main(["report", before, "--markdown", "--against", str(write([entry(device="other")]))]) == 0
     assert capsys.readouterr().out.startswith("Nothing can be compared")
 
 
 def test_many_results_are_counted_in_a_pull_request(sweep, write, capsys) -> None:
-    assert main([str(write(sweep)), "--markdown"]) == 0
+    assert main(["report", str(write(sweep)), "--markdown"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 40 and any(line.endswith("| 0 | 0 | 0 | 100 | 100 of 100 |") for line in lines)

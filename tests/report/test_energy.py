@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from scripts import loaded
 
+from kernelzoo.cli import main
 from kernelzoo.report import load, sections
-from kernelzoo.report.__main__ import main
 from kernelzoo.report.result_tables import summary_table
 from kernelzoo.report.results import ResultsError
 
@@ -56,7 +56,7 @@ def test_the_counter_s_resolution_stands_below_the_table(rows, write) -> None:
 
 
 def test_as_json_each_row_has_all_that_was_counted(rows, write, capsys) -> None:
-    assert main([str(write(rows)), "--json"]) == 0
+    assert main(["report", str(write(rows)), "--json"]) == 0
     (group,) = json.loads(capsys.readouterr().out)["groups"]
     told = {(row["id"], row["shape"][0]): row for row in group["rows"]}
     assert told["triton/softmax/auto", 64]["energy"] == COUNTED | {"launch_mj": 1.0}

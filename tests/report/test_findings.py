@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelzoo.cli import main
 from kernelzoo.report import ResultsError, findings
-from kernelzoo.report.__main__ import main
 
 FOUND = {
     "format": "kernelzoo-checks/1",
@@ -59,12 +59,12 @@ def test_a_kind_that_tells_much_shows_the_most_of_it(tmp_path) -> None:
 def test_blocks_go_into_a_document(tmp_path, capsys) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Page\n\n<!-- results:checks -->\n<!-- /results -->\n", encoding="utf-8")
-    assert main([str(saved(tmp_path)), "--insert", str(page), "--check"]) == 1
+    assert main(["report", str(saved(tmp_path)), "--insert", str(page), "--check"]) == 1
     assert "| cpu/min/auto |" not in page.read_text(encoding="utf-8")
-    assert main([str(saved(tmp_path)), "--insert", str(page)]) == 0
-    assert main([str(saved(tmp_path)), "--insert", str(page), "--check"]) == 0
+    assert main(["report", str(saved(tmp_path)), "--insert", str(page)]) == 0
+    assert main(["report", str(saved(tmp_path)), "--insert", str(page), "--check"]) == 0
     assert "| cpu/min/auto |" in page.read_text(encoding="utf-8")
-    assert main([str(saved(tmp_path))]) == 0
+    assert main(["report", str(saved(tmp_path))]) == 0
     assert "checks: NVIDIA <H200>, 12 s" in (said := capsys.readouterr().out) and "cpu/min/auto" in said
 
 
@@ -77,7 +77,7 @@ def test_what_holds_no_findings_is_refused(tmp_path, capsys, changed) -> None:
     path = saved(tmp_path, **changed)
     with pytest.raises(ResultsError, match="is no record of checks"):
         findings.load(path)
-    assert main([str(path)]) == 2
+    assert main(["report", str(path)]) == 2
     assert "error:" in capsys.readouterr().err
 
 

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernelzoo[report]'")
 pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'kernelzoo[report]'")
 
+from kernelzoo.cli import main
 from kernelzoo.report import load
-from kernelzoo.report.__main__ import main
 from kernelzoo.report.page import write_page
 
 TEXTS = (
@@ -131,7 +131,7 @@ def test_a_report_and_the_terminal_hold_no_more_lines_and_no_controls(files, tmp
     shapes = []
     for path in files(text):
         out = tmp_path / f"{path.stem}-out"
-        assert main([str(path), "-o", str(out), "--title", text.replace("\0", ""), "--no-figures"]) == 0
+        assert main(["report", str(path), "-o", str(out), "--title", text.replace("\0", ""), "--no-figures"]) == 0
         printed = capsys.readouterr()
         document = (out / "report.md").read_text(encoding="utf-8")
         assert [file.name for file in out.iterdir()] == ["report.md"]
@@ -145,7 +145,7 @@ def test_a_report_and_the_terminal_hold_no_more_lines_and_no_controls(files, tmp
 def test_figures_hold_the_text_as_text(files, tmp_path) -> None:
     hostile, _ = files(" ".join(TEXTS[:7]))
     out = tmp_path / "out"
-    assert main([str(hostile), "-o", str(out)]) == 0
+    assert main(["report", str(hostile), "-o", str(out)]) == 0
     names = sorted(file.name for file in out.iterdir())
     assert len(names) == 5 and all(re.fullmatch(r"report\.md|[\w-]+\.(png|svg)", name) for name in names)
     for path in out.glob("*.svg"):
@@ -159,11 +159,11 @@ def test_a_file_s_name_is_a_text_too(files, tmp_path, capsys) -> None:
     hostile, _ = files("plain")
     for name in ("\x1b[31m<b>[red].json", "a\nb.json"):
         path = hostile.rename(tmp_path / name)
-        assert main([str(path), "-o", str(tmp_path / "page.html")]) == 0
+        assert main(["report", str(path), "-o", str(tmp_path / "page.html")]) == 0
         text = (tmp_path / "page.html").read_text(encoding="utf-8")
         assert "<b>" not in text and "\x1b" not in text
         path.write_text("nonsense")
-        assert main([str(path)]) == 2
+        assert main(["report", str(path)]) == 2
         said = capsys.readouterr()
         assert "\x1b" not in said.out.replace(str(tmp_path / "page.html"), "") + said.err
         assert said.err.count("\n") == 1

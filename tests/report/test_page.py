@@ -12,9 +12,9 @@ pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernel
 
 from pages import Page
 
+from kernelzoo.cli import main
 from kernelzoo.report import load, sections
 from kernelzoo.report import page as page_module
-from kernelzoo.report.__main__ import FAILED, main
 
 pytestmark = pytest.mark.slow
 
@@ -212,7 +212,7 @@ def test_command_writes_the_page_and_what_changed(host, entry, write, tmp_path, 
     out.parent.mkdir()
     old = write(host, "old.json", "2025-01-01")
     arguments = [str(write(host)), "-o", str(out), "--against", str(old), "--baseline", "cpu/auto", "--title", "T & t"]
-    assert main(arguments) == 0
+    assert main(["report", *arguments]) == 0
     assert f"{out} written" in capsys.readouterr().out
     page = Page(out)
     assert page.headings()[0] == "T &amp; t" and "What changed" in page.headings() and "time / cpu/auto" in page.text
@@ -223,16 +223,15 @@ def test_a_page_names_what_only_older_results_have(host, entry, write, tmp_path)
     gone = {key: host[0]["extra_info"][key] for key in ("device", "clock", "clock_detail")}
     old = write([*host, entry("cpu/softmax/gone", **gone)], "old.json")
     arguments = [str(write(host)), "-o", str(tmp_path / "r.html"), "--against", str(old)]
-    assert main(arguments) == 0
+    assert main(["report", *arguments]) == 0
     assert "Only in the older results: 1" in Page(tmp_path / "r.html").text
 
 
 def test_command_refuses_what_only_a_page_can_do(host, write, tmp_path, capsys) -> None:
     for output in ([], ["-o", str(tmp_path / "folder")]):
-        with pytest.raises(SystemExit) as exit:
-            main([str(write(host)), "--against", str(write(host)), *output])
-        assert exit.value.code == 2 and "-o PAGE.html" in capsys.readouterr().err
-    assert main([str(write(host)), "--baseline", "cpu/fast", "-o", str(tmp_path / "r.html")]) == FAILED
+        assert main(["report", str(write(host)), "--against", str(write(host)), *output]) == 2
+        assert "-o PAGE.html" in capsys.readouterr().err
+    assert main(["report", str(write(host)), "--baseline", "cpu/fast", "-o", str(tmp_path / "r.html")]) == 2
     assert "no results of 'cpu/fast' to take ratios to" in capsys.readouterr().err
     assert not (tmp_path / "r.html").exists()
 
@@ -240,5 +239,5 @@ def test_command_refuses_what_only_a_page_can_do(host, write, tmp_path, capsys) 
 def test_without_jinja_the_remedy_is_named(host, write, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.delitem(sys.modules, "kernelzoo.report.page")
-    assert main([str(write(host)), "-o", str(tmp_path / "r.html")]) == FAILED
+    assert main(["report", str(write(host)), "-o", str(tmp_path / "r.html")]) == 2
     assert "pip install 'kernelzoo[report]'" in capsys.readouterr().err
