@@ -1,11 +1,16 @@
 """``kernelzoo report``, and ``python -m kernelzoo.report``, which is the same."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from kernelzoo.cli import main
+from kernelzoo.files import read_json
+
+SUBMIT = Path(__file__).parents[2] / "bench" / "results" / "h200-submit.json.gz"
 
 
 def test_report_is_written_with_its_figures(sweep, write, tmp_path, capsys) -> None:
@@ -114,3 +119,17 @@ def test_many_results_are_counted_in_a_pull_request(sweep, write, capsys) -> Non
     assert main(["report", str(write(sweep)), "--markdown"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 40 and any(line.endswith("| 0 | 0 | 0 | 100 | 100 of 100 |") for line in lines)
+
+
+def test_json_holds_the_results(tmp_path, capsys) -> None:
+    assert main(["report", str(SUBMIT), "--json", "-o", str(tmp_path / "out"), "--no-figures"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["baseline"] == "torch/eager" and told["failed"] == told["outdated"] == []
+    (group,) = told["groups"]
+    assert (group["device"], group["clock"]) == ("NVIDIA H200", "submit")
+    held = len(read_json(SUBMIT)["benchmarks"])
+    assert held > 40 and len(group["rows"]) == len(group["summary"]) == held
+    eager = next(row for row in group["rows"] if row["id"] == "torch/softmax/eager")
+    assert eager["ratio"] == 1 and 1 < eager["median_us"] < 100 and eager["dtype"] == "float32"
+    assert eager["quantiles_us"]["p10"] <= eager["median_us"] <= eager["quantiles_us"]["p90"]
+    assert told["written"] == [f"{tmp_path / 'out' / 'report.md'} written"]
