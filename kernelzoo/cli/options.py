@@ -279,15 +279,9 @@ def select(
     return chosen
 
 
-def select_early(
-    modules: Sequence[object],
-    patterns: Sequence[str] = (),
-    ops: Sequence[str] = (),
-    backends: Sequence[str] = (),
-    variants: Sequence[str] = (),
-) -> tuple[str, ...]:
+def select_early(modules: Sequence[object], *named: Sequence[str]) -> tuple[str, ...]:
     """As :func:`select` from the names known here, before any process starts. Modules may add names: nothing then."""
-    return () if modules else select(complete.ids(), patterns, ops, backends, variants)
+    return () if modules else select(complete.ids(), *named)
 
 
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:

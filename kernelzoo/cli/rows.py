@@ -208,20 +208,17 @@ def not_taken(problems: Sequence[Row]) -> list[str]:
 
 def without_result(problems: Sequence[Row]) -> list[str]:
     """Lines for broken contracts, then for wrong or failed rows, then for refusals by reason."""
-    lines, refusals = list[str](), dict[str, list[str]]()
-    breaking: dict[str, str] = {}
+    breaking, wrong, refusals = dict[str, str](), list[str](), dict[str, list[str]]()
     for described in problems:
         for row in described["rows"]:
             if row.get("breaks"):
                 breaking.setdefault(row["id"], f"on {described['problem']}: {output.brief(row['breaks'])}")
-    lines += [f"BREAKS THE CONTRACT, timed on request: {id} {why}" for id, why in breaking.items()]
-    for described in problems:
-        for row in described["rows"]:
             if row["outcome"] in ("wrong", "failed"):
                 why = output.brief(row["reason"])
-                lines.append(f"{row['outcome'].upper()} {row['id']} on {described['problem']}: {why}")
+                wrong.append(f"{row['outcome'].upper()} {row['id']} on {described['problem']}: {why}")
             elif row["outcome"] == "refused" and not _NOT_TAKEN.fullmatch(row["reason"]):
                 refusals.setdefault(row["reason"], []).append(row["id"])
+    lines = [f"BREAKS THE CONTRACT, timed on request: {id} {why}" for id, why in breaking.items()] + wrong
     lacking = {reason: ids[0].partition("/")[0] for reason, ids in refusals.items()}
     lacking = {why: name for why, name in lacking.items() if why.startswith(f"backend {name!r} can't run here")}
     if len(lacking) > 3:
