@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kernelzoo import registry
-from kernelzoo.cli import options, output, probe
+from kernelzoo.cli import options, output
 from kernelzoo.cli.diagnostics import Machine, Suspicion, suspicions
 from kernelzoo.measure.environment import device_name
 from kernelzoo.terminal import width, wrapped
@@ -55,6 +55,8 @@ def doctor(json: options.Json = False) -> int:
 
 def examine() -> Machine:
     """Examine everything, each part in a separate process."""
+    from kernelzoo.cli import probe  # a program, which python -m imports itself
+
     load = os.getloadavg()[0]  # before the processes below add to it
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     names = ("OMP_", "MKL_", "NUMBA_", "TRITON_", "CUDA_", "CUPY_", "PYTORCH_")

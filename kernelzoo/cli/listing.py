@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from kernelzoo import operations, packages, registry, unloaded
-from kernelzoo.cli import options, output, probe
+from kernelzoo.cli import options, output
 from kernelzoo.cli.availability import Availability
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.measure.guard import Guard
@@ -67,6 +67,8 @@ def list_implementations(
 
 def seen(backends: Sequence[str]) -> dict[str, Availability]:
     """Which built-in backends can run here. This process loads none; others answer what only loading can tell."""
+    from kernelzoo.cli import probe  # a program, which python -m imports itself
+
     found = dict[str, Availability]()
     for backend in backends:
         try:
