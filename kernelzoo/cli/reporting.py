@@ -10,7 +10,6 @@ import typer
 from kernelzoo import terminal
 from kernelzoo.cli import options, output
 from kernelzoo.files import write_whole
-from kernelzoo.report import cards, data, findings, markers, rows, sections, writing
 from kernelzoo.report.reading import NoTimesError, load
 from kernelzoo.report.results import BASELINE
 
@@ -67,6 +66,8 @@ def report(
 
     Exit status: 0; 1 if --check finds a document that would change; 2 for bad usage, or a file that can't be read.
     """
+    from kernelzoo.report import cards, data, markers, rows, sections, writing
+
     printed = [f"--{name}" for name, asked in (("csv", csv), ("json", json), ("markdown", markdown)) if asked]
     if len(printed) > 1:
         raise options.OptionError(f"{' and '.join(printed[:2])} are two documents: name one")
@@ -110,6 +111,8 @@ def report(
 
 def _report_checks(files: Sequence[Path], insert: Sequence[Path], check: bool) -> int:
     """Print records of checks as tables, or put them into documents."""
+    from kernelzoo.report import findings, markers
+
     text = findings.blocks(files)
     documents = {path: markers.refreshed(path, text) for path in insert}
     if not documents:
