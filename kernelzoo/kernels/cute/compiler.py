@@ -20,7 +20,7 @@ from cutlass import cute
 from cutlass._mlir._mlir_libs import _cutlass_ir
 from cutlass.cute.runtime import make_ptr
 
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
+from kernelzoo.kernels.cute.arguments import Given, Rows, Strides
 from kernelzoo.kernels.cute.tiles import Tile
 from kernelzoo.kernels.shared import code_cache, cubin, programs
 from kernelzoo.launch import Compiled
@@ -112,8 +112,10 @@ def _host(
     rows, *others = numbers
     known = zip(others, constants[-2].dense, constants[-2].moves, strict=False)  # strides come before integers
     strides = [Strides(*one) for one in known]
-    arguments = (*pointers, rows, *strides, *others[len(strides) :], *constants)
-    kernel(*arguments).launch(grid=(blocks, 1, 1), block=(threads, 1, 1), cluster=(blocks, 1, 1))
+    given = Given(pointers[: len(strides)], pointers[len(strides) :], rows, strides)
+    kernel(given, *others[len(strides) :], *constants).launch(
+        grid=(blocks, 1, 1), block=(threads, 1, 1), cluster=(blocks, 1, 1)
+    )
 
 
 _compiling = threading.RLock()

@@ -5,35 +5,12 @@ A kernel is Python that is run once, while it is compiled: lists of scalars are 
 no loop. TILE says how rows lie on threads, see :mod:`kernelzoo.kernels.cute.tiles`.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import cutlass
 from cutlass import Float32, Float64, Int32, Int64, cute, range_constexpr
 
 from kernelzoo.layout import VECTOR_BYTES
-
-
-class Rows(NamedTuple):
-    """Elements of a row, rows in all, and rows of a group."""
-
-    n: Any
-    total: Any
-    inner: Any
-
-
-class Strides:
-    """Of a tensor, in elements: from group to group of rows, along a row, from a row to its neighbour. Compiled in is
-    whether elements of a row lie side by side (dense), and whether whole vectors move."""
-
-    def __init__(self, strides, dense, moves):
-        self.group, self.n, self.row = strides
-        self.dense, self.moves = dense, moves
-
-    def __extract_mlir_values__(self):
-        return [stride.ir_value() for stride in (self.group, self.n, self.row)]
-
-    def __new_from_mlir_values__(self, values):
-        return Strides(map(Int64, values), self.dense, self.moves)
 
 
 def block_index(EARLY):
@@ -183,10 +160,7 @@ def copy(source, target, tXcX, rows, TILE):
 
 
 @cute.jit
-def copy_shifted(
-    atom: cute.CopyAtom, source: cute.Tensor, target: cute.Tensor, tXcX: cute.Tensor, rows: Rows,
-    TILE: cutlass.Constexpr,
-):  # fmt: skip
+def copy_shifted(atom, source, target, tXcX, rows, TILE: cutlass.Constexpr):
     """The same where rows start and end anywhere in a vector: no predicate copies a part of one."""
     for i in range_constexpr(TILE.each):
         row, element = tXcX[0, 0, i]
@@ -368,9 +342,7 @@ def registers(kept):
 
 
 @cute.jit
-def store_rows(
-    mine: cute.Tensor, out: cute.Pointer, start: Int64, stride: Int64, leaves: cutlass.Boolean, TILE: cutlass.Constexpr
-):
+def store_rows(mine, out, start: Int64, stride: Int64, leaves: cutlass.Boolean, TILE: cutlass.Constexpr):
     """One value of each of a thread's rows, written by one of the threads that have got it."""
     if leaves:
         cute.autovec_copy(mine, cute.make_tensor(out + start, cute.make_layout((TILE.rows_each,), stride=(stride,))))

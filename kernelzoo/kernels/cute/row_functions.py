@@ -7,7 +7,6 @@ import cutlass
 from cutlass import Boolean, Float32, Float64, Int64, cute, range_constexpr
 
 from kernelzoo.kernels.cute import device_functions as dev
-from kernelzoo.kernels.cute.device_functions import Rows
 
 
 def read_once(TILE, load):
@@ -71,7 +70,7 @@ def row_sums(sums, TILE):
 
 
 @cute.jit
-def add_parts(left: cute.Pointer, row, many, parts, rows: Rows, TILE: cutlass.Constexpr):
+def add_parts(left: cute.Pointer, row, many, parts, rows, TILE: cutlass.Constexpr):
     """The sums of what so many of the parts of a thread's rows have left, in one order for all, in registers."""
     every = dev.make_accumulator(0, TILE, left.dtype)
     for other in cutlass.range(dev.thread_coords(TILE)[1], many, TILE.lanes):
@@ -114,8 +113,9 @@ def whole(total, lost):
     return dev.select(lost == lost, total + lost, total)
 
 
-def load_numbers(x, at, row, rows, TILE):
+def load_numbers(x, row, rows, TILE):
     """What there is one of to each of a thread's rows, of its own dtype."""
+    x, at = x
     here = dev.exists(row, rows, TILE)
     return dev.registers(dev.load_rows(x, dev.row_offset(row, rows, at, TILE), at.row, here, TILE))
 
@@ -131,7 +131,7 @@ def load_element(x: cute.Pointer, place: Int64, exists: Boolean):
 
 
 @cute.jit
-def sum_over_rows(function: cutlass.Constexpr, tensors, rooms, outs, block, rows: Rows, TILE: cutlass.Constexpr):
+def sum_over_rows(function: cutlass.Constexpr, tensors, rooms, outs, block, rows, TILE: cutlass.Constexpr):
     """Sums over all rows, of a block of elements: one to each output, of what a function makes of elements of tensors,
     and of what another launch has left of their rows."""
     sums = [make_sums(TILE) for _ in outs]

@@ -9,7 +9,6 @@ from cutlass import Boolean, Int64, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
-from kernelzoo.kernels.cute.device_functions import Rows
 from kernelzoo.kernels.cute.softmax.device_functions import add_terms, lowest, rescale, rescale_all
 
 
@@ -29,10 +28,7 @@ def finite_update(tops, totals, values, TILE):
 
 
 @cute.jit
-def update_states(
-    tops: cute.Tensor, totals, tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows,
-    TILE: cutlass.Constexpr,
-):  # fmt: skip
+def update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
     """Such states with a thread's elements of the blocks from begin to end, see ``finite_update``."""
     for i in cutlass.range(begin, end):
         finite_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
@@ -46,10 +42,7 @@ def row_states(tops, totals, TILE):
 
 
 @cute.jit
-def merge_parts(
-    tops: cute.Tensor, totals, left_tops: cute.Pointer, left_totals: cute.Pointer, row, parts, rows: Rows,
-    TILE: cutlass.Constexpr,
-):  # fmt: skip
+def merge_parts(tops, totals, left_tops, left_totals, row, parts, rows, TILE: cutlass.Constexpr):
     """A thread's states with those that it takes of the parts of its rows."""
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
@@ -57,10 +50,7 @@ def merge_parts(
 
 
 @cute.jit
-def merge(
-    top: cute.Tensor, total: cute.Tensor, tops: cute.Pointer, totals: cute.Pointer, place: Int64, apart: Int64,
-    here: Boolean, TILE: cutlass.Constexpr,
-):  # fmt: skip
+def merge(top, total, tops, totals, place: Int64, apart: Int64, here: Boolean, TILE: cutlass.Constexpr):
     """The running states of a thread's rows with those that a block has left."""
     if here:
         layout = cute.make_layout((TILE.rows_each,), stride=(apart,))

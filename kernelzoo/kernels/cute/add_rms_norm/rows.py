@@ -7,7 +7,6 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.rms_norm.rows import normed
 from kernelzoo.launch import Launch
@@ -22,14 +21,10 @@ def add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE):
 
 
 @cute.kernel
-def add_rms_norm_kernel(
-    x: cute.Pointer, residual: cute.Pointer, weight: cute.Pointer, out: cute.Pointer, total: cute.Pointer, rows: Rows,
-    x_at: Strides, residual_at: Strides, weight_at: Strides, out_at: Strides, total_at: Strides,
-    EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def add_rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tensors = (x, x_at), (residual, residual_at), (weight, weight_at), (out, out_at), (total, total_at)
-    tXcX, tXgX, tXgR, tXgW, tXgO, tXgT = dev.partition(tile, rows, TILE, *tensors)
+    rows = given.rows
+    tXcX, tXgX, tXgR, tXgW, tXgO, tXgT = dev.partition(tile, rows, TILE, *given.tensors)
     add_up = fn.read_once(TILE, lambda i: add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE))
     # By the thread that wrote it.
     read = add_up if TILE.single else lambda i: dev.load(tXgT, tXcX, i, rows, TILE)

@@ -7,7 +7,6 @@ from cutlass import Int64, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import element_identity, identity, write_rows
 from kernelzoo.launch import Launch
@@ -38,10 +37,7 @@ def lower(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, row
 
 
 @cute.jit
-def find_least(
-    least: cute.Tensor, found: cute.Tensor, tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows,
-    TILE: cutlass.Constexpr,
-):  # fmt: skip
+def find_least(least, found, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
     """Such minima and places, with a thread's elements of the blocks from begin to end."""
     for i in cutlass.range(begin, end):
         values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
@@ -63,17 +59,15 @@ def row_minima(least, found, TILE):
 
 
 @cute.kernel
-def argmin_kernel(
-    x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def argmin_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
+    rows, (x, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.all_blocks(rows, TILE)
     least, found = make_minima(TILE)
     find_least(least, found, tXgX, tXcX, begin, end, rows, TILE)
-    write_rows(row_minima(least, found, TILE)[1], out, row, rows, out_at, TILE)
+    write_rows(row_minima(least, found, TILE)[1], out, row, rows, TILE)
 
 
 @register("cute", "argmin", "rows")

@@ -7,7 +7,6 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.argmin.rows import find_least, lower, make_minima, row_minima
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
 from kernelzoo.launch import Launch
@@ -15,16 +14,13 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def split_kernel(
-    x: cute.Pointer, out: cute.Pointer, left: cute.Pointer, left_places: cute.Pointer, arrivals: cute.Pointer,
-    rows: Rows, x_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
+    rows, (x, out), (left, left_places, arrivals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.part_range(part, span, rows, TILE)
     least, found = make_minima(TILE)
     find_least(least, found, tXgX, tXcX, begin, end, rows, TILE)
@@ -34,14 +30,11 @@ def split_kernel(
     if last_to_arrive(arrivals, tile, parts):
         every, every_place = make_minima(TILE)
         compare_parts(every, every_place, left, left_places, row, parts, rows, TILE)
-        write_rows(row_minima(every, every_place, TILE)[1], out, row, rows, out_at, TILE)
+        write_rows(row_minima(every, every_place, TILE)[1], out, row, rows, TILE)
 
 
 @cute.jit
-def compare_parts(
-    least: cute.Tensor, found: cute.Tensor, left: cute.Pointer, left_places: cute.Pointer, row, parts, rows: Rows,
-    TILE: cutlass.Constexpr,
-):  # fmt: skip
+def compare_parts(least, found, left, left_places, row, parts, rows, TILE: cutlass.Constexpr):
     """A thread's minima and places with those that it takes of the parts of its rows, which come in order."""
     here = dev.exists(row, rows, TILE)
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):

@@ -7,7 +7,6 @@ from cutlass import Int64, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import write_rows
 from kernelzoo.kernels.cute.states import make_states, row_states, update_states
@@ -25,9 +24,9 @@ def loss_of(label, top, total, picked, IGNORE_INDEX):
     return dev.select(label == IGNORE_INDEX, type(top)(0.0), cute.math.log(total) - (picked - top) + (total - total))
 
 
-def losses(x, labels, row, rows, x_at, labels_at, tops, totals, IGNORE_INDEX, TILE):
+def losses(x, labels, row, rows, tops, totals, IGNORE_INDEX, TILE):
     """The losses of a thread's rows."""
-    of_rows, picked = fn.load_numbers(labels, labels_at, row, rows, TILE), []
+    (x, x_at), of_rows, picked = x, fn.load_numbers(labels, row, rows, TILE), []
     for r, label in enumerate(of_rows):
         place = dev.row_offset(row, rows, x_at, TILE) + r * x_at.row + label * x_at.n
         picked.append(
@@ -37,19 +36,17 @@ def losses(x, labels, row, rows, x_at, labels_at, tops, totals, IGNORE_INDEX, TI
 
 
 @cute.kernel
-def cross_entropy_kernel(
-    x: cute.Pointer, labels: cute.Pointer, loss: cute.Pointer, rows: Rows, x_at: Strides, labels_at: Strides,
-    loss_at: Strides, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def cross_entropy_kernel(given, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
+    rows, (x, labels, loss) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.all_blocks(rows, TILE)
     tops, totals = make_states(TILE)
     update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE)
     row_tops, row_totals = row_states(tops, totals, TILE)
-    result = losses(x, labels, row, rows, x_at, labels_at, row_tops, row_totals, IGNORE_INDEX, TILE)
-    write_rows(result, loss, row, rows, loss_at, TILE)
+    result = losses(x, labels, row, rows, row_tops, row_totals, IGNORE_INDEX, TILE)
+    write_rows(result, loss, row, rows, TILE)
 
 
 @register("cute", "cross_entropy", "rows")

@@ -7,7 +7,6 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.cross_entropy.rows import losses
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
 from kernelzoo.kernels.cute.states import make_states, merge_parts, row_states, update_states
@@ -17,16 +16,14 @@ from kernelzoo.registry import register
 
 @cute.kernel
 def split_kernel(
-    x: cute.Pointer, labels: cute.Pointer, loss: cute.Pointer, left_tops: cute.Pointer, left_totals: cute.Pointer,
-    arrivals: cute.Pointer, rows: Rows, x_at: Strides, labels_at: Strides, loss_at: Strides,
-    parts: cutlass.Int32, span: cutlass.Int32,
-    IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+    given, parts, span, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr
+):
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
+    rows, (x, labels, loss), (left_tops, left_totals, arrivals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.part_range(part, span, rows, TILE)
     tops, totals = make_states(TILE)
     update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE)
@@ -37,8 +34,8 @@ def split_kernel(
         every_top, every_total = make_states(TILE)
         merge_parts(every_top, every_total, left_tops, left_totals, row, parts, rows, TILE)
         tops_of_all, totals_of_all = row_states(every_top, every_total, TILE)
-        result = losses(x, labels, row, rows, x_at, labels_at, tops_of_all, totals_of_all, IGNORE_INDEX, TILE)
-        write_rows(result, loss, row, rows, loss_at, TILE)
+        result = losses(x, labels, row, rows, tops_of_all, totals_of_all, IGNORE_INDEX, TILE)
+        write_rows(result, loss, row, rows, TILE)
 
 
 @register("cute", "cross_entropy", "split")

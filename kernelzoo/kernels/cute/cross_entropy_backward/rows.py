@@ -8,7 +8,6 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.cross_entropy.rows import in_range
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min_backward.device_functions import load_each
 from kernelzoo.kernels.cute.softmax.device_functions import online_update, softmax_of
@@ -30,16 +29,13 @@ def gradient(x, place, top, inverse, label, factor, ignored):
 
 
 @cute.kernel
-def backward_kernel(
-    x: cute.Pointer, labels: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides,
-    labels_at: Strides, grad_at: Strides, out_at: Strides,
-    IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def backward_kernel(given, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
+    rows, (x, labels, grad, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
-    label = fn.load_numbers(labels, labels_at, row, rows, TILE)
-    grads = load_each(grad, grad_at, row, rows, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
+    label = fn.load_numbers(labels, row, rows, TILE)
+    grads = load_each(grad, row, rows, TILE)
     factors = [factor_of(*pair, rows) for pair in zip(grads, label, strict=True)]
     ignored = [one == IGNORE_INDEX for one in label]
     blocks = dev.num_blocks(rows, TILE)

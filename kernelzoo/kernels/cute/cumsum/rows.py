@@ -7,7 +7,6 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.cumsum.device_functions import make_room, scan_tile
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.sum.rows import summed_type
 from kernelzoo.launch import Launch
@@ -16,10 +15,7 @@ from kernelzoo.registry import register
 
 
 @cute.jit
-def write_sums(
-    totals: cute.Tensor, tXgX: cute.Tensor, tXgO: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows,
-    TILE: cutlass.Constexpr,
-):  # fmt: skip
+def write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
     """Running sums of a thread's rows from one block to another. totals: of what is before, and what is read, after."""
     room = make_room(totals.element_type, TILE)
     for i in cutlass.range(begin, end):
@@ -28,12 +24,10 @@ def write_sums(
 
 
 @cute.kernel
-def cumsum_kernel(
-    x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def cumsum_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    rows, (x, out) = given.rows, given.tensors
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     begin, end = dev.all_blocks(rows, TILE)
     totals = dev.make_accumulator(0, TILE, summed_type(TILE))
     write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE)

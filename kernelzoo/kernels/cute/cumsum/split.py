@@ -8,7 +8,6 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.cumsum.rows import write_sums
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
 from kernelzoo.kernels.cute.sum.rows import add_up
 from kernelzoo.launch import Launch, sequence
@@ -17,28 +16,24 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def parts_kernel(
-    x: cute.Pointer, out: cute.Pointer, left: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def parts_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
+    rows, (x, _), (left,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.part_range(part, span, rows, TILE)
     sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
     dev.store_partial(dev.registers(sums), left, row, part, parts, rows, TILE)
 
 
 @cute.kernel
-def write_kernel(
-    x: cute.Pointer, out: cute.Pointer, left: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     number = dev.block_index(EARLY)
+    rows, (x, out), (left,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
-    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     begin, end = dev.part_range(part, span, rows, TILE)
     totals = fn.add_parts(left, dev.first_row(tile, TILE), part, parts, rows, TILE)
     write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE)

@@ -7,14 +7,13 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 @cute.jit
-def row_means(read: cutlass.Constexpr, rows: Rows, TILE: cutlass.Constexpr):
+def row_means(read: cutlass.Constexpr, rows, TILE: cutlass.Constexpr):
     """The mean of each of a thread's rows, in registers, of what reads a block."""
     totals = fn.make_sums(TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
@@ -38,14 +37,10 @@ def normed(away, weight, bias, scale):
 
 
 @cute.kernel
-def layer_norm_kernel(
-    x: cute.Pointer, weight: cute.Pointer, bias: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides,
-    weight_at: Strides, bias_at: Strides, out_at: Strides,
-    EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def layer_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tensors = (x, x_at), (weight, weight_at), (bias, bias_at), (out, out_at)
-    tXcX, tXgX, tXgW, tXgB, tXgO = dev.partition(tile, rows, TILE, *tensors)
+    rows = given.rows
+    tXcX, tXgX, tXgW, tXgB, tXgO = dev.partition(tile, rows, TILE, *given.tensors)
     read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     blocks = dev.num_blocks(rows, TILE)
     means = dev.registers(row_means(read, rows, TILE))

@@ -7,7 +7,6 @@ from torch import Tensor
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import rows_and_sums
 from kernelzoo.kernels.cute.layer_norm.rows import distances, row_means
 from kernelzoo.launch import Launch
@@ -20,15 +19,10 @@ def gradient(away, pulled, scale, slope, level):
 
 
 @cute.kernel
-def rows_kernel(
-    x: cute.Pointer, weight: cute.Pointer, grad: cute.Pointer, dx: cute.Pointer, dweight: cute.Pointer,
-    dbias: cute.Pointer, of_means: cute.Pointer, of_scales: cute.Pointer, rows: Rows, x_at: Strides, weight_at: Strides,
-    grad_at: Strides, dx_at: Strides, dweight_at: Strides, dbias_at: Strides,
-    EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def rows_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tensors = (x, x_at), (weight, weight_at), (grad, grad_at), (dx, dx_at)
-    tXcX, tXgX, tXgW, tXgG, tXgD = dev.partition(tile, rows, TILE, *tensors)
+    rows, (x, weight, grad, dx, _, _), (of_means, of_scales) = given.rows, given.tensors, given.rooms
+    tXcX, tXgX, tXgW, tXgG, tXgD = dev.partition(tile, rows, TILE, x, weight, grad, dx)
     read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     pull = fn.read_once(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
     means = dev.registers(row_means(read, rows, TILE))
@@ -54,16 +48,11 @@ def terms(x, grad, mean, scale):
 
 
 @cute.kernel
-def sums_kernel(
-    x: cute.Pointer, weight: cute.Pointer, grad: cute.Pointer, dx: cute.Pointer, dweight: cute.Pointer,
-    dbias: cute.Pointer, of_means: cute.Pointer, of_scales: cute.Pointer, rows: Rows, x_at: Strides, weight_at: Strides,
-    grad_at: Strides, dx_at: Strides, dweight_at: Strides, dbias_at: Strides,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def sums_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has some elements of all rows."""
     block = dev.block_index(EARLY)
-    tensors, outs = ((x, x_at), (grad, grad_at)), ((dweight, dweight_at), (dbias, dbias_at))
-    fn.sum_over_rows(terms, tensors, (of_means, of_scales), outs, block, rows, TILE)
+    rows, (x, _, grad, _, dweight, dbias) = given.rows, given.tensors
+    fn.sum_over_rows(terms, (x, grad), given.rooms, (dweight, dbias), block, rows, TILE)
 
 
 @register("cute", "layer_norm_backward", "rows")

@@ -6,7 +6,6 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import write_rows
 from kernelzoo.kernels.cute.states import make_states, row_states, update_states
@@ -20,17 +19,15 @@ def results(tops, totals):
 
 
 @cute.kernel
-def logsumexp_kernel(
-    x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def logsumexp_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
+    rows, (x, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.all_blocks(rows, TILE)
     tops, totals = make_states(TILE)
     update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE)
-    write_rows(results(*row_states(tops, totals, TILE)), out, row, rows, out_at, TILE)
+    write_rows(results(*row_states(tops, totals, TILE)), out, row, rows, TILE)
 
 
 @register("cute", "logsumexp", "rows")

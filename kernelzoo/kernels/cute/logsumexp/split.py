@@ -6,7 +6,6 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.logsumexp.rows import results
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
@@ -16,16 +15,13 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def split_kernel(
-    x: cute.Pointer, out: cute.Pointer, left_tops: cute.Pointer, left_totals: cute.Pointer, arrivals: cute.Pointer,
-    rows: Rows, x_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
+    rows, (x, out), (left_tops, left_totals, arrivals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.part_range(part, span, rows, TILE)
     tops, totals = make_states(TILE)
     update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE)
@@ -35,7 +31,7 @@ def split_kernel(
     if last_to_arrive(arrivals, tile, parts):
         every_top, every_total = make_states(TILE)
         merge_parts(every_top, every_total, left_tops, left_totals, row, parts, rows, TILE)
-        write_rows(results(*row_states(every_top, every_total, TILE)), out, row, rows, out_at, TILE)
+        write_rows(results(*row_states(every_top, every_total, TILE)), out, row, rows, TILE)
 
 
 @register("cute", "logsumexp", "split")

@@ -6,7 +6,6 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min_backward.device_functions import load_each
 from kernelzoo.kernels.cute.softmax.device_functions import exponential
@@ -20,15 +19,13 @@ def gradient(x, y, grad):
 
 
 @cute.kernel
-def backward_kernel(
-    x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, y_at: Strides,
-    grad_at: Strides, out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def backward_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
+    rows, (x, y, grad, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
-    of_rows = load_each(y, y_at, row, rows, TILE)
-    factors = load_each(grad, grad_at, row, rows, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
+    of_rows = load_each(y, row, rows, TILE)
+    factors = load_each(grad, row, rows, TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         result = dev.map_rows(gradient, dev.load(tXgX, tXcX, i, rows, TILE), TILE, of_rows, factors)
         dev.store(result, tXgO, tXcX, i, rows, TILE)

@@ -5,7 +5,6 @@ import torch
 from cutlass import const_expr, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import element_identity, identity, write_rows
 from kernelzoo.kernels.cute.min.tiles import row_tile
@@ -16,20 +15,18 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def rows_kernel(
-    x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def rows_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
+    rows, (x, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     kept = dev.make_accumulator(identity(TILE), TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
         dev.accumulate(kept, dev.row_reduce(values, dev.minimum, TILE), dev.minimum)
         if const_expr(TILE.meeting > 1):
             cute.arch.sync_threads()  # before the room is written again
-    write_rows(dev.registers(kept), out, row, rows, out_at, TILE)
+    write_rows(dev.registers(kept), out, row, rows, TILE)
 
 
 @register("cute", "min", "rows")

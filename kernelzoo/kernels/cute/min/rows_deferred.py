@@ -5,7 +5,6 @@ import torch
 from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import element_identity, identity, online_update, write_rows
 from kernelzoo.kernels.cute.min.tiles import row_tile
@@ -16,17 +15,15 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def rows_deferred_kernel(
-    x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def rows_deferred_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
+    rows, (x, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     kept = dev.make_accumulator(identity(TILE), TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         online_update(kept, dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE)), TILE)
-    write_rows(dev.block_reduce(dev.registers(kept), dev.minimum, TILE), out, row, rows, out_at, TILE)
+    write_rows(dev.block_reduce(dev.registers(kept), dev.minimum, TILE), out, row, rows, TILE)
 
 
 @register("cute", "min", "rows_deferred")

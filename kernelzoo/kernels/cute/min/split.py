@@ -6,7 +6,6 @@ from cutlass import Int64, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.min.device_functions import (
     element_identity,
@@ -21,15 +20,13 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def split_kernel(
-    x: cute.Pointer, out: cute.Pointer, partials: cute.Pointer, arrivals: cute.Pointer, rows: Rows, x_at: Strides,
-    out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
+    rows, (x, out), (partials, arrivals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     kept = dev.make_accumulator(identity(TILE), TILE)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
@@ -41,14 +38,11 @@ def split_kernel(
         for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
             place, apart = dev.partial_offset(row, other, parts, rows, TILE)
             merge_minima(every, partials, place, apart, dev.exists(row, rows, TILE), TILE)
-        write_rows(dev.block_reduce(dev.registers(every), dev.minimum, TILE), out, row, rows, out_at, TILE)
+        write_rows(dev.block_reduce(dev.registers(every), dev.minimum, TILE), out, row, rows, TILE)
 
 
 @cute.jit
-def merge_minima(
-    kept: cute.Tensor, partials: cute.Pointer, start: Int64, stride: Int64, here: cutlass.Boolean,
-    TILE: cutlass.Constexpr,
-):  # fmt: skip
+def merge_minima(kept, partials, start: Int64, stride: Int64, here: cutlass.Boolean, TILE: cutlass.Constexpr):
     """What another block has left of each of a thread's rows."""
     if here:
         left = cute.make_tensor(partials + start, cute.make_layout((TILE.rows_each,), stride=(stride,)))

@@ -12,9 +12,9 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 
 
-def load_each(tensor, at, row, rows, TILE):
+def load_each(tensor, row, rows, TILE):
     """What there is one of to each of a thread's rows, as it is computed."""
-    return [dev.to_acc(value, TILE) for value in fn.load_numbers(tensor, at, row, rows, TILE)]
+    return [dev.to_acc(value, TILE) for value in fn.load_numbers(tensor, row, rows, TILE)]
 
 
 def equal_tile(least, tXgX, tXcX, i, rows, TILE):

@@ -6,7 +6,6 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min_backward.device_functions import (
     as_counts,
@@ -20,17 +19,15 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def tile_kernel(
-    x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, y_at: Strides,
-    grad_at: Strides, out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def tile_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
+    rows, (x, y, grad, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
-    least = load_each(y, y_at, row, rows, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
+    least = load_each(y, row, rows, TILE)
     equal = equal_tile(least, tXgX, tXcX, 0, rows, TILE)
     counts = dev.row_reduce(as_counts(equal), dev.add, TILE)
-    results = gradient_of(equal, shares_of(load_each(grad, grad_at, row, rows, TILE), counts), TILE)
+    results = gradient_of(equal, shares_of(load_each(grad, row, rows, TILE), counts), TILE)
     dev.store(results, tXgO, tXcX, 0, rows, TILE)
 
 

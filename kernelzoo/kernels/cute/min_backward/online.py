@@ -6,7 +6,6 @@ from cutlass import Int32, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min_backward.device_functions import (
     as_counts,
@@ -21,21 +20,19 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def online_kernel(
-    x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, y_at: Strides,
-    grad_at: Strides, out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
+    rows, (x, y, grad, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
-    least = load_each(y, y_at, row, rows, TILE)
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
+    least = load_each(y, row, rows, TILE)
     blocks = dev.num_blocks(rows, TILE)
     mine = dev.make_accumulator(0, TILE, Int32)
     for i in cutlass.range(blocks):
         equal = equal_tile(least, tXgX, tXcX, i, rows, TILE)
         dev.accumulate(mine, dev.thread_reduce(as_counts(equal), dev.add, TILE), dev.add)
     counts = dev.block_reduce(long(dev.registers(mine)), dev.add, TILE)
-    shares = shares_of(load_each(grad, grad_at, row, rows, TILE), counts)
+    shares = shares_of(load_each(grad, row, rows, TILE), counts)
     for i in cutlass.range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
         equal = equal_tile(least, tXgX, tXcX, blocks - 1 - i, rows, TILE)

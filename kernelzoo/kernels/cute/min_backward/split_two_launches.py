@@ -7,7 +7,6 @@ from cutlass import Int32, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
 from kernelzoo.kernels.cute.min_backward.device_functions import (
     as_counts,
@@ -22,17 +21,14 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def partials_kernel(
-    x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, counts: cute.Pointer, rows: Rows,
-    x_at: Strides, y_at: Strides, grad_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def partials_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has span blocks of a tile's rows, of which it leaves one count to each row."""
     number = dev.block_index(EARLY)
+    rows, (x, y, _, _), (counts,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
-    least = load_each(y, y_at, row, rows, TILE)
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
+    least = load_each(y, row, rows, TILE)
     # Every thread counts for itself, in 32 bits, and threads meet once, after the loop, in 64.
     mine = dev.make_accumulator(0, TILE, Int32)
     begin, end = dev.part_range(part, span, rows, TILE)
@@ -44,18 +40,15 @@ def partials_kernel(
 
 
 @cute.kernel
-def write_kernel(
-    x: cute.Pointer, y: cute.Pointer, grad: cute.Pointer, out: cute.Pointer, counts: cute.Pointer, rows: Rows,
-    x_at: Strides, y_at: Strides, grad_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     number = dev.block_index(EARLY)
+    rows, (x, y, grad, out), (counts,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     found = dev.registers(fn.add_parts(counts, row, parts, parts, rows, TILE))
-    least = load_each(y, y_at, row, rows, TILE)
-    shares = shares_of(load_each(grad, grad_at, row, rows, TILE), found)
+    least = load_each(y, row, rows, TILE)
+    shares = shares_of(load_each(grad, row, rows, TILE), found)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.

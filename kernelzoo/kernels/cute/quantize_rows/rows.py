@@ -7,7 +7,6 @@ from cutlass import Float32, Int32, Uint8, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import write_rows
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
@@ -39,12 +38,10 @@ def float8_bits(x, scale):
 
 
 @cute.kernel
-def quantize_kernel(
-    x: cute.Pointer, values: cute.Pointer, scale: cute.Pointer, rows: Rows, x_at: Strides, values_at: Strides,
-    scale_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def quantize_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tXcX, tXgX, tXgV = dev.partition(tile, rows, TILE, (x, x_at), (values, values_at))
+    rows, (x, values, scale) = given.rows, given.tensors
+    tXcX, tXgX, tXgV = dev.partition(tile, rows, TILE, x, values)
     read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     blocks = dev.num_blocks(rows, TILE)
     most = dev.make_accumulator(0, TILE, Int32)
@@ -52,7 +49,7 @@ def quantize_kernel(
         sizes = dev.map_rows(magnitude, read(i), TILE)
         dev.accumulate(most, dev.thread_reduce(sizes, dev.maximum, TILE), dev.maximum)
     scales = [scale_of(one) for one in dev.block_reduce(dev.registers(most), dev.maximum, TILE)]
-    write_rows(scales, scale, dev.first_row(tile, TILE), rows, scale_at, TILE)
+    write_rows(scales, scale, dev.first_row(tile, TILE), rows, TILE)
     for i in cutlass.range(blocks):
         dev.store(dev.map_rows(float8_bits, read(i), TILE, scales), tXgV, tXcX, i, rows, TILE)
 

@@ -7,7 +7,6 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -19,12 +18,10 @@ def normed(x, weight, scale):
 
 
 @cute.kernel
-def rms_norm_kernel(
-    x: cute.Pointer, weight: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, weight_at: Strides,
-    out_at: Strides, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tXcX, tXgX, tXgW, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (weight, weight_at), (out, out_at))
+    rows = given.rows
+    tXcX, tXgX, tXgW, tXgO = dev.partition(tile, rows, TILE, *given.tensors)
     read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     blocks = dev.num_blocks(rows, TILE)
     squares = fn.make_sums(TILE)

@@ -7,7 +7,6 @@ from torch import Tensor
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import rows_and_sums
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -24,14 +23,10 @@ def terms(x, grad, scale):
 
 
 @cute.kernel
-def rows_kernel(
-    x: cute.Pointer, weight: cute.Pointer, grad: cute.Pointer, dx: cute.Pointer, dweight: cute.Pointer,
-    room: cute.Pointer, rows: Rows, x_at: Strides, weight_at: Strides, grad_at: Strides, dx_at: Strides,
-    dweight_at: Strides, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def rows_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tensors = (x, x_at), (weight, weight_at), (grad, grad_at), (dx, dx_at)
-    tXcX, tXgX, tXgW, tXgG, tXgD = dev.partition(tile, rows, TILE, *tensors)
+    rows, (x, weight, grad, dx, _), (room,) = given.rows, given.tensors, given.rooms
+    tXcX, tXgX, tXgW, tXgG, tXgD = dev.partition(tile, rows, TILE, x, weight, grad, dx)
     read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     pull = fn.read_once(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
     squares, products = fn.make_sums(TILE), fn.make_sums(TILE)
@@ -48,14 +43,11 @@ def rows_kernel(
 
 
 @cute.kernel
-def weight_kernel(
-    x: cute.Pointer, weight: cute.Pointer, grad: cute.Pointer, dx: cute.Pointer, dweight: cute.Pointer,
-    room: cute.Pointer, rows: Rows, x_at: Strides, weight_at: Strides, grad_at: Strides, dx_at: Strides,
-    dweight_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def weight_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has some elements of all rows."""
     block = dev.block_index(EARLY)
-    fn.sum_over_rows(terms, ((x, x_at), (grad, grad_at)), (room,), ((dweight, dweight_at),), block, rows, TILE)
+    rows, (x, _, grad, _, dweight) = given.rows, given.tensors
+    fn.sum_over_rows(terms, (x, grad), given.rooms, (dweight,), block, rows, TILE)
 
 
 @register("cute", "rms_norm_backward", "rows")

@@ -9,7 +9,6 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.softmax.device_functions import exponential_below, zero_if_empty
 from kernelzoo.launch import Launch
@@ -17,12 +16,10 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def tile_kernel(
-    x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def tile_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    rows, (x, out) = given.rows, given.tensors
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     values = dev.load(tXgX, tXcX, 0, rows, TILE, -float("inf"))
     tops = [zero_if_empty(top) for top in dev.row_reduce(values, dev.maximum, TILE)]
     values = dev.map_rows(exponential_below, values, TILE, tops)

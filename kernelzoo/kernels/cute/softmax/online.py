@@ -9,7 +9,6 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.softmax.device_functions import online_update, softmax_of
 from kernelzoo.kernels.cute.states import make_states, row_states
@@ -18,12 +17,10 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def online_kernel(
-    x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    rows, (x, out) = given.rows, given.tensors
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     blocks = dev.num_blocks(rows, TILE)
     # Every thread keeps a pair of its own, and threads meet once, after the loop.
     tops, totals = make_states(TILE)

@@ -14,7 +14,6 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
 from kernelzoo.kernels.cute.softmax.device_functions import exponential, rescale, zero_if_empty
 from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, most_each, problem
@@ -38,18 +37,16 @@ that begins anywhere 256 at least."""
 
 
 @cute.kernel
-def cluster_kernel(
-    x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def cluster_kernel(given, BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has one tile of its cluster's row."""
     number = dev.block_index(EARLY)
+    rows, (x, out) = given.rows, given.tensors
     kind = dev.acc_type(TILE)
     room = cute.arch.alloc_smem(Int32, BLOCKS * kind.width // 16, 16)  # a pair, in words, of each block
     barrier = cute.arch.alloc_smem(Int64, 1, 8)
     open_barrier(barrier)
     rank = cute.arch.block_idx_in_cluster()
-    tXcX, tXgX, tXgO = dev.partition(number // BLOCKS, rows, TILE, (x, x_at), (out, out_at))
+    tXcX, tXgX, tXgO = dev.partition(number // BLOCKS, rows, TILE, x, out)
     values = dev.load(tXgX, tXcX, rank, rows, TILE, -float("inf"))
     (top,) = dev.row_reduce(values, dev.maximum, TILE)
     less = zero_if_empty(top)

@@ -6,7 +6,6 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
 from kernelzoo.kernels.cute.softmax.device_functions import online_update, softmax_of
 from kernelzoo.kernels.cute.states import make_states, merge_parts, row_states
@@ -15,15 +14,13 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def partials_kernel(
-    x: cute.Pointer, out: cute.Pointer, tops: cute.Pointer, totals: cute.Pointer, rows: Rows, x_at: Strides,
-    out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def partials_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has span blocks of a tile's rows, of which it leaves one pair to each row."""
     number = dev.block_index(EARLY)
+    rows, (x, _), (tops, totals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     top, total = make_states(TILE)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
@@ -34,19 +31,17 @@ def partials_kernel(
 
 
 @cute.kernel
-def write_kernel(
-    x: cute.Pointer, out: cute.Pointer, tops: cute.Pointer, totals: cute.Pointer, rows: Rows, x_at: Strides,
-    out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """Every block merges all pairs of its rows in the same order, so that all agree to the bit."""
     number = dev.block_index(EARLY)
+    rows, (x, out), (tops, totals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
     top, total = make_states(TILE)
     merge_parts(top, total, tops, totals, row, parts, rows, TILE)
     row_tops, row_totals = row_states(top, total, TILE)
     scales = [1.0 / total for total in row_totals]
-    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, (x, x_at), (out, out_at))
+    tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.

@@ -7,7 +7,6 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_both, products
 from kernelzoo.launch import Launch
@@ -15,12 +14,10 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def tile_kernel(
-    grad: cute.Pointer, y: cute.Pointer, out: cute.Pointer, rows: Rows, grad_at: Strides, y_at: Strides,
-    out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def tile_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, (grad, grad_at), (y, y_at), (out, out_at))
+    rows, (grad, y, out) = given.rows, given.tensors
+    tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, grad, y, out)
     both = load_both(tXgG, tXgY, tXcX, 0, rows, TILE)
     totals = dev.row_reduce(products(both, TILE), dev.add, TILE)
     dev.store(fn.map_tiles(gradient, both, TILE, totals), tXgO, tXcX, 0, rows, TILE)

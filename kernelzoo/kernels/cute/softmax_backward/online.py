@@ -7,7 +7,6 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_both, products
 from kernelzoo.launch import Launch
@@ -15,12 +14,10 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def online_kernel(
-    grad: cute.Pointer, y: cute.Pointer, out: cute.Pointer, rows: Rows, grad_at: Strides, y_at: Strides,
-    out_at: Strides, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, (grad, grad_at), (y, y_at), (out, out_at))
+    rows, (grad, y, out) = given.rows, given.tensors
+    tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, grad, y, out)
     blocks = dev.num_blocks(rows, TILE)
     sums = fn.make_sums(TILE)
     for i in cutlass.range(blocks):

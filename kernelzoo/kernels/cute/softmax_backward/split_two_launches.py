@@ -7,7 +7,6 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound, device_of
 from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_both, products
 from kernelzoo.launch import Launch, sequence
@@ -15,15 +14,12 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def partials_kernel(
-    grad: cute.Pointer, y: cute.Pointer, out: cute.Pointer, sums: cute.Pointer, rows: Rows, grad_at: Strides,
-    y_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def partials_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has span blocks of a tile's rows, of which it leaves one sum to each row."""
     number = dev.block_index(EARLY)
+    rows, (grad, y, _), (sums,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
-    tXcX, tXgG, tXgY = dev.partition(tile, rows, TILE, (grad, grad_at), (y, y_at))
+    tXcX, tXgG, tXgY = dev.partition(tile, rows, TILE, grad, y)
     mine = fn.make_sums(TILE)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
@@ -33,15 +29,12 @@ def partials_kernel(
 
 
 @cute.kernel
-def write_kernel(
-    grad: cute.Pointer, y: cute.Pointer, out: cute.Pointer, sums: cute.Pointer, rows: Rows, grad_at: Strides,
-    y_at: Strides, out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """Every block adds up all sums of its rows in the same order, so that all agree to the bit."""
     number = dev.block_index(EARLY)
+    rows, (grad, y, out), (sums,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
-    tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, (grad, grad_at), (y, y_at), (out, out_at))
+    tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, grad, y, out)
     totals = dev.registers(fn.add_parts(sums, dev.first_row(tile, TILE), parts, parts, rows, TILE))
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):

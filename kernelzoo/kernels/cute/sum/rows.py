@@ -7,7 +7,6 @@ from cutlass import Int64, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import write_rows
 from kernelzoo.launch import Launch
@@ -21,7 +20,7 @@ def summed_type(TILE):
 
 
 @cute.jit
-def add_up(tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows, TILE: cutlass.Constexpr):
+def add_up(tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows, TILE: cutlass.Constexpr):
     """The sums of a thread's rows from one block to another, in registers."""
     kind = summed_type(TILE)
     sums = dev.make_accumulator(0, TILE, kind), dev.make_accumulator(0, TILE, kind)
@@ -31,16 +30,14 @@ def add_up(tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows: Rows, TILE: c
 
 
 @cute.kernel
-def sum_kernel(
-    x: cute.Pointer, out: cute.Pointer, rows: Rows, x_at: Strides, out_at: Strides,
-    TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def sum_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
+    rows, (x, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.all_blocks(rows, TILE)
     sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
-    write_rows(dev.registers(sums), out, row, rows, out_at, TILE)
+    write_rows(dev.registers(sums), out, row, rows, TILE)
 
 
 @register("cute", "sum", "rows")

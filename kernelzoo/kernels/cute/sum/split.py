@@ -7,7 +7,6 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.device_functions import Rows, Strides
 from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
 from kernelzoo.kernels.cute.sum.rows import add_up
@@ -17,21 +16,19 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def split_kernel(
-    x: cute.Pointer, out: cute.Pointer, left: cute.Pointer, arrivals: cute.Pointer, rows: Rows, x_at: Strides,
-    out_at: Strides, parts: cutlass.Int32, span: cutlass.Int32, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr,
-):  # fmt: skip
+def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
+    rows, (x, out), (left, arrivals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
-    tXcX, tXgX = dev.partition(tile, rows, TILE, (x, x_at))
+    tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.part_range(part, span, rows, TILE)
     sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
     dev.store_partial(dev.registers(sums), left, row, part, parts, rows, TILE)
     if last_to_arrive(arrivals, tile, parts):
         every = fn.add_parts(left, row, parts, parts, rows, TILE)
-        write_rows(dev.registers(every), out, row, rows, out_at, TILE)
+        write_rows(dev.registers(every), out, row, rows, TILE)
 
 
 @register("cute", "sum", "split")
