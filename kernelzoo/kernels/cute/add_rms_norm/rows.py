@@ -1,5 +1,3 @@
-"""A block adds several rows, or one, to others, and scales the sums: from registers, or block by block."""
-
 import cutlass
 import torch
 from cutlass import cute

@@ -1,5 +1,3 @@
-"""A block takes several rows, or one block by block: in each thread the least element so far, and its place."""
-
 import cutlass
 import torch
 from cutlass import Int64, cute

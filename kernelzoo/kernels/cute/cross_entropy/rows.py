@@ -1,5 +1,3 @@
-"""A block takes several rows, or one block by block: a (max, sum) state in each thread, then the label's logit."""
-
 import cutlass
 import torch
 from cutlass import Int64, cute

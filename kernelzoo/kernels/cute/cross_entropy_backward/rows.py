@@ -1,5 +1,3 @@
-"""A block takes several rows, or one block by block: their (max, sum) states, and then reads them again to write."""
-
 import cutlass
 import torch
 from cutlass import cute

@@ -1,5 +1,3 @@
-"""A block takes several rows, or one block by block: sums within a block, plus those of the blocks before, in order."""
-
 import cutlass
 import torch
 from cutlass import cute

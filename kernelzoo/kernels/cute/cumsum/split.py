@@ -1,5 +1,3 @@
-"""Several blocks to one row: a launch that leaves the sum of each part, and one that goes on from those before."""
-
 import cutlass
 import torch
 from cutlass import cute

@@ -1,5 +1,3 @@
-"""A block takes means and variances of several rows, or of one, and scales: from registers, or block by block."""
-
 import cutlass
 import torch
 from cutlass import cute

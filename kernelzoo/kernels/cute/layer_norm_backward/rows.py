@@ -1,5 +1,3 @@
-"""A block takes rows from registers, or in three passes, and leaves means and scales; a second sums over all rows."""
-
 import cutlass
 from cutlass import cute
 from torch import Tensor

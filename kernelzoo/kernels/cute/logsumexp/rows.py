@@ -1,5 +1,3 @@
-"""A block takes several rows, or one block by block: a running (max, sum) state in each thread, in one pass."""
-
 import cutlass
 import torch
 from cutlass import cute

@@ -1,5 +1,3 @@
-"""A block takes several rows, or one block by block: an exponential of each element, times its row's gradient."""
-
 import cutlass
 import torch
 from cutlass import cute

@@ -1,5 +1,3 @@
-"""A block takes whole rows, several short ones or one. Each of its blocks of a row is reduced to one value at once."""
-
 import cutlass
 import torch
 from cutlass import const_expr, cute

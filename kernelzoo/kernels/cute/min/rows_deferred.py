@@ -1,5 +1,3 @@
-"""Blocks of rows, or of columns side by side. Each thread keeps a running minimum until they have ended."""
-
 import cutlass
 import torch
 from cutlass import cute

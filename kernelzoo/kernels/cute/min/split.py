@@ -1,5 +1,3 @@
-"""Several blocks take a row, or a strip of columns, in parts. The last to arrive joins their minima: one launch."""
-
 import cutlass
 import torch
 from cutlass import Int64, cute

@@ -1,5 +1,3 @@
-"""A tile of whole rows to a block, which holds them in registers: one read, one write."""
-
 import cutlass
 import torch
 from cutlass import cute

@@ -1,5 +1,3 @@
-"""A running count in each thread over blocks of a row, then a pass that reads them again and writes."""
-
 import cutlass
 import torch
 from cutlass import Int32, cute

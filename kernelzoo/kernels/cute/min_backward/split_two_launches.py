@@ -1,5 +1,3 @@
-"""Several blocks to one row: a launch that leaves their counts, and one that adds these up and writes."""
-
 import cutlass
 import torch
 from cutlass import Int32, cute

@@ -1,5 +1,3 @@
-"""A block takes the absolute maxima of several rows, or of one, and divides: from registers, or block by block."""
-
 import cutlass
 import torch
 from cutlass import Float32, Int32, Uint8, cute

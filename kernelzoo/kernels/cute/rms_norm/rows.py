@@ -1,5 +1,3 @@
-"""A block adds up the squares of several rows, or of one, and scales them: from registers, or block by block."""
-
 import cutlass
 import torch
 from cutlass import cute

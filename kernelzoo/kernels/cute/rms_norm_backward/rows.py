@@ -1,5 +1,3 @@
-"""A block takes rows from registers, or in two passes, and leaves scales; a second launch sums over all rows."""
-
 import cutlass
 from cutlass import cute
 from torch import Tensor

@@ -1,8 +1,3 @@
-"""A tile of whole rows to a block, which holds them in registers: one read, one write.
-
-Several short rows, one row, or a strip of columns where rows lie across memory: one kernel, its threads laid out so.
-"""
-
 import cutlass
 import torch
 from cutlass import cute

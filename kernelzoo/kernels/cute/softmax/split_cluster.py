@@ -1,6 +1,4 @@
-"""A row to a cluster of blocks (sm_90 and later), which hold it in registers together: one read, one write.
-
-Each block writes its (max, sum) state into the memory of all of them, distributed shared memory, by stores that tell
+"""Each block writes its (max, sum) state into the memory of all of them, distributed shared memory, by stores that tell
 the receiver's barrier of their bytes: no block waits for more than what it reads.
 """
 

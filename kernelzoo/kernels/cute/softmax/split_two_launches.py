@@ -1,5 +1,3 @@
-"""Several blocks to one row: a launch that leaves (maximum, sum) states, and one that merges them and writes."""
-
 import cutlass
 import torch
 from cutlass import cute

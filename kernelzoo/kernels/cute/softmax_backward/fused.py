@@ -1,5 +1,3 @@
-"""A tile of whole rows of both inputs to a block, which holds them in registers: each is read once."""
-
 import cutlass
 import torch
 from cutlass import cute

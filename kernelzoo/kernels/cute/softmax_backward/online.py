@@ -1,5 +1,3 @@
-"""A running sum in each thread over blocks of both inputs, then a pass that reads again and writes."""
-
 import cutlass
 import torch
 from cutlass import cute

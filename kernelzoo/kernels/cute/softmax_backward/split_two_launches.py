@@ -1,5 +1,3 @@
-"""Several blocks to one row: a launch that leaves their sums, and one that adds these up and writes."""
-
 import cutlass
 import torch
 from cutlass import cute

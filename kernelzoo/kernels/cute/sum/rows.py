@@ -1,5 +1,3 @@
-"""A block adds up several rows, or one block by block: a sum in each thread, and what it rounded off."""
-
 import cutlass
 import torch
 from cutlass import Int64, cute

@@ -1,5 +1,3 @@
-"""Several blocks take a row, or a strip of columns, in parts. The last to arrive adds their sums up: one launch."""
-
 import cutlass
 import torch
 from cutlass import cute

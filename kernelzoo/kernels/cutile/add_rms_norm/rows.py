@@ -1,5 +1,3 @@
-"""A program adds rows, or one by blocks, to others, and their squares up; of a long one it reads the sums to write."""
-
 import cuda.tile as ct
 import torch
 

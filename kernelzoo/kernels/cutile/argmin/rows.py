@@ -1,5 +1,3 @@
-"""A program takes several rows, or a block of one at a time: in each lane the least element so far, and its place."""
-
 import cuda.tile as ct
 import torch
 

@@ -1,5 +1,3 @@
-"""Several programs to a row: a launch that leaves the least of each part and its place, and one that compares these."""
-
 import cuda.tile as ct
 import torch
 

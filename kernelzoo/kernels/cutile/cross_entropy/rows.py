@@ -1,5 +1,3 @@
-"""A program takes several rows, or one by blocks: a (max, sum) state in each lane, then the label's logit."""
-
 import cuda.tile as ct
 import torch
 

@@ -1,5 +1,3 @@
-"""A program takes several rows, or one by blocks: their (max, sum) states, and then reads them again to write."""
-
 import cuda.tile as ct
 import torch
 

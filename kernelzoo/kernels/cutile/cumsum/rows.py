@@ -1,5 +1,3 @@
-"""A program takes several rows, or one by blocks: sums within a block, plus those of the blocks before it, in order."""
-
 import cuda.tile as ct
 import torch
 

@@ -1,5 +1,3 @@
-"""A program takes the means of several rows, or of one in blocks, then the variances, and writes."""
-
 import cuda.tile as ct
 import torch
 

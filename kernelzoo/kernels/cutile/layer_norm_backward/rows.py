@@ -1,5 +1,3 @@
-"""A program takes rows in three passes, and leaves their means and scales; a second launch sums over all rows."""
-
 import cuda.tile as ct
 from torch import Tensor
 

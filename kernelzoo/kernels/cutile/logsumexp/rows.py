@@ -1,5 +1,3 @@
-"""A program takes several rows, or a block of one at a time: a running (max, sum) state in each lane, in one pass."""
-
 import cuda.tile as ct
 import torch
 

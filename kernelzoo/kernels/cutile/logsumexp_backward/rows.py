@@ -1,5 +1,3 @@
-"""A program takes several rows, or a block of one at a time: an exponential of each element, times its gradient."""
-
 import cuda.tile as ct
 import torch
 

@@ -1,7 +1,4 @@
-"""A tile of whole rows to a program, which it holds on chip: one read, one write.
-
-Elements are compared as they are computed; past a row's end there is NaN, which equals nothing.
-"""
+"""Elements are compared as they are computed; past a row's end there is NaN, which equals nothing."""
 
 import cuda.tile as ct
 import torch

@@ -1,5 +1,3 @@
-"""A program takes the absolute maxima of several rows, or of one in blocks, and divides."""
-
 import cuda.tile as ct
 import torch
 

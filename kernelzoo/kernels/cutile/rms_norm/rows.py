@@ -1,5 +1,3 @@
-"""A program adds up the squares of rows that it holds, or of a longer one by blocks, which it reads again to write."""
-
 import cuda.tile as ct
 import torch
 

@@ -1,5 +1,3 @@
-"""A program takes rows in two passes, and leaves their scales; a second launch sums over all rows."""
-
 import cuda.tile as ct
 import torch
 

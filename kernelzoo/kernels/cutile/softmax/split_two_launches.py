@@ -1,5 +1,3 @@
-"""Several programs to one row: a launch that leaves (maximum, sum) states, and one that merges them and writes."""
-
 from functools import partial
 
 import cuda.tile as ct

@@ -1,7 +1,4 @@
-"""A tile of whole rows of both inputs to a program, which holds them on chip: each is read once.
-
-Past a row's end both inputs are 0, and so add nothing.
-"""
+"""Past a row's end both inputs are 0, and so add nothing."""
 
 import cuda.tile as ct
 import torch

@@ -1,5 +1,3 @@
-"""A running sum in each lane over blocks of both inputs, then a pass that reads again and writes."""
-
 import cuda.tile as ct
 import torch
 

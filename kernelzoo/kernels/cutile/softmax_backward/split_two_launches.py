@@ -1,5 +1,3 @@
-"""Several programs to one row: a launch that leaves their sums, and one that adds these up and writes."""
-
 from functools import partial
 
 import cuda.tile as ct

@@ -1,5 +1,3 @@
-"""A program adds up several rows, or a block of one at a time: a sum in each lane, and what it rounded off."""
-
 import cuda.tile as ct
 import torch
 

@@ -1,5 +1,3 @@
-"""Several programs to a row: a launch that leaves sums of parts, and one that adds these up."""
-
 import cuda.tile as ct
 import torch
 

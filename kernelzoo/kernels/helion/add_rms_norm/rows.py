@@ -1,5 +1,3 @@
-"""A program adds several rows to others, block by block, and their squares up, and reads the sums again to write."""
-
 import helion
 import helion.language as hl
 import torch

@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: in each lane the least element so far, and the number of its block."""
-
 import helion
 import helion.language as hl
 import torch

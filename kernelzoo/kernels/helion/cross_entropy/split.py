@@ -1,5 +1,3 @@
-"""Several programs to a row: a launch that leaves (max, sum) states of parts, and one that merges these."""
-
 import helion
 import helion.language as hl
 import torch

@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: their (max, sum) states, and then reads them again to write."""
-
 import helion
 import helion.language as hl
 import torch

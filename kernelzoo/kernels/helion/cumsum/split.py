@@ -1,5 +1,3 @@
-"""Several programs to a row: a launch that leaves sums of parts, and one that scans each part from those before it."""
-
 import helion
 import helion.language as hl
 import torch

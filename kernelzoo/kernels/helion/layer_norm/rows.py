@@ -1,5 +1,3 @@
-"""A program takes the means of several rows, block by block, reads them again for their variances, and to write."""
-
 import helion
 import helion.language as hl
 import torch

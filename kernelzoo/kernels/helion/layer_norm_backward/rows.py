@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block, and leaves means and scales; another has some weights, and all rows."""
-
 import helion
 import helion.language as hl
 import torch

@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: a running (max, sum) state of each row, in one pass."""
-
 import helion
 import helion.language as hl
 import torch

@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: an exponential of each element, times its row's gradient."""
-
 import helion
 import helion.language as hl
 import torch

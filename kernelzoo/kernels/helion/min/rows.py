@@ -1,5 +1,3 @@
-"""A program takes whole rows, several short ones or one, and reduces each block of a row to a scalar at once."""
-
 import helion
 import helion.language as hl
 import torch

@@ -1,7 +1,4 @@
-"""Several programs take a row, or a strip of columns, in parts; a second launch reduces the minima that they leave.
-
-Helion has no barrier that must stand before a program counts itself as arrived, so that the last could do that.
-"""
+"""Helion has no barrier that must stand before a program counts itself as arrived, so that the last could do that."""
 
 import helion
 import helion.language as hl

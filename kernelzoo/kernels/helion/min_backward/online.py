@@ -1,5 +1,3 @@
-"""A running count over blocks of a row, then a pass that reads the row again and writes."""
-
 import helion
 import helion.language as hl
 import torch

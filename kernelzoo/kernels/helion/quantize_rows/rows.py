@@ -1,5 +1,3 @@
-"""A program takes the absolute maxima of several rows, block by block, and reads them again to scale."""
-
 import helion
 import helion.language as hl
 import torch

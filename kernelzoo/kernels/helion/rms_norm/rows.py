@@ -1,5 +1,3 @@
-"""A program adds up the squares of rows that it holds, or block by block, and reads these again to write."""
-
 import helion
 import helion.language as hl
 import torch

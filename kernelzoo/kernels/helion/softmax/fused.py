@@ -1,5 +1,3 @@
-"""A tile of whole rows to a program, which it holds on chip: one read, one write."""
-
 import helion
 import helion.language as hl
 import torch

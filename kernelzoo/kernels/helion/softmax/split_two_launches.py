@@ -1,5 +1,3 @@
-"""Several programs to one row: a launch that leaves (maximum, sum) pairs, and one that merges them and writes."""
-
 import helion
 import helion.language as hl
 import torch

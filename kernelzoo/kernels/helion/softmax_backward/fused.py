@@ -1,5 +1,3 @@
-"""A tile of whole rows of both inputs to a program, which it holds on chip: each is read once."""
-
 import helion
 import helion.language as hl
 import torch

@@ -1,5 +1,3 @@
-"""A running sum over blocks of a row of both inputs, then a pass that reads them again and writes."""
-
 import helion
 import helion.language as hl
 import torch

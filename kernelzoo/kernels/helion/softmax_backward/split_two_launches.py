@@ -1,5 +1,3 @@
-"""Several programs to one row: a launch that leaves partial sums, and one that adds them up and writes."""
-
 import helion
 import helion.language as hl
 import torch

@@ -1,5 +1,3 @@
-"""A program adds up several rows, block by block: a sum of each row, and what it rounded off."""
-
 import helion
 import helion.language as hl
 import torch
