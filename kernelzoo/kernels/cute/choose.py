@@ -3,7 +3,8 @@
 import torch
 
 from kernelzoo.kernels.cute.launch import device_of
-from kernelzoo.kernels.cute.tiles import longest_row, problem, streamed
+from kernelzoo.kernels.cute.tiles import block, longest_row, problem
+from kernelzoo.kernels.shared.cut import streamed
 from kernelzoo.kernels.shared.long_rows import takes_split
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -20,14 +21,12 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 
 
 @chooser("cute", "softmax_backward", "auto")
-def softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """Rows that a block holds; longer ones are read twice, by one block if they are many, else by several."""
-    given = problem(grad, out, y)
-    return "fused" if given.n <= longest_row(given, 2) else streamed(device_of(grad), given, 2)
-
-
 @chooser("cute", "min_backward", "auto")
-def min_backward(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
+def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
     """Rows that a block holds; longer ones are read twice, by one block if they are many, else by several."""
-    given = problem(x, out, y, grad)
-    return "fused" if given.n <= longest_row(given, 1) else streamed(device_of(x), given, 1)
+    given, inputs = problem(x, others[-1], *others[:-1]), sum(one.ndim == 3 for one in others)  # that have whole rows
+    return (
+        "fused"
+        if given.n <= longest_row(given, inputs)
+        else streamed(block(given, inputs).count(given.planned), device_of(x))
+    )

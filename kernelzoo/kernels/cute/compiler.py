@@ -7,7 +7,6 @@ it takes and for its constants; its parameters are words in the order in which i
 import inspect
 import re
 import tempfile
-import textwrap
 import threading
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +21,8 @@ from cutlass.cute.runtime import make_ptr
 
 from kernelzoo.kernels.cute.arguments import Given, Rows, Strides
 from kernelzoo.kernels.cute.tiles import Tile
-from kernelzoo.kernels.shared import code_cache, cubin, programs
+from kernelzoo.kernels.shared import code_cache, programs
+from kernelzoo.kernels.shared.shown import shown
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import unfit
 
@@ -165,19 +165,4 @@ def _compiler() -> str:
 def described(program: Program, capability: int) -> Compiled:
     """The program compiled, and what is to be said of it."""
     made = compiled(program, capability)
-    taken = cubin.resources(made.binary, made.symbol, capability)
-    lines, first = inspect.getsourcelines(program.function)
-    return Compiled(
-        name=program.name,
-        language="CuTe",
-        source=textwrap.dedent("".join(lines)),
-        file=inspect.getfile(program.function),
-        line=first,
-        constants=program.named,
-        symbol=made.symbol,
-        binary=made.binary,
-        registers=taken.registers,
-        local_bytes=taken.local_bytes,
-        shared_bytes=taken.shared_bytes,
-        ptx=made.ptx,
-    )
+    return shown("CuTe", program, made.symbol, made.binary, capability, program.named, made.ptx)

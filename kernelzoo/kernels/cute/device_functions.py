@@ -62,7 +62,7 @@ def tile_and_part(number, parts):
 
 
 def part_range(part, span, rows, TILE):
-    """A part's first block of its rows, and the first past it."""
+    """A part's first block of its rows, and the first past it. A part has span of them."""
     begin = index(part, TILE) * span
     return begin, cutlass.min(begin + span, num_blocks(rows, TILE))
 

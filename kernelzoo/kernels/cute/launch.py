@@ -77,22 +77,24 @@ def bound(
 
 def in_parts(
     id: str,
-    kernel: Any,
+    kernels: Sequence[Any],
     tensors: Sequence[torch.Tensor],
     problem: Problem,
     tile: Tile,
     left: Sequence[torch.dtype],
     constants: Sequence[Any] = (),
 ) -> Launch:
-    """A launch of several blocks to each tile's rows. left: dtypes of what each of them leaves of a row.
+    """Launches of several blocks to each tile's rows. left: dtypes of what each of them leaves of a row.
 
-    The workspace has those, and counts of arrivals. The launch leaves these at zero, and so may be repeated.
+    The workspace has those; for a single launch, counts of arrivals too. It leaves these at zero, and may be repeated.
     """
     x, count = tensors[0], tile.count(problem.total)
-    plan = tiles.cut(problem, tile, device_of(x))
+    plan = tiles.parts_of(problem, tile, device_of(x))
     room = [x.new_empty(problem.total * plan.parts, dtype=dtype) for dtype in left]
-    room.append(x.new_zeros(count, dtype=torch.int32))
-    return bound(id, kernel, tensors, problem, tile, constants, plan, room, count * plan.parts)
+    if len(kernels) == 1:
+        room.append(x.new_zeros(count, dtype=torch.int32))
+    blocks = count * plan.parts
+    return sequence(*(bound(id, one, tensors, problem, tile, constants, plan, room, blocks) for one in kernels))
 
 
 def rows_and_sums(

@@ -13,6 +13,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.cut import Cut, cut
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.layout import Layout, Strides, cdiv, power_of_two, rows_with
 
@@ -356,36 +357,10 @@ def over_rows(given: Problem) -> Tile:
     return tile(given, STRIP_THREADS, STRIP_THREADS // WARP if given.across else WARP, 1, 1)
 
 
-CROWD = 4
-"""Blocks per SM that fill the device."""
-
-LEAST_PART = 4096
-"""Elements of a tile's rows together that are worth a block of their own."""
-
-MOST_PARTS = 512
-"""Blocks to a tile, at the most: each, or the last, reads what all of them have left."""
-
-
-class Cut(NamedTuple):
-    """How rows are cut where several blocks take each: blocks to a tile, and blocks of rows that each takes."""
-
-    parts: int
-    span: int
-
-
-def cut(given: Problem, made: Tile, device: Device) -> Cut:
-    """Parts of rows, at least two where a row has two blocks, for as many blocks as fill the device."""
+def parts_of(given: Problem, made: Tile, device: Device) -> Cut:
+    """How several blocks take the rows of each tile."""
     blocks = max(1, cdiv(given.room, made.block))
-    wanted = cdiv(CROWD * device.multiprocessors, max(1, made.count(given.planned)))
-    parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, made.rows * given.n // LEAST_PART))))
-    span = cdiv(blocks, parts)
-    return Cut(cdiv(blocks, span), span)
-
-
-def streamed(device: Device, given: Problem, inputs: int) -> str:
-    """The form of a gradient for rows that no block holds: online if they are many, else split_two_launches."""
-    many = block(given, inputs).count(given.planned) >= CROWD * device.multiprocessors
-    return "online" if many else "split_two_launches"
+    return cut(blocks, made.count(given.planned), made.rows * given.n, device)
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:

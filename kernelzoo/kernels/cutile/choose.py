@@ -4,6 +4,7 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import device_of
+from kernelzoo.kernels.shared.cut import streamed
 from kernelzoo.kernels.shared.held_rows import longest
 from kernelzoo.kernels.shared.long_rows import takes_split
 from kernelzoo.layout import rows_of
@@ -21,14 +22,10 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 
 
 @chooser("cutile", "softmax_backward", "auto")
-def softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
-    rows = rows_of(grad, out)
-    return "fused" if rows.n <= longest(rows, 2) else tiles.streamed(device_of(grad), rows)
-
-
 @chooser("cutile", "min_backward", "auto")
-def min_backward(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
+def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
     """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
-    rows = rows_of(x, out)
-    return "fused" if rows.n <= longest(rows, 1) else tiles.streamed(device_of(x), rows)
+    rows, inputs = rows_of(x, others[-1]), sum(one.ndim == 3 for one in others)  # as many as have whole rows
+    if rows.n <= longest(rows, inputs):
+        return "fused"
+    return streamed(tiles.block(rows, tiles.BLOCK_BYTES, 2).count(rows.as_planned), device_of(x))

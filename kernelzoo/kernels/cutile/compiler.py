@@ -9,7 +9,6 @@ import inspect
 import io
 import re
 import subprocess
-import textwrap
 import threading
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -24,6 +23,7 @@ from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSign
 
 from kernelzoo.kernels.shared import code_cache, cubin, programs
 from kernelzoo.kernels.shared.absent import replaced
+from kernelzoo.kernels.shared.shown import shown
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import unfit
 
@@ -173,19 +173,4 @@ def threads(program: Program, capability: int) -> int:
 def described(program: Program, capability: int) -> Compiled:
     """The program compiled, and what is to be said of it."""
     binary = compiled(program, capability)
-    taken = cubin.resources(binary, program.name, capability)
-    lines, first = inspect.getsourcelines(program.function)
-    return Compiled(
-        name=program.name,
-        language="cuTile",
-        source=textwrap.dedent("".join(lines)),
-        file=inspect.getfile(program.function),
-        line=first,
-        constants=program.named,
-        symbol=program.name,
-        binary=binary,
-        registers=taken.registers,
-        local_bytes=taken.local_bytes,
-        shared_bytes=taken.shared_bytes,
-        ptx=cubin.ptx(binary),
-    )
+    return shown("cuTile", program, program.name, binary, capability, program.named, cubin.ptx(binary))

@@ -11,6 +11,7 @@ import torch
 
 from kernelzoo.device import Device, is_batch_invariant
 from kernelzoo.kernels.cutile.launch import View
+from kernelzoo.kernels.shared.cut import Cut, cut, into
 from kernelzoo.kernels.shared.held_rows import check_held, line_of, longest, strip_of
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, power_of_two
@@ -18,16 +19,6 @@ from kernelzoo.tables import knob, numbers, of
 
 ROW_BYTES = 32768
 """As computed, of the longest row that a program holds beside its weights: with longer ones few programs fit."""
-
-CROWD = 4
-"""Programs per SM that fill the device."""
-
-LEAST_PART = 4096
-"""Elements of a tile's rows together that are worth a program of their own."""
-
-MOST_PARTS = 512
-"""Programs to a tile, at the most: each, or the last, reads what all of them have left."""
-
 
 FIT = 4
 """Programs of long rows on a multiprocessor: the 64 registers that this leaves a thread are enough."""
@@ -183,43 +174,20 @@ def over_rows(rows: Rows) -> Tile:
     return across(rows, min(room // cols, power_of_two(columns.inner)), cols)
 
 
-class Cut(NamedTuple):
-    """How rows are cut where several programs take each: programs to a tile, and blocks that each takes."""
-
-    parts: int
-    span: int
-
-    @property
-    def merged(self) -> int:
-        """The tile's size along rows of what all of them have left."""
-        return power_of_two(self.parts)
-
-
-def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
-    """Parts of rows, at least two where a row has two blocks, for as many programs as fill the device."""
-    blocks = cdiv(rows.n, tile.block)
+def cut_of(rows: Rows, tile: Tile, device: Device) -> Cut:
+    """How several programs take the rows of each tile."""
     lanes = tile.shape[0] * tile.shape[3 - tile.axis]
-    wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows.as_planned))
-    parts = max(1, min(blocks, max(2, min(wanted, MOST_PARTS, lanes * rows.n // LEAST_PART))))
-    span = cdiv(blocks, parts)
-    return Cut(cdiv(blocks, span), span)
+    return cut(cdiv(rows.n, tile.block), tile.count(rows.as_planned), lanes * rows.n, device)
 
 
 def in_parts(rows: Rows, device: Device) -> tuple[Tile, Cut, Tile]:
     """A program's tile of a part of rows, how these are cut, and the tile of all that parts of rows leave."""
     tile = block(rows, BLOCK_BYTES // 2)
     blocks = max(1, cdiv(rows.n, tile.block))
-    span = cdiv(blocks, min(parts_of(rows, device), blocks))
-    plan = Cut(cdiv(blocks, span), span)
+    plan = into(min(parts_of(rows, device), blocks), blocks)
     if tile.axis == 2:
         return tile, plan, along(rows, 1, plan.merged)
     return tile, plan, across(rows, min(tile.shape[2], max(1, 4096 // plan.merged)), plan.merged)
-
-
-def streamed(device: Device, rows: Rows) -> str:
-    """The form of a gradient for rows that no program holds: online if they are many, else split_two_launches."""
-    many = block(rows, BLOCK_BYTES, 2).count(rows.as_planned) >= CROWD * device.multiprocessors
-    return "online" if many else "split_two_launches"
 
 
 # --- Rows that begin anywhere in vectors -----------------------------------------------------------------------------

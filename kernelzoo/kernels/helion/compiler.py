@@ -7,7 +7,6 @@ is never asked: each form says its configuration.
 
 import inspect
 import linecache
-import textwrap
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -155,12 +154,6 @@ def _loaded(program: Program, source: str) -> Made:
     if INTERPRETED:
         module["libdevice"] = tl  # the device's library is machine code, and Triton's own words have these names too
     return Made(module[name], source)
-
-
-def written(program: Program) -> tuple[str, str, int]:
-    """The source of a program's kernel in Helion, its file, and where in that it begins."""
-    lines, first = inspect.getsourcelines(program.kernel.fn)
-    return textwrap.dedent("".join(lines)), inspect.getfile(program.kernel.fn), first
 
 
 _lock = threading.RLock()

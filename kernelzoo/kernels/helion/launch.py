@@ -4,8 +4,8 @@ Helion's own call looks at every argument, finds the configuration and works out
 in the bind, and a launch goes straight to the compiled kernel, as Triton's do.
 """
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from kernelzoo.kernels.helion.compiler import Example, Made, Program
 from kernelzoo.kernels.helion.tiles import Cut, Tile
 from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.jit import device_of
+from kernelzoo.kernels.shared.shown import written
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, WorkspaceLaunch, recording, sequence
 from kernelzoo.layout import Rows
 from kernelzoo.torch_private import current_stream
@@ -142,9 +143,7 @@ def _described(
 ) -> Compiled:
     """What a recording wants to know: the kernel as it was written, and beneath it what Helion makes of it."""
     found = jit.described(kernel, jit.compiled(args[0], kernel, args, told), args, told, device)
-    source, file, line = compiler.written(program)
-    both = f"{source}\n# What Helion makes of it:\n\n{made.source}"
+    kernel_source = written(program.kernel.fn)
+    kernel_source["source"] += f"\n# What Helion makes of it:\n\n{made.source}"
     names = {f"block_{i}": size for i, size in enumerate(program.blocks)}
-    return dataclasses.replace(
-        found, language="helion", source=both, file=file, line=line, constants={**found.constants, **names}
-    )
+    return replace(found, language="helion", constants={**found.constants, **names}, **kernel_source)

@@ -12,6 +12,7 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.kernels.helion.compiler import Example
 from kernelzoo.kernels.shared import held_rows
+from kernelzoo.kernels.shared.cut import Cut, cut
 from kernelzoo.kernels.shared.held_rows import check_held, line_of, row_threads, strip_of
 from kernelzoo.kernels.shared.jit import by_columns, wide_dtype
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_with
@@ -166,41 +167,18 @@ def _warps(bytes: int, each: int) -> int:
     return max(1, min(8, bytes // (each * 32)))
 
 
-class Cut(NamedTuple):
-    """Programs to a tile of rows, and elements of each row that one takes."""
-
-    parts: int
-    span: int
-
-
-CROWD = 4
-"""Programs per multiprocessor that fill the device."""
-
-LEAST_PART = 4096
-"""Elements of a tile's rows together that are worth a program of their own."""
-
 MOST_PARTS = 256
 """Programs to a tile, at the most: each reads what all of them have left."""
 
 
-def cut(rows: Rows, tile: Tile, device: Device) -> Cut:
-    """Parts of rows, of whole blocks, for as many programs as fill the device; at least two where a row has two
-    blocks."""
-    wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows.as_planned))
-    most = min(MOST_PARTS, tile.outer * tile.inner * rows.n // LEAST_PART)
-    blocks = cdiv(rows.n, tile.cols)
-    span = cdiv(blocks, max(2, min(wanted, most, blocks))) * tile.cols
-    return Cut(cdiv(rows.n, span), span)
+def cut_of(rows: Rows, tile: Tile, device: Device) -> Cut:
+    """How several programs take the rows of each tile; the span is in elements."""
+    elements = tile.outer * tile.inner * rows.n
+    found = cut(cdiv(rows.n, tile.cols), tile.count(rows.as_planned), elements, device, MOST_PARTS)
+    return found._replace(span=found.span * tile.cols)
 
 
 def left_of(x: torch.Tensor, rows: Rows, plan: Cut, dtype: torch.dtype) -> torch.Tensor:
     """A workspace for one number of each part."""
     lies = placed(rows)
     return x.new_empty((lies.outer, plan.parts, lies.inner), dtype=dtype)
-
-
-def streamed(device: Device, rows: Rows) -> str:
-    """The form of a gradient for rows that no program holds, which are read twice: by one program if they are many, by
-    several if they are few."""
-    many = block(rows, BLOCK_BYTES // 2).count(rows.as_planned) >= CROWD * device.multiprocessors
-    return "online" if many else "split_two_launches"

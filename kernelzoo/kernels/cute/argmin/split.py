@@ -13,7 +13,6 @@ from kernelzoo.registry import register
 
 @cute.kernel
 def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     rows, (x, out), (left, left_places, arrivals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
@@ -48,4 +47,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks to one row, or strip of columns; the last to arrive compares what they leave: one launch."""
     given = tiles.problem(x, out)
     left = [x.dtype, torch.int64]
-    return in_parts("cute/argmin/split", split_kernel, (x, out), given, tiles.plain(given), left)
+    return in_parts("cute/argmin/split", [split_kernel], (x, out), given, tiles.plain(given), left)

@@ -16,7 +16,6 @@ from kernelzoo.registry import register
 def split_kernel(
     given, parts, span, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr
 ):
-    """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     rows, (x, labels, loss), (left_tops, left_totals, arrivals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
@@ -41,4 +40,4 @@ def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_inde
     """Several blocks to one row, or strip of columns; the last to arrive merges the states they leave: one launch."""
     id, given = "cute/cross_entropy/split", tiles.problem(x, loss, labels)
     left, tile = [tiles.wide_dtype(x.dtype)] * 2, tiles.plain(given)
-    return in_parts(id, split_kernel, (x, labels, loss), given, tile, left, (ignore_index,))
+    return in_parts(id, [split_kernel], (x, labels, loss), given, tile, left, (ignore_index,))

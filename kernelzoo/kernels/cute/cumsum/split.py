@@ -6,16 +6,15 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.cumsum.rows import write_sums
-from kernelzoo.kernels.cute.launch import bound, device_of
+from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.sum.rows import add_up
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
 from kernelzoo.registry import register
 
 
 @cute.kernel
 def parts_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     rows, (x, _), (left,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
@@ -42,10 +41,5 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks to one row, or strip of columns, leave sums; a second launch reads again, and writes."""
     x = plain(x)
     given = tiles.problem(x, out)
-    tile = tiles.plain(given)
-    plan = tiles.cut(given, tile, device_of(x))
-    left = x.new_empty(given.total * plan.parts, dtype=tiles.wide_dtype(out.dtype))
-    blocks, both = tile.count(given.total) * plan.parts, (parts_kernel, write_kernel)
-    return sequence(
-        *(bound("cute/cumsum/split", kernel, (x, out), given, tile, (), plan, (left,), blocks) for kernel in both)
-    )
+    both, left = (parts_kernel, write_kernel), [tiles.wide_dtype(out.dtype)]
+    return in_parts("cute/cumsum/split", both, (x, out), given, tiles.plain(given), left)

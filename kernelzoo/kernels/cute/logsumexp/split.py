@@ -14,7 +14,6 @@ from kernelzoo.registry import register
 
 @cute.kernel
 def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     rows, (x, out), (left_tops, left_totals, arrivals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
@@ -37,4 +36,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks to one row, or strip of columns; the last to arrive merges the states they leave: one launch."""
     given = tiles.problem(x, out)
     left = [tiles.wide_dtype(x.dtype)] * 2
-    return in_parts("cute/logsumexp/split", split_kernel, (x, out), given, tiles.plain(given), left)
+    return in_parts("cute/logsumexp/split", [split_kernel], (x, out), given, tiles.plain(given), left)

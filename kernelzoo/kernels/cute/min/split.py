@@ -5,13 +5,7 @@ from cutlass import Int64, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import in_parts
-from kernelzoo.kernels.cute.min.device_functions import (
-    element_identity,
-    identity,
-    last_to_arrive,
-    online_update,
-    write_rows,
-)
+from kernelzoo.kernels.cute.min import device_functions as own
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
 from kernelzoo.registry import register
@@ -19,24 +13,23 @@ from kernelzoo.registry import register
 
 @cute.kernel
 def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     rows, (x, out), (partials, arrivals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
-    kept = dev.make_accumulator(identity(TILE), TILE)
+    kept = dev.make_accumulator(own.identity(TILE), TILE)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
-        online_update(kept, dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE)), TILE)
+        own.online_update(kept, dev.load(tXgX, tXcX, i, rows, TILE, own.element_identity(TILE)), TILE)
     least = dev.block_reduce(dev.registers(kept), dev.minimum, TILE)
     dev.store_partial(least, partials, row, part, parts, rows, TILE)
-    if last_to_arrive(arrivals, tile, parts):
-        every = dev.make_accumulator(identity(TILE), TILE)
+    if own.last_to_arrive(arrivals, tile, parts):
+        every = dev.make_accumulator(own.identity(TILE), TILE)
         for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
             place, apart = dev.partial_offset(row, other, parts, rows, TILE)
             merge_minima(every, partials, place, apart, dev.exists(row, rows, TILE), TILE)
-        write_rows(dev.block_reduce(dev.registers(every), dev.minimum, TILE), out, row, rows, TILE)
+        own.write_rows(dev.block_reduce(dev.registers(every), dev.minimum, TILE), out, row, rows, TILE)
 
 
 @cute.jit
@@ -53,4 +46,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks to one row, or strip of columns; the last to arrive reduces what they leave: one launch."""
     x, out = plain(x), plain(out)
     given = tiles.problem(x, out)
-    return in_parts("cute/min/split", split_kernel, (x, out), given, tiles.block(given), [x.dtype])
+    return in_parts("cute/min/split", [split_kernel], (x, out), given, tiles.block(given), [x.dtype])

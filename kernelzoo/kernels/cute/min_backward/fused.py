@@ -5,13 +5,7 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.min_backward.device_functions import (
-    as_counts,
-    equal_tile,
-    gradient_of,
-    load_each,
-    shares_of,
-)
+from kernelzoo.kernels.cute.min_backward import device_functions as own
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -22,10 +16,10 @@ def tile_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     rows, (x, y, grad, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
-    least = load_each(y, row, rows, TILE)
-    equal = equal_tile(least, tXgX, tXcX, 0, rows, TILE)
-    counts = dev.row_reduce(as_counts(equal), dev.add, TILE)
-    results = gradient_of(equal, shares_of(load_each(grad, row, rows, TILE), counts), TILE)
+    least = own.load_each(y, row, rows, TILE)
+    equal = own.equal_tile(least, tXgX, tXcX, 0, rows, TILE)
+    counts = dev.row_reduce(own.as_counts(equal), dev.add, TILE)
+    results = own.gradient_of(equal, own.shares_of(own.load_each(grad, row, rows, TILE), counts), TILE)
     dev.store(results, tXgO, tXcX, 0, rows, TILE)
 
 

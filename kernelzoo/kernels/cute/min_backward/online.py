@@ -5,14 +5,7 @@ from cutlass import Int32, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.min_backward.device_functions import (
-    as_counts,
-    equal_tile,
-    gradient_of,
-    load_each,
-    long,
-    shares_of,
-)
+from kernelzoo.kernels.cute.min_backward import device_functions as own
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -23,18 +16,18 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     rows, (x, y, grad, out) = given.rows, given.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
-    least = load_each(y, row, rows, TILE)
+    least = own.load_each(y, row, rows, TILE)
     blocks = dev.num_blocks(rows, TILE)
     mine = dev.make_accumulator(0, TILE, Int32)
     for i in cutlass.range(blocks):
-        equal = equal_tile(least, tXgX, tXcX, i, rows, TILE)
-        dev.accumulate(mine, dev.thread_reduce(as_counts(equal), dev.add, TILE), dev.add)
-    counts = dev.block_reduce(long(dev.registers(mine)), dev.add, TILE)
-    shares = shares_of(load_each(grad, row, rows, TILE), counts)
+        equal = own.equal_tile(least, tXgX, tXcX, i, rows, TILE)
+        dev.accumulate(mine, dev.thread_reduce(own.as_counts(equal), dev.add, TILE), dev.add)
+    counts = dev.block_reduce(own.long(dev.registers(mine)), dev.add, TILE)
+    shares = own.shares_of(own.load_each(grad, row, rows, TILE), counts)
     for i in cutlass.range(blocks):
         # Backwards: what was read last is likeliest to be in a cache still.
-        equal = equal_tile(least, tXgX, tXcX, blocks - 1 - i, rows, TILE)
-        dev.store(gradient_of(equal, shares, TILE), tXgO, tXcX, blocks - 1 - i, rows, TILE)
+        equal = own.equal_tile(least, tXgX, tXcX, blocks - 1 - i, rows, TILE)
+        dev.store(own.gradient_of(equal, shares, TILE), tXgO, tXcX, blocks - 1 - i, rows, TILE)
 
 
 @register("cute", "min_backward", "online")

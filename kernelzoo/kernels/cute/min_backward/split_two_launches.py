@@ -5,16 +5,9 @@ from cutlass import Int32, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.min_backward.device_functions import (
-    as_counts,
-    equal_tile,
-    gradient_of,
-    load_each,
-    long,
-    shares_of,
-)
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.min_backward import device_functions as own
+from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
@@ -26,14 +19,14 @@ def partials_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
-    least = load_each(y, row, rows, TILE)
+    least = own.load_each(y, row, rows, TILE)
     # Every thread counts for itself, in 32 bits, and threads meet once, after the loop, in 64.
     mine = dev.make_accumulator(0, TILE, Int32)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
-        equal = equal_tile(least, tXgX, tXcX, i, rows, TILE)
-        dev.accumulate(mine, dev.thread_reduce(as_counts(equal), dev.add, TILE), dev.add)
-    found = dev.block_reduce(long(dev.registers(mine)), dev.add, TILE)
+        equal = own.equal_tile(least, tXgX, tXcX, i, rows, TILE)
+        dev.accumulate(mine, dev.thread_reduce(own.as_counts(equal), dev.add, TILE), dev.add)
+    found = dev.block_reduce(own.long(dev.registers(mine)), dev.add, TILE)
     dev.store_partial(found, counts, row, part, parts, rows, TILE)
 
 
@@ -45,23 +38,19 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
     row = dev.first_row(tile, TILE)
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     found = dev.registers(fn.add_parts(counts, row, parts, parts, rows, TILE))
-    least = load_each(y, row, rows, TILE)
-    shares = shares_of(load_each(grad, row, rows, TILE), found)
+    least = own.load_each(y, row, rows, TILE)
+    shares = own.shares_of(own.load_each(grad, row, rows, TILE), found)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards: what was read last is likeliest to be in L2 still.
         last = begin + end - 1 - i
-        equal = equal_tile(least, tXgX, tXcX, last, rows, TILE)
-        dev.store(gradient_of(equal, shares, TILE), tXgO, tXcX, last, rows, TILE)
+        equal = own.equal_tile(least, tXgX, tXcX, last, rows, TILE)
+        dev.store(own.gradient_of(equal, shares, TILE), tXgO, tXcX, last, rows, TILE)
 
 
 @register("cute", "min_backward", "split_two_launches")
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks to one row, or strip of columns, leave counts in a workspace; a second launch writes."""
-    id, tensors, given = "cute/min_backward/split_two_launches", (x, y, grad, out), tiles.problem(x, out, y, grad)
-    tile = tiles.block(given)
-    plan = tiles.cut(given, tile, device_of(x))
-    counts = x.new_empty(given.total * plan.parts, dtype=torch.int64)
-    blocks = tile.count(given.total) * plan.parts
+    id, given = "cute/min_backward/split_two_launches", tiles.problem(x, out, y, grad)
     both = partials_kernel, write_kernel
-    return sequence(*(bound(id, kernel, tensors, given, tile, (), plan, (counts,), blocks) for kernel in both))
+    return in_parts(id, both, (x, y, grad, out), given, tiles.block(given), [torch.int64])

@@ -4,7 +4,8 @@ import torch
 
 from kernelzoo.kernels.cute.launch import device_of
 from kernelzoo.kernels.cute.softmax.split_cluster import cluster_tile
-from kernelzoo.kernels.cute.tiles import longest_row, problem, streamed
+from kernelzoo.kernels.cute.tiles import block, longest_row, problem
+from kernelzoo.kernels.shared.cut import streamed
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
@@ -31,7 +32,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     given, device = problem(x, out), device_of(x)
     knobs, holds = of(Knobs, device.index), given.n <= longest_row(given, 1)
     if given.across:
-        return "fused" if holds else streamed(device, given, 1)
+        return "fused" if holds else streamed(block(given).count(given.planned), device)
     # Of half precision, a row that begins anywhere has parts of vectors in every block of a cluster.
     longest = knobs.fused_bytes * (2 if given.shifted and given.rows.itemsize == 2 else 1)
     if not (holds and given.n * given.rows.wide_bytes <= longest) and cluster_tile(given, device) is not None:

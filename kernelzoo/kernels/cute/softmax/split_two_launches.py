@@ -4,10 +4,10 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound, device_of
+from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.softmax.device_functions import online_update, softmax_of
 from kernelzoo.kernels.cute.states import make_states, merge_parts, row_states
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
@@ -53,11 +53,5 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks to one row, or strip of columns, leave (max, sum) states; a second launch merges and writes."""
     id, given = "cute/softmax/split_two_launches", tiles.problem(x, out)
-    tile = tiles.block(given)
-    plan, wide = tiles.cut(given, tile, device_of(x)), tiles.wide_dtype(x.dtype)
-    pairs = [x.new_empty(given.total * plan.parts, dtype=wide) for _ in range(2)]
-    blocks = tile.count(given.total) * plan.parts
-    leave, write = (
-        bound(id, kernel, (x, out), given, tile, (), plan, pairs, blocks) for kernel in (partials_kernel, write_kernel)
-    )
-    return sequence(leave, write)
+    both, left = (partials_kernel, write_kernel), [tiles.wide_dtype(x.dtype)] * 2
+    return in_parts(id, both, (x, out), given, tiles.block(given), left)

@@ -5,9 +5,9 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound, device_of
+from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_both, products
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
@@ -45,10 +45,6 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 @register("cute", "softmax_backward", "split_two_launches")
 def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks to one row, or strip of columns, leave sums in a workspace; a second launch writes."""
-    id, tensors, given = "cute/softmax_backward/split_two_launches", (grad, y, out), tiles.problem(grad, out, y)
-    tile = tiles.block(given, 2)
-    plan = tiles.cut(given, tile, device_of(grad))
-    sums = grad.new_empty(given.total * plan.parts, dtype=tiles.wide_dtype(grad.dtype))
-    blocks = tile.count(given.total) * plan.parts
-    both = partials_kernel, write_kernel
-    return sequence(*(bound(id, kernel, tensors, given, tile, (), plan, (sums,), blocks) for kernel in both))
+    id, given = "cute/softmax_backward/split_two_launches", tiles.problem(grad, out, y)
+    both, left = (partials_kernel, write_kernel), [tiles.wide_dtype(grad.dtype)]
+    return in_parts(id, both, (grad, y, out), given, tiles.block(given, 2), left)

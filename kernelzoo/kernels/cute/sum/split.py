@@ -15,7 +15,6 @@ from kernelzoo.registry import register
 
 @cute.kernel
 def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """A block has span blocks of a tile's rows."""
     number = dev.block_index(EARLY)
     rows, (x, out), (left, arrivals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
@@ -35,4 +34,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x = plain(x)
     given = tiles.problem(x, out)
     left = [tiles.wide_dtype(out.dtype)]
-    return in_parts("cute/sum/split", split_kernel, (x, out), given, tiles.plain(given), left)
+    return in_parts("cute/sum/split", [split_kernel], (x, out), given, tiles.plain(given), left)

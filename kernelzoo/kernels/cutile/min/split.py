@@ -50,7 +50,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x, out = "cutile/min/split", plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     tile = block_tile(device, rows)
-    plan, count = tiles.cut(rows, tile, device), tile.count(rows)
+    plan, count = tiles.cut_of(rows, tile, device), tile.count(rows)
     pack, tile = tiles.ragged(rows, tile, x)
     partials, arrivals = tiles.workspace(rows, tile, plan, x, x.dtype), x.new_zeros(count, dtype=torch.int32)
     views = (*tiles.make_views(rows, tile, (x, out), pack=pack), partials, View(arrivals, (count,), (1,)))

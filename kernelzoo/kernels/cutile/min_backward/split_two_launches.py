@@ -44,7 +44,7 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     id, tensors = "cutile/min_backward/split_two_launches", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
-    plan = tiles.cut(rows, tile, device_of(x))
+    plan = tiles.cut_of(rows, tile, device_of(x))
     views = tiles.make_views(rows, tile, tensors, others)
     counts = tiles.workspace(rows, tile, plan, x, torch.int64)
     constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts

@@ -105,7 +105,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs to one row, or strip of columns, leave (max, sum) states; a second launch merges and writes."""
     id, rows = "cutile/softmax/split_two_launches", rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
-    plan = tiles.cut(rows, tile, device_of(x))
+    plan = tiles.cut_of(rows, tile, device_of(x))
     # The last part has room for both of its ends.
     exact = rows.single and rows.itemsize == 2 and tile.block >= 2048 and rows.n % (plan.span * tile.block) >= 16
     rows = rows.by_vectors if exact else rows

@@ -42,7 +42,7 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     id, tensors = "cutile/softmax_backward/split_two_launches", (grad, y, out)
     rows, others = rows_with(grad, out, y)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
-    plan = tiles.cut(rows, tile, device_of(grad))
+    plan = tiles.cut_of(rows, tile, device_of(grad))
     views = tiles.make_views(rows, tile, tensors, others)
     sums = tiles.workspace(rows, tile, plan, grad, tiles.wide_dtype(grad.dtype))
     constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts

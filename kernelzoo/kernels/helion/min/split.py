@@ -55,7 +55,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, views = tiles.problem(x, out)
     device = device_of(x)
     tile = block_tile(device, rows)
-    plan = tiles.cut(rows, tile, device)
+    plan = tiles.cut_of(rows, tile, device)
     partials = tiles.left_of(x, rows, plan, tiles.wide(x))
     (whole, last), far = tiles.examples(partials, views[1]), tiles.far(*views, partials)
     lanes = tile.outer, tile.inner, power_of_two(plan.parts)

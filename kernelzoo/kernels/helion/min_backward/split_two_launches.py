@@ -43,5 +43,5 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     id, wide = "helion/min_backward/split_two_launches", tiles.wide(x)
     rows, views = tiles.problem(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
-    plan = tiles.cut(rows, tile, device_of(x))
+    plan = tiles.cut_of(rows, tile, device_of(x))
     return in_two(id, (counts_kernel, write_kernel), views, 2, rows, tile, plan, (torch.int64,), (wide,))

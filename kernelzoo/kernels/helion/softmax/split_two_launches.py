@@ -88,7 +88,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, wide = "helion/softmax/split_two_launches", tiles.wide(x)
     rows, views = tiles.problem(x, out)
     tile, pair = tiles.block(rows, tiles.BLOCK_BYTES), (wide, wide)
-    plan = tiles.cut(rows, tile, device_of(x))
+    plan = tiles.cut_of(rows, tile, device_of(x))
     if tiles.uneven(rows):
         both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (wide, tiles.shift_of(rows))
         blocks, flat = (tile.outer, tile.cols // 2), tiles.flat(x, out)

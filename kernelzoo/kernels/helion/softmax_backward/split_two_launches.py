@@ -40,5 +40,5 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     id, wide = "helion/softmax_backward/split_two_launches", tiles.wide(grad)
     rows, views = tiles.problem(grad, out, y)
     tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
-    plan = tiles.cut(rows, tile, device_of(grad))
+    plan = tiles.cut_of(rows, tile, device_of(grad))
     return in_two(id, (sums_kernel, write_kernel), views, 2, rows, tile, plan, (wide,), (wide,))
