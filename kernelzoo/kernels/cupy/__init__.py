@@ -14,7 +14,7 @@ COMPILES_WITH: dict[str, str] = {}
 """The environment of a process that compiles kernels to be shown: nothing is cached there."""
 
 stand_in: Any = None
-"""The tests' emulator, where it runs the kernels: a ``_PhysicalDevice`` of launch.py, with ``probe()`` and ``name``."""
+"""The tests' emulator, where it runs the kernels: ``probe``, ``name``, ``device_of`` and ``loaded``."""
 
 
 def emulator() -> str:

@@ -69,7 +69,7 @@ Workspace: TypeAlias = dict[str, torch.Tensor]  # memory of a launch's own, by t
 
 def device_of(x: torch.Tensor) -> Device:
     """The device that a kernel on x runs on; a chooser asks this too."""
-    device: Device = _machine().device_of(x)
+    device: Device = devices.of(x) if package.stand_in is None else package.stand_in.device_of(x)
     return device
 
 
@@ -82,9 +82,8 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
         @wraps(plan)
         def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
             x, *between, out = tensors
-            machine, record = _machine(), recording.get()
+            record, device = recording.get(), device_of(x)
             rows, others = rows_with(x, out, *between)
-            device = machine.device_of(x)
             if numbers is not None:
                 scalars["numbers"] = tables.of(numbers, device.index)
             if "device" in wanted:
@@ -92,7 +91,7 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
             if record is not None:
                 steps = plan(rows, *others, **scalars).steps
                 return record.launch(*(_recorded(file, step, device, record) for step in steps))
-            return _ready(machine, file, plan, device, tuple(scalars.items()), rows, *others)(*tensors)
+            return _ready(package.stand_in, file, plan, device, tuple(scalars.items()), rows, *others)(*tensors)
 
         return bind
 
@@ -104,11 +103,12 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
 
 @lru_cache(maxsize=4096)
 def _ready(
-    machine: Any, file: Path, planner: Planner, device: Device, named: tuple[tuple[str, Any], ...], *problem: Any
+    stand_in: Any, file: Path, planner: Planner, device: Device, named: tuple[tuple[str, Any], ...], *problem: Any
 ) -> Callable[..., Launch]:
     """What makes launches of a plan, whose kernels are compiled and loaded, of their tensors."""
     plan = planner(*problem, **dict(named))
-    steps = tuple(_ready_step(machine.loaded(file, plan, step, device), plan, step) for step in plan.steps)
+    load = _load if stand_in is None else stand_in.loaded
+    steps = tuple(_ready_step(load(file, plan, step, device), plan, step) for step in plan.steps)
     if plan.partial_bytes or plan.counter_bytes:
         return partial(_with_workspace, plan, steps)
     return partial(RebindableLaunch, _all(steps, {}))
@@ -207,20 +207,13 @@ class _Loaded:
         return lambda parameters: driver.movable(self.function, shape, parameters, self.device)
 
 
-class _PhysicalDevice:
-    """CuPy compiles, and keeps what it compiled on disk; NVIDIA's driver launches."""
-
-    def device_of(self, x: torch.Tensor) -> Device:
-        return devices.of(x)
-
-    def loaded(self, file: Path, plan: Plan, step: Step, device: Device) -> _Loaded:
-        """The kernel of a plan's step, from the CUDA C++ of a file."""
-        with _compiling:  # once per kernel and device, also when several threads come first
-            return _Loaded(int(_function(file, step.kernel, device.index).ptr), device)
+def _load(file: Path, plan: Plan, step: Step, device: Device) -> _Loaded:
+    """The kernel of a plan's step, which CuPy compiles from the CUDA C++ of a file, and keeps on disk."""
+    with _compiling:  # once per kernel and device, also when several threads come first
+        return _Loaded(int(_function(file, step.kernel, device.index).ptr), device)
 
 
 _compiling = threading.RLock()
-_physical = _PhysicalDevice()
 
 
 @cache  # which keeps it: a module is unloaded with its last function
@@ -229,7 +222,3 @@ def _function(file: Path, kernel: str, index: int) -> Any:
         name = compiler.known(kernel)
         module = cupy.RawModule(code=compiler.source(file), options=compiler.OPTIONS, name_expressions=(name,))
         return module.get_function(kernel).kernel
-
-
-def _machine() -> Any:
-    return _physical if package.stand_in is None else package.stand_in

@@ -122,7 +122,7 @@ def parameters(
 ) -> tuple[int, ...]:
     """A compiled kernel's parameters, each a word."""
     addresses = [tensor.data_ptr() for tensor in (*tensors, *workspace)]
-    strides = [number for one in problem.strides for number in one]
+    strides = [number for one in problem.strides for number in one[:3]]
     return (*addresses, problem.n, problem.total, problem.inner, *strides, *integers)
 
 

@@ -7,7 +7,7 @@ row; where they lie across it, one element of each of several rows.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -33,24 +33,14 @@ FAR = 2**30
 """Elements of a row, or rows, from which on their numbers are 64-bit: what a tile has past an end is counted too."""
 
 
-class Place(NamedTuple):
-    """A tensor's strides in elements: from group to group of rows, along a row, from a row to its neighbour."""
-
-    group: int
-    n: int
-    row: int
-
-
 @dataclass(frozen=True)
 class Problem:
     """Rows as kernels number them. Row r is number r % inner of group r // inner, of total in all."""
 
     rows: Layout
     across: bool
-    strides: tuple[Place, ...]
-    """Of each tensor."""
-    phases: tuple[int, ...]
-    """Elements by which each starts past a 16-byte boundary."""
+    strides: tuple[Strides, ...]
+    """Of each tensor: from group to group of rows, along a row, from a row to its neighbour."""
 
     @property
     def n(self) -> int:
@@ -95,15 +85,10 @@ class Problem:
         whole = self.rows.whole_vector
         if self.across or self.rows.n < SHIFTED_VECTORS * whole or self._aligned() == whole:
             return False
-        (group, _, row), *_ = self.strides
-        tensors = [(place, phase) for place, phase in zip(self.strides, self.phases, strict=True) if place.n]
-        return all(
-            place.n == 1
-            and phase % whole == 0
-            and (place.group - group) % whole == 0
-            and (place.row - row) % whole == 0
-            for place, phase in tensors
-        )
+        first, *_ = self.strides
+        along = [one for one in self.strides if one.n]
+        apart = [(one.outer - first.outer) % whole or (one.inner - first.inner) % whole for one in along]
+        return all(one.n == 1 and one.phase % whole == 0 for one in along) and not any(apart)
 
     @property
     def room(self) -> int:
@@ -112,9 +97,9 @@ class Problem:
 
     def moves(self, tensor: int, width: int) -> bool:
         """Whether a tensor's elements lie in whole, aligned vectors of so many."""
-        group, n, row = self.strides[tensor]
+        group, n, row, phase = self.strides[tensor]
         beside, apart, count = (row, n, self.inner) if self.across else (n, row, self.rows.n)
-        return beside == 1 and not any(number % width for number in (group, apart, count, self.phases[tensor]))
+        return beside == 1 and not any(number % width for number in (group, apart, count, phase))
 
 
 def problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> Problem:
@@ -123,10 +108,9 @@ def problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> Proble
     first = Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
     last = Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
     tensors = (first, *others, last)
-    places = tuple(
-        Place(one.outer, one.n, one.inner) if rows.inner > 1 else Place(0, one.n, one.outer) for one in tensors
-    )
-    return Problem(rows, rows.columns is not None, places, tuple(one.phase for one in tensors))
+    if rows.inner == 1:
+        tensors = tuple(one._replace(outer=0, inner=one.outer) for one in tensors)
+    return Problem(rows, rows.columns is not None, tensors)
 
 
 @dataclass(frozen=True)
@@ -224,7 +208,7 @@ class Tile:
 
 def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Tile:
     """A tile of a problem."""
-    tensors, dense = range(len(given.strides)), tuple(place.n == 1 for place in given.strides)
+    tensors, dense = range(len(given.strides)), tuple(one.n == 1 for one in given.strides)
     made = Tile(
         dtype=given.rows.dtype,
         across=given.across,
