@@ -57,7 +57,6 @@ def plan_held(
 
 
 def instance(kernel: str, dtypes: tuple[str, ...], *numbers: int) -> str:
-    """An instance of a kernel's template."""
     return f"{kernel}<{', '.join([*(C_TYPES[dtype] for dtype in dtypes), *map(str, numbers)])}>"
 
 

@@ -196,7 +196,6 @@ class _Loaded:
     device: Device
 
     def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
-        """Blocks that the device runs at once."""
         with attached(self.device.index):
             return driver.blocks_at_once(self.function, threads, shared_bytes, self.device)
 

@@ -293,12 +293,10 @@ def select(condition, a, b):
 
 
 def add(a, b):
-    """The sum."""
     return a + b
 
 
 def multiply(a, b):
-    """The product."""
     return a * b
 
 

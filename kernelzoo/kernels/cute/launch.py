@@ -25,7 +25,6 @@ from kernelzoo.layout import VECTOR_BYTES, cdiv
 
 
 def device_of(x: torch.Tensor) -> Device:
-    """The device that a kernel on x runs on."""
     found: Device = devices.of(x) if package.stand_in is None else package.stand_in.device
     return found
 

@@ -81,17 +81,14 @@ def add_parts(left: cute.Pointer, row, many, parts, rows, TILE: cutlass.Constexp
 
 
 def means(sums, rows, TILE):
-    """The means of each row, of such sums."""
     return [total / rows.n.to(type(total)) for total in row_sums(sums, TILE)]
 
 
 def square(x):
-    """The square."""
     return x * x
 
 
 def inverse_root(square, EPS):
-    """1 / sqrt(square + EPS)."""
     kind = type(square)
     return kind(1.0) / cute.math.sqrt(square + kind(EPS))
 

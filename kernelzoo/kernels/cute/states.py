@@ -9,7 +9,7 @@ from cutlass import Boolean, Int64, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
-from kernelzoo.kernels.cute.softmax.device_functions import add_terms, lowest, rescale, rescale_all
+from kernelzoo.kernels.cute.softmax.device_functions import add_terms, lowest, rescale
 
 
 def make_states(TILE):
@@ -38,7 +38,8 @@ def row_states(tops, totals, TILE):
     """(maxima, sums) of a thread's rows, of all threads' states."""
     mine = dev.registers(tops)
     row_tops = dev.block_reduce(mine, dev.maximum, TILE)
-    return row_tops, dev.block_reduce(rescale_all(mine, fn.thread_sums(*totals), row_tops), dev.add, TILE)
+    sums = [rescale(*pair) for pair in zip(mine, fn.thread_sums(*totals), row_tops, strict=True)]
+    return row_tops, dev.block_reduce(sums, dev.add, TILE)
 
 
 @cute.jit

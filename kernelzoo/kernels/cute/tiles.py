@@ -172,7 +172,6 @@ class Tile:
 
     @property
     def rows(self) -> int:
-        """Rows in the tile."""
         return self.places * self.rows_each
 
     @property
@@ -207,7 +206,6 @@ class Tile:
 
 
 def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Tile:
-    """A tile of a problem."""
     tensors, dense = range(len(given.strides)), tuple(one.n == 1 for one in given.strides)
     made = Tile(
         dtype=given.rows.dtype,
@@ -241,8 +239,9 @@ SHORT_THREADS = 128
 SHORT_VECTORS = 4
 """Of a short row, to a thread."""
 
-SHORT_ELEMENTS = 4
-"""Of a short row that has no vectors, to a thread: so many at the least, and less than twice as many."""
+SHORT_ELEMENTS, READ_ELEMENTS = 4, 8
+"""Of a short row that has no vectors, to a thread: so many at the least, and less than twice as many. The second where
+no results take its registers."""
 
 
 STRIP_THREADS = 256
@@ -288,8 +287,7 @@ def _held(given: Problem, inputs: int) -> Tile:
         found = ((threads, _across(given, vector, bytes, threads)) for bytes, threads in STRIPS)
         threads, lanes = next((threads, lanes) for threads, lanes in found if cdiv(given.n, lanes) <= most)
         return tile(given, threads, lanes, vector, cdiv(given.n, lanes))
-    short = short_tile(given, inputs)
-    if short is not None:
+    if (short := short_tile(given, inputs, SHORT_ELEMENTS)) is not None:
         return short
     vectors = cdiv(given.room, vector)
     usual = min(most, max(4, 8 // vector))
@@ -297,7 +295,7 @@ def _held(given: Problem, inputs: int) -> Tile:
     return tile(given, threads, threads, vector, cdiv(vectors, threads))
 
 
-def short_tile(given: Problem, inputs: int, elements: int = SHORT_ELEMENTS) -> Tile | None:
+def short_tile(given: Problem, inputs: int, elements: int) -> Tile | None:
     """A tile of short rows side by side, None where a row is no warp's, or rows lie across memory. elements: to a
     thread, where rows have no vectors."""
     vector = given.vector()
@@ -324,11 +322,11 @@ def block(given: Problem, inputs: int = 1) -> Tile:
     return tile(given, lanes, lanes, vector, each)
 
 
-def plain(given: Problem, inputs: int = 1) -> Tile:
+def plain(given: Problem, inputs: int = 1, elements: int = SHORT_ELEMENTS) -> Tile:
     """Several short rows side by side, or a block of one, or of a strip: for kernels that go through rows in blocks."""
     if given.n == 0:  # of which nothing is read
         return tile(given, WARP, WARP, 1, 1)
-    return short_tile(given, inputs) or block(given, inputs)
+    return short_tile(given, inputs, elements) or block(given, inputs)
 
 
 def read_once(given: Problem, inputs: int = 2) -> Tile:

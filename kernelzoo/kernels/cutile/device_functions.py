@@ -62,7 +62,7 @@ def is_whole(x, place, SHAPE):
 
 
 def part_coords(x, parts, span, AXIS, SHAPE):
-    """(group, strip, part, first block, past the last) of a program that has one of several parts of a tile's rows."""
+    """(group, strip, part, first block, past the last) of a program that has span blocks, a part, of a tile's rows."""
     group, strip = tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
     return group, strip, part, part * span, min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))

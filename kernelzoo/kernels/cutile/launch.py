@@ -35,7 +35,6 @@ is counted too."""
 
 
 def device_of(x: torch.Tensor) -> Device:
-    """The device that a kernel on x runs on."""
     found: Device = devices.of(x) if package.stand_in is None else package.stand_in.device
     return found
 

@@ -67,7 +67,6 @@ def along(rows: Rows, many: int, cols: int, inputs: int = 1) -> Tile:
 
 
 def across(rows: Rows, wide: int, depth: int, inputs: int = 1) -> Tile:
-    """A tile of so many neighbouring columns."""
     return Tile((1, depth, wide), 1, _warps(wide * depth * rows.wide_bytes * inputs))
 
 

@@ -106,7 +106,6 @@ def wide(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.dtype:
 
 
 def side_by_side(rows: Rows, many: int, cols: int, warps: int) -> Tile:
-    """A tile of so many rows along memory."""
     return Tile(1, cols, many, warps) if rows.inner > 1 else Tile(many, cols, 1, warps)
 
 
@@ -179,6 +178,5 @@ def cut_of(rows: Rows, tile: Tile, device: Device) -> Cut:
 
 
 def left_of(x: torch.Tensor, rows: Rows, plan: Cut, dtype: torch.dtype) -> torch.Tensor:
-    """A workspace for one number of each part."""
     lies = placed(rows)
     return x.new_empty((lies.outer, plan.parts, lies.inner), dtype=dtype)

@@ -34,7 +34,6 @@ class Strip(NamedTuple):
         return self.threads // self.lanes * self.items
 
     def kernel(self, columns: Columns, shared: bool) -> str:
-        """The kernel's instance."""
         sizes = f"{columns.vector}, {self.items}, {self.lanes}, {self.threads}"
         return f"columns<{c_type(columns)}, {sizes}, {'true' if shared else 'false'}>"
 

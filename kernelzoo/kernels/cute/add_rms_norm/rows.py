@@ -1,6 +1,6 @@
 import cutlass
-import torch
 from cutlass import cute
+from torch import Tensor
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
@@ -37,9 +37,7 @@ def add_rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, 
 
 
 @register("cute", "add_rms_norm", "rows")
-def rows(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
-) -> Launch:
+def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> Launch:
     """Rows are read once, into registers; sums that no block holds again, from cache, to be scaled."""
     id, tensors = "cute/add_rms_norm/rows", (x, residual, weight, out, total)
     given = tiles.problem(x, total, residual, weight, out)

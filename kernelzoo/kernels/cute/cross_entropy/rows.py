@@ -23,7 +23,6 @@ def loss_of(label, top, total, picked, IGNORE_INDEX):
 
 
 def losses(x, labels, row, rows, tops, totals, IGNORE_INDEX, TILE):
-    """The losses of a thread's rows."""
     (x, x_at), of_rows, picked = x, fn.load_numbers(labels, row, rows, TILE), []
     for r, label in enumerate(of_rows):
         place = dev.row_offset(row, rows, x_at, TILE) + r * x_at.row + label * x_at.n

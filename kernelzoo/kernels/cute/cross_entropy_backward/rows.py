@@ -20,7 +20,6 @@ def factor_of(grad, label, rows):
 
 
 def gradient(x, place, top, inverse, label, factor, ignored):
-    """What an element gets."""
     zero, one = type(x)(0.0), type(x)(1.0)
     result = factor * (softmax_of(x, top, inverse) - dev.select(place == label, one, zero))
     return dev.select(ignored, zero, result)

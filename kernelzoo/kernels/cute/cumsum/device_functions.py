@@ -5,11 +5,6 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 
 
-def make_room(kind, TILE):
-    """Shared memory for the sums of warps, of each of a thread's vectors."""
-    return dev.shared(kind, cute.make_layout((TILE.rows_each * TILE.each, TILE.places, TILE.meeting)), TILE)
-
-
 def prefixes(values, TILE):
     """Sums of each of a thread's elements of one vector and those before it, of each of its rows; and all together."""
     if TILE.across:

@@ -4,7 +4,7 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.cumsum.device_functions import make_room, scan_tile
+from kernelzoo.kernels.cute.cumsum.device_functions import scan_tile
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.sum.rows import summed_type
 from kernelzoo.launch import Launch
@@ -15,7 +15,9 @@ from kernelzoo.registry import register
 @cute.jit
 def write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
     """Running sums of a thread's rows from one block to another. totals: of what is before, and what is read, after."""
-    room = make_room(totals.element_type, TILE)
+    # Of the sums of warps, of each of a thread's vectors.
+    layout = cute.make_layout((TILE.rows_each * TILE.each, TILE.places, TILE.meeting))
+    room = dev.shared(totals.element_type, layout, TILE)
     for i in cutlass.range(begin, end):
         values = dev.map_rows(totals.element_type, dev.load(tXgX, tXcX, i, rows, TILE, 0), TILE)
         dev.store(scan_tile(totals, values, room, TILE), tXgO, tXcX, i, rows, TILE)

@@ -30,7 +30,6 @@ def distances(values, tXcX, i, rows, TILE, means):
 
 
 def normed(away, weight, bias, scale):
-    """An element of the result."""
     return away * scale * weight + bias
 
 

@@ -12,7 +12,6 @@ from kernelzoo.registry import register
 
 
 def gradient(away, pulled, scale, slope, level):
-    """What an element of x gets."""
     return scale * (pulled - level - away * scale * (scale * slope))
 
 

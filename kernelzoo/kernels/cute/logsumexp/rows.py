@@ -12,7 +12,6 @@ from kernelzoo.registry import register
 
 
 def results(tops, totals):
-    """The logarithms of states."""
     return [top + cute.math.log(total) for top, total in zip(tops, totals, strict=True)]
 
 

@@ -12,7 +12,6 @@ from kernelzoo.registry import register
 
 
 def gradient(x, y, grad):
-    """What an element gets."""
     return grad * exponential(x - y)
 
 

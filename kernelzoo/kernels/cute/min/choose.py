@@ -2,9 +2,8 @@
 
 import torch
 
+from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import device_of
-from kernelzoo.kernels.cute.min.tiles import row_tile
-from kernelzoo.kernels.cute.tiles import block, problem
 from kernelzoo.layout import plain
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
@@ -32,11 +31,11 @@ class Knobs:
 @chooser("cute", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
-    given, device = problem(plain(x), plain(out)), device_of(x)
+    given, device = tiles.problem(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if given.across:
-        few = block(given).count(given.total) < knobs.columns_crowd * device.multiprocessors
+        few = tiles.block(given).count(given.total) < knobs.columns_crowd * device.multiprocessors
         return "split" if few and given.n > SHORT_COLUMNS else "rows_deferred"
     if given.n * given.rows.itemsize > knobs.row_bytes and given.total < knobs.crowd * device.multiprocessors:
         return "split"
-    return "rows" if row_tile(given).block >= given.n else "rows_deferred"
+    return "rows" if tiles.plain(given, elements=tiles.READ_ELEMENTS).block >= given.n else "rows_deferred"

@@ -24,7 +24,6 @@ def online_update(kept, values, TILE):
 
 
 def write_rows(mine, out, row, rows, TILE):
-    """The results of a tile's rows."""
     out, at = out
     leaves = dev.exists(row, rows, TILE) & (dev.thread_coords(TILE)[1] == 0)
     dev.store_rows(dev.make_fragment(mine, out.dtype), out, dev.row_offset(row, rows, at, TILE), at.row, leaves, TILE)

@@ -3,10 +3,9 @@ import torch
 from cutlass import const_expr, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import element_identity, identity, write_rows
-from kernelzoo.kernels.cute.min.tiles import row_tile
-from kernelzoo.kernels.cute.tiles import problem
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
 from kernelzoo.registry import register
@@ -31,5 +30,6 @@ def rows_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; every block of a row is reduced to a scalar before it is combined."""
     x, out = plain(x), plain(out)
-    given = problem(x, out)
-    return bound("cute/min/rows", rows_kernel, (x, out), given, row_tile(given))
+    given = tiles.problem(x, out)
+    tile = tiles.plain(given, elements=tiles.READ_ELEMENTS)
+    return bound("cute/min/rows", rows_kernel, (x, out), given, tile)

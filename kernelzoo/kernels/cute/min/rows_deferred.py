@@ -3,10 +3,9 @@ import torch
 from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
+from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import element_identity, identity, online_update, write_rows
-from kernelzoo.kernels.cute.min.tiles import row_tile
-from kernelzoo.kernels.cute.tiles import block, problem
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
 from kernelzoo.registry import register
@@ -28,6 +27,6 @@ def rows_deferred_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexp
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows, or strips of columns; running minima stay in each thread, joined once, at the end."""
     x, out = plain(x), plain(out)
-    given = problem(x, out)
-    tile = block(given) if given.across else row_tile(given)
+    given = tiles.problem(x, out)
+    tile = tiles.plain(given, elements=tiles.READ_ELEMENTS)
     return bound("cute/min/rows_deferred", rows_deferred_kernel, (x, out), given, tile)

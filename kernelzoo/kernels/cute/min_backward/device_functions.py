@@ -36,7 +36,6 @@ def shares_of(grads, counts):
 
 
 def gradient_of(equal, shares, TILE):
-    """The gradient of a thread's elements."""
     return dev.map_rows(dev.select, equal, TILE, *shares)
 
 

@@ -11,7 +11,6 @@ from kernelzoo.registry import register
 
 
 def normed(x, weight, scale):
-    """An element of the result."""
     return x * scale * weight
 
 

@@ -11,7 +11,6 @@ from kernelzoo.registry import register
 
 
 def gradient(x, pulled, scale, slope):
-    """What an element of x gets."""
     return scale * (pulled - x * slope)
 
 

@@ -53,13 +53,7 @@ def rescale(top, total, row_top):
     return total * exponential(top - row_top)
 
 
-def rescale_all(tops, totals, row_tops):
-    """The sums of a thread's pairs, as of exponentials less their row's maximum."""
-    return [rescale(*pair) for pair in zip(tops, totals, row_tops, strict=True)]
-
-
 def exponential_below(x, top):
-    """e^(x - top)."""
     return exponential(x - top)
 
 

@@ -1,5 +1,5 @@
 import cuda.tile as ct
-import torch
+from torch import Tensor
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
@@ -48,9 +48,7 @@ def add_rms_norm_kernel(
 
 
 @register("cutile", "add_rms_norm", "rows")
-def rows(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
-) -> Launch:
+def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> Launch:
     """Rows that fit are held on chip; of a longer one the sums are read again, from cache, to be written."""
     id, tensors = "cutile/add_rms_norm/rows", (x, residual, weight, out, total)
     rows, others = rows_with(x, out, residual, total)

@@ -16,7 +16,6 @@ def parts_kernel(
     x, least, places, parts, span, IDENTITY: ct.Constant, FLOAT: ct.Constant[bool],
     FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """A program has span blocks of a tile's rows."""
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
     low, place = lowest_of(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE)

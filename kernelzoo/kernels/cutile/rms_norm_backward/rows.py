@@ -1,5 +1,5 @@
 import cuda.tile as ct
-import torch
+from torch import Tensor
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
@@ -49,9 +49,7 @@ def weight_kernel(x, grad, scales, dweight, AXIS: ct.Constant[int], SHAPE: ct.Co
 
 
 @register("cutile", "rms_norm_backward", "rows")
-def rows(
-    x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
-) -> Launch:
+def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, eps: float) -> Launch:
     """Two passes over rows, which leave their scales; then sums over all rows for the weight, by blocks of elements."""
     id, tensors = "cutile/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
     rows, others = rows_with(x, dx, grad)

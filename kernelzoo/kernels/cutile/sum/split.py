@@ -12,7 +12,6 @@ from kernelzoo.registry import register
 
 @ct.kernel
 def parts_kernel(x, sums, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
-    """A program has span blocks of a tile's rows."""
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
     result = sum_of(x, group, strip, begin, end, FOLD, AXIS, SHAPE)

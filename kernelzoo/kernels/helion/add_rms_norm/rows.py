@@ -1,6 +1,7 @@
 import helion
 import helion.language as hl
 import torch
+from torch import Tensor
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, whole
@@ -39,9 +40,7 @@ def add_rms_norm_kernel(x, residual, weight, out, total, eps: hl.constexpr, wide
 
 
 @register("helion", "add_rms_norm", "rows")
-def rows(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
-) -> Launch:
+def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> Launch:
     """Rows that fit are held on chip; of longer ones both inputs are read and added again, from cache."""
     id = "helion/add_rms_norm/rows"
     rows, (x_view, residual_view, total_view, out_view) = tiles.problem(x, out, residual, total)

@@ -1,6 +1,7 @@
 import helion
 import helion.language as hl
 import torch
+from torch import Tensor
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, rounded, whole
@@ -43,9 +44,7 @@ def dweight_kernel(x, grad, scales, dweight, wide: torch.dtype):
 
 
 @register("helion", "rms_norm_backward", "rows")
-def rows(
-    x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
-) -> Launch:
+def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, eps: float) -> Launch:
     """Two passes over each row, which leave its scale too; a second launch adds up over all rows for the weight."""
     id, wide = "helion/rms_norm_backward/rows", tiles.wide(x)
     rows, (x_view, grad_view, dx_view) = tiles.problem(x, dx, grad)
