@@ -197,7 +197,8 @@ class Language(ModuleType):
     minimum = staticmethod(partial(_of_two, torch.minimum, torch.fmin))
     expand_dims = staticmethod(torch.unsqueeze)
     reduce, scan, gather = staticmethod(joined), staticmethod(scanned), staticmethod(gather)
-    cumsum = staticmethod(torch.cumsum)
+    cumsum, arange, reshape = staticmethod(torch.cumsum), staticmethod(torch.arange), staticmethod(torch.reshape)
+    bitcast = staticmethod(torch.Tensor.view)
     log, sqrt = torch.log, torch.sqrt
     exp, abs, where, truediv = torch.exp, torch.abs, torch.where, staticmethod(truediv)
     MemoryOrder = SimpleNamespace(ACQ_REL=0, RELAXED=1, ACQUIRE=2, RELEASE=3)
@@ -226,20 +227,8 @@ class Language(ModuleType):
         return torch.full(tuple(shape), value, dtype=dtype)
 
     @staticmethod
-    def bitcast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        return x.view(dtype)
-
-    @staticmethod
     def zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         return torch.zeros(tuple(shape), dtype=dtype)
-
-    @staticmethod
-    def arange(size: int, *, dtype: torch.dtype) -> torch.Tensor:
-        return torch.arange(size, dtype=dtype)
-
-    @staticmethod
-    def reshape(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-        return x.reshape(tuple(shape))
 
     @staticmethod
     def grid_dependency_control_wait() -> None:

@@ -5,7 +5,7 @@ neighbours in memory, and more of them further along its rows. Where rows lie al
 row; where they lie across it, one element of each of several rows.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -53,10 +53,6 @@ class Problem:
     @property
     def planned(self) -> int:
         return self.rows.planned
-
-    def full_tiles(self, rows: int) -> bool:
-        """Whether tiles of so many rows cover them all, whatever their number."""
-        return self.total % rows == 0 and (rows == 1 or self.planned == self.total)
 
     @property
     def inner(self) -> int:
@@ -207,25 +203,19 @@ class Tile:
 
 def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Tile:
     tensors, dense = range(len(given.strides)), tuple(one.n == 1 for one in given.strides)
-    made = Tile(
-        dtype=given.rows.dtype,
-        across=given.across,
-        threads=threads,
-        lanes=lanes,
-        vector=vector,
-        each=each,
-        single=False,
-        whole=False,
-        full=False,
+    step, rows_each = (1, vector) if given.across else (vector, 1)
+    block, rows = lanes * step * each, threads // lanes * rows_each
+    return Tile(
+        *(given.rows.dtype, given.across, threads, lanes, vector, each),
+        single=given.room <= block,
+        whole=not given.shifted and given.n > 0 and given.n % block == 0,
+        full=given.total % rows == 0 and (rows == 1 or given.planned == given.total),
         grouped=given.grouped,
         far=max(given.n, given.total) >= FAR,
         shifted=given.shifted and vector > 1,
         moves=tuple(vector > 1 and (given.moves(i, vector) or (given.shifted and dense[i])) for i in tensors),
         dense=dense,
     )
-    single = given.room <= made.block
-    whole = not given.shifted and given.n > 0 and given.n % made.block == 0
-    return replace(made, single=single, whole=whole, full=given.full_tiles(made.rows))
 
 
 def most_each(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
