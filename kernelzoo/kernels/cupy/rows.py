@@ -1,6 +1,5 @@
 """Where a problem's rows lie, as row.cuh sees them: C types, packs of 16 bytes, edges."""
 
-from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.split import Split, split
 from kernelzoo.layout import VECTOR_BYTES, Columns, Layout, Rows, Strides, cdiv
@@ -8,10 +7,8 @@ from kernelzoo.layout import VECTOR_BYTES, Columns, Layout, Rows, Strides, cdiv
 WARP = 32
 PACKS_HELD = 8  # of a row of softmax, to a thread at most: 32 of the 64 registers that 1024 threads an SM can have
 THREAD_ROW_BYTES = 192  # of a row as it is computed: what a thread holds of one, or of a gradient's two, without spills
-CLUSTERS = (2, 4, 8, 16)  # blocks of a cluster
 MANY_PARTS = 64  # blocks to a strip of columns, each of which awaits all others: no more, where so many hold it
 LEAST_SHARE = 64  # elements of a column that a block has at the least
-CLUSTER_THREADS = 512  # of its largest block: an SM runs two with 64 registers a thread: one computes, one loads
 
 # The kernels' name of each dtype; a bool is a byte, 0 or 1.
 C_TYPES = {"float16": "float16", "bfloat16": "bfloat16", "float32": "float", "float64": "double", "bool": "u8"}
@@ -47,17 +44,6 @@ def require_held(id: str, rows: Rows, wide: int, most: int, where: str) -> None:
     if max(1, rows.n // wide) > most:
         reason = f"a row of {rows.n} elements doesn't fit in {where}, which hold {most * wide}"
         raise UnsupportedProblemError(id, reason)
-
-
-def clustered(rows: Rows, device: Device) -> bool:
-    """Whether thread-block clusters can take the rows: where elements lie side by side, and the device has any."""
-    return device.cluster_blocks > 1 and side_by_side(rows)
-
-
-def require_clusters(id: str, there: bool) -> None:
-    """Raise UnsupportedProblemError of a form for thread-block clusters where these can't take the rows."""
-    if not there:
-        raise UnsupportedProblemError(id, "it takes rows whose elements lie side by side, on a device with clusters")
 
 
 def packed(rows: Rows) -> bool:

@@ -3,8 +3,9 @@ import torch
 from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.cupy import clusters
 from kernelzoo.kernels.cupy.launch import device_of
-from kernelzoo.kernels.cupy.rows import CLUSTER_THREADS, PACKS_HELD, WARP, clustered, packed, packs, thread_has_row
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, WARP, packed, packs, thread_has_row
 from kernelzoo.kernels.cupy.softmax import columns, fused, multi_row_lanes, split_cluster, split_ring
 from kernelzoo.kernels.cupy.softmax.exact import exactly
 from kernelzoo.layout import Rows, rows_of
@@ -36,7 +37,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     count = packs(rows)
     if count <= knobs.warp_packs:
         return _multi_row(rows, device)
-    if not clustered(rows, device):
+    if not clusters.clustered(rows, device):
         return "fused" if count <= fused.MOST_PACKS else "online"
     # A block of its own per row, up to the threads of which an SM runs several, unless so few rows leave SMs idle.
     many = 100 * rows.planned >= knobs.fused_percent * device.multiprocessors
@@ -90,10 +91,10 @@ def _leaves_idle(rows: Rows) -> bool:
 
 
 def _split(rows: Rows, device: Device, knobs: Knobs, exact: str) -> str:
-    if not clustered(rows, device):
+    if not clusters.clustered(rows, device):
         return "online"
     _, _, threads = split_cluster.block_of(rows, device, knobs)
-    fits = threads <= CLUSTER_THREADS
+    fits = threads <= clusters.THREADS
     # A cluster of blocks so large that an SM has but one or two hardly finds room; half precisions do for arithmetic.
     few = 2 * rows.planned <= device.multiprocessors and rows.itemsize >= 4 and threads > knobs.cluster_threads
     # No ring, whose sums are in order, where exponentials are added exactly.

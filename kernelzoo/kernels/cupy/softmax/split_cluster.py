@@ -1,17 +1,7 @@
 from kernelzoo.device import Device
+from kernelzoo.kernels.cupy.clusters import THREADS, clustered, require_clusters, sizes_of
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import (
-    CLUSTER_THREADS,
-    CLUSTERS,
-    PACKS_HELD,
-    c_type,
-    clustered,
-    packs,
-    require_clusters,
-    require_held,
-    threads,
-    width,
-)
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held, threads, width
 from kernelzoo.kernels.cupy.softmax.exact import exactly
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
@@ -31,7 +21,7 @@ def split_cluster(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     rows, exact = exactly(rows)
     require_clusters("cupy/softmax/split_cluster", clustered(rows, device))
     cluster, items, lanes = block_of(rows, device, numbers)
-    held = cluster * CLUSTER_THREADS * items
+    held = cluster * THREADS * items
     require_held("cupy/softmax/split_cluster", rows, width(rows), held, f"the registers of {cluster} blocks")
     kernel = f"split_cluster<{c_type(rows)}, {width(rows)}, {items}, {cluster}{exact}>"
     return Plan(rows, (Step(kernel, rows.total * cluster, lanes, cluster=cluster),))
@@ -40,7 +30,7 @@ def split_cluster(rows: Rows, device: Device, numbers: Numbers) -> Plan:
 def block_of(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int, int]:
     """Blocks of a cluster, packs of a thread, and threads of a block, too many where a row doesn't fit."""
     count, items = packs(rows), PACKS_HELD
-    sizes = [size for size in CLUSTERS if size <= device.cluster_blocks]
+    sizes = sizes_of(device)
     cluster = next((c for c in sizes if count <= c * numbers.cluster_threads * PACKS_HELD), sizes[-1])
     # Of half precision four packs, in twice the blocks, where they are few: the exponentials stay in registers.
     few = cluster * rows.planned <= numbers.cluster_blocks * device.multiprocessors

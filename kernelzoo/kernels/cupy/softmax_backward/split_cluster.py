@@ -1,15 +1,7 @@
 from kernelzoo.device import KIB, Device
+from kernelzoo.kernels.cupy.clusters import THREADS, require_clusters, sizes_of
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import (
-    CLUSTER_THREADS,
-    CLUSTERS,
-    c_type,
-    packs,
-    require_clusters,
-    require_held,
-    threads,
-    width,
-)
+from kernelzoo.kernels.cupy.rows import c_type, packs, require_held, threads, width
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -40,14 +32,14 @@ def split_cluster(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> P
 
 def most_threads(device: Device) -> int:
     """Threads of the largest block, whose packs of y its shared memory holds."""
-    return min(CLUSTER_THREADS, (device.shared_per_block - OTHER_BYTES) // (PACKS_HELD * VECTOR_BYTES * 32) * 32)
+    return min(THREADS, (device.shared_per_block - OTHER_BYTES) // (PACKS_HELD * VECTOR_BYTES * 32) * 32)
 
 
 def block_of(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int]:
     """Blocks of a cluster, and threads of a block, more than it may have where a row doesn't fit. As few blocks of
     moderate size as hold a row, up to eight; then larger ones; and then sixteen, which fewer SMs have room for."""
     count = packs(rows)
-    sizes = [size for size in CLUSTERS if size <= device.cluster_blocks]
+    sizes = sizes_of(device)
     usual = [size for size in sizes if size <= 8]
     largest = most_threads(device)
     fitting = [size for size in usual if count <= size * min(numbers.cluster_threads, largest) * PACKS_HELD]
