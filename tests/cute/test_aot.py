@@ -23,7 +23,7 @@ from kernelzoo.device import ARCHITECTURES, assumed
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
 from kernelzoo.inspect import inspect as inspected
 from kernelzoo.kernels.cute import compiler, launch
-from kernelzoo.kernels.cute.tiles import held, problem
+from kernelzoo.kernels.cute.tiles import problem
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import recorded
 
@@ -38,6 +38,7 @@ FORMS = forms("cute")
 
 class TestCute(Ahead):
     backend, programs = "cute", staticmethod(programs)
+    compiler, makes = compiler, "to_code"
     forms = FORMS
     vectors = (((4096, 4096), 1, None), ((1 << 18, 64), 1, None), ((256, 4096), 0, None))
     first_statement, least_kernels = " = dev.block_index(EARLY)", 8
@@ -141,24 +142,6 @@ def test_a_launch_has_no_more_blocks_than_a_grid() -> None:
             registry._registered["cute", "softmax", "fused"](x, x)
         registry._registered["cute", "softmax", "auto"](x, x)
         assert len(steps) >= 2 and all(step.grid[0] < 1 << 31 for step in steps)
-
-
-def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    x = torch.empty(64, 64, 1, device="meta")
-    from kernelzoo.kernels.cute.softmax.fused import tile_kernel
-
-    given = problem(x, x)
-    tile = held("cute/softmax/fused", given, 1)
-    program = compiler.Program(tile_kernel, (compiler.Pointer("float32", 16),) * 2, 2, 0, (), tile)
-    made = compiler.compiled(program, 90)
-    (kept,) = (tmp_path / "kernelzoo" / "cute").iterdir()
-    assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["kernelzoo", "cute"]  # nor a cache of its
-    monkeypatch.setattr(compiler, "to_code", None)
-    assert compiler.compiled(program, 90) == made and made.symbol in made.ptx and kept.stat().st_size > len(made.ptx)
-    with pytest.raises(TypeError):
-        compiler.compiled(program, 80)
 
 
 def test_compiling_leaves_nothing_behind(tmp_path: Path) -> None:

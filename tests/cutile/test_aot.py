@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import cuda.tile as ct
@@ -19,10 +18,9 @@ from kernelzoo import operations, registry
 from kernelzoo.device import ARCHITECTURES, assumed
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
 from kernelzoo.inspect import inspect as inspected
-from kernelzoo.kernels.cutile import compiler, launch, tiles
-from kernelzoo.kernels.shared.code_cache import read
+from kernelzoo.kernels.cutile import compiler, launch
+from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import recorded
-from kernelzoo.layout import rows_of
 
 if backend.stand_in is not None:
     pytest.skip("nothing is compiled where cuTile is evaluated; unset the variable for it", allow_module_level=True)
@@ -38,6 +36,7 @@ FORMS = forms("cutile")
 
 class TestCutile(Ahead):
     backend, programs = "cutile", staticmethod(programs)
+    compiler, makes = compiler, "to_cubin"
     forms = FORMS
     vectors = (((4096, 4096), 1, None), ((1 << 18, 64), 1, None), ((512, 4096), 0, None))
     first_statement, least_kernels = "ct.grid_dependency_control_wait()", 14
@@ -183,28 +182,6 @@ def test_a_launch_has_no_more_programs_than_are_counted_right() -> None:
         assert sum(step.grid[0] for step in steps) == 1 << 24
 
 
-def test_machine_code_is_compiled_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    x = torch.empty(64, 64, 1, device="meta")
-    with assumed(ARCHITECTURES["sm_90"]):
-        rows = rows_of(x, x)
-        tile = tiles.held("cutile/softmax/fused", ARCHITECTURES["sm_90"], rows, 1)
-        views = tiles.make_views(rows, tile, (x, x))
-    from kernelzoo.kernels.cutile.softmax.fused import tile_kernel
-
-    known = tuple(view.known("int32") for view in views)
-    program = compiler.Program(tile_kernel, known, 1, (False, 0, 1, tile.axis, tile.shape), 4)
-    made = compiler.compiled(program, 90)
-    (kept,) = (tmp_path / "kernelzoo" / "cutile").iterdir()
-    assert read(kept.parent, kept.name) == made
-    assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["kernelzoo", "cutile"]  # nor a cache of its
-    monkeypatch.setattr(compiler, "to_cubin", None)
-    assert compiler.compiled(program, 90) == made
-    with pytest.raises(TypeError):
-        compiler.compiled(program, 80)
-
-
 def test_a_kernel_is_shown() -> None:
     (shown,) = inspected("cutile/softmax/auto", (512, 16384), "fp32", arch="sm_90")
     assert shown.implementation == "cutile/softmax/fused" and shown.language == "cuTile"
@@ -225,3 +202,60 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler.cutile, "_find_compiler_bin", absent)
     with pytest.raises(kernelzoo.BackendUnavailableError, match="tileiras, is not installed"):
         backend.probe()
+
+
+# --- Machine code of sm_90: what waits for what, and how many programs fit -------------------------------------------
+
+
+def machine_code(program: Program) -> str:
+    if not cubin.tools("nvdisasm"):
+        pytest.skip("no nvdisasm found; pip install nvidia-cuda-nvdisasm brings it")
+    functions, missing = cubin.disassembly(program.compiled.binary)
+    assert missing is None and len(functions) == 1, missing
+    return next(iter(functions.values()))
+
+
+@pytest.mark.parametrize(
+    ("op", "form", "shape", "vectors"),
+    [
+        ("softmax", "fused", (4096, 4096), 4),
+        ("softmax", "fused", (4096, 4000), 4),
+        ("softmax", "fused", (3001, 5003), 4),
+        ("softmax", "fused", (1 << 18, 256), 2),
+        ("softmax_backward", "fused", (4096, 4000), 4),
+        ("softmax_backward", "fused", (3001, 5003), 4),
+        ("min_backward", "fused", (4096, 4000), 4),
+        ("softmax", "online", (512, 256000), 2),
+        ("softmax", "split_two_launches", (16, 262144), 2),
+        ("softmax", "split_two_launches", (5, 3000017), 2),
+        ("softmax_backward", "online", (512, 256000), 4),
+        ("softmax_backward", "split_two_launches", (16, 262144), 4),
+        ("min_backward", "online", (512, 256000), 2),
+        ("min_backward", "split_two_launches", (16, 262144), 2),
+    ],
+    ids=str,
+)
+def test_vectors_of_half_precision_are_asked_for_together(op, form, shape, vectors) -> None:
+    """All that a thread has of a tile: none waits for what another brings, as behind a branch of its own."""
+    for program in programs(operations.OPERATIONS[op], form, shape, 1, torch.bfloat16, "sm_90"):
+        code = machine_code(program)
+        together = max(part.count("LDG.E.128") for part in re.split(r"\b(?:BSSY|BSYNC|BRA)\b", code))
+        assert together >= vectors, code
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("form", "shape"), [("online", (4096, 12288)), ("split_two_launches", (16, 262144))], ids=str)
+@pytest.mark.parametrize("op", ["softmax", "softmax_backward", "min_backward"])
+def test_a_block_is_written_before_all_threads_have_the_one_before(op, form, shape, dtype) -> None:
+    """No barrier follows each store: there is one between the loop over whole blocks and that over the others."""
+    *_, program = programs(operations.OPERATIONS[op], form, shape, 1, dtype, "sm_90")
+    _, first, rest = machine_code(program).partition("STG.E.128")
+    assert first and rest.count("STG.E.128") and rest.count("BAR.SYNC") <= 1, rest
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("form", "shape"), [("online", (512, 256000)), ("split_two_launches", (16, 262144))], ids=str)
+def test_four_programs_of_long_rows_fit_on_a_multiprocessor(form: str, shape: tuple[int, int], dtype: Any) -> None:
+    """Of 256 threads, with 64 registers each."""
+    for program in programs(operations.OPERATIONS["softmax"], form, shape, 1, dtype, "sm_90"):
+        assert program.step.threads == 256 and program.compiled.registers <= 64

@@ -6,6 +6,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -70,6 +71,9 @@ class Ahead:
     backend: ClassVar[str]
     programs: ClassVar[Callable[..., list[Any]]]
     """(op, form, shape, axis, dtype, arch): the programs of a launch, with ``ptx`` and ``spilled``."""
+    compiler: ClassVar[Any] = None
+    makes: ClassVar[str] = ""
+    """The module that keeps machine code on disk, and its function that makes it, if there is one."""
     architectures: ClassVar[tuple[str, ...]] = ARCHITECTURES
     forms: ClassVar[list[tuple[Operation, str]]]
     floats: ClassVar[tuple[Any, ...]] = FLOATS
@@ -231,3 +235,19 @@ class Ahead:
     def test_other_architectures_are_refused_by_name(self, other: str) -> None:
         with pytest.raises(InspectionError, match=f"{other}.*sm_80"):
             shown(f"{self.backend}/softmax/fused", (64, 64), "fp32", arch=other)
+
+    def test_machine_code_is_compiled_once_and_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not self.makes:
+            return
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setenv("HOME", str(tmp_path))
+        (program,) = self.programs(SOFTMAX, "fused", (64, 64), 1, torch.float32, "sm_90")
+        program = program.step.build.args[0]
+        made = self.compiler.compiled(program, 90)
+        assert len(list((tmp_path / "kernelzoo" / self.backend).iterdir())) == 1
+        folders = [path.name for path in tmp_path.rglob("*") if path.is_dir()]
+        assert folders == ["kernelzoo", self.backend]  # nor a cache of its own
+        monkeypatch.setattr(self.compiler, self.makes, None)
+        assert self.compiler.compiled(program, 90) == made
+        with pytest.raises(TypeError):
+            self.compiler.compiled(program, 80)
