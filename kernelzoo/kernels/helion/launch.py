@@ -13,8 +13,9 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.kernels.helion import compiler, tiles
 from kernelzoo.kernels.helion.compiler import Example, Made, Program
-from kernelzoo.kernels.helion.tiles import Cut, Tile
+from kernelzoo.kernels.helion.tiles import Tile
 from kernelzoo.kernels.shared import jit
+from kernelzoo.kernels.shared.cut import Cut
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.shown import written
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, WorkspaceLaunch, recording, sequence

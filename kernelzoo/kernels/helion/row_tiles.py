@@ -2,7 +2,8 @@
 
 import torch
 
-from kernelzoo.kernels.helion.tiles import Cut, Tile, block, held, placed, side_by_side
+from kernelzoo.kernels.helion.tiles import Tile, block, held, placed, side_by_side
+from kernelzoo.kernels.shared.cut import Cut
 from kernelzoo.kernels.shared.held_rows import longest
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
