@@ -9,13 +9,15 @@ or a minimum a row is exchanged. A DTensor knows its shards, and the result keep
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.distributed import calls
+import torch
+
+from kernelzoo.distributed import calls, plans
 from kernelzoo.distributed.exchange import Groups, member, world
 
 if TYPE_CHECKING:
-    import torch
     from torch.distributed import ProcessGroup
 
 __all__ = ["min", "min_backward", "softmax", "softmax_backward"]
@@ -87,8 +89,6 @@ def softmax_backward(
     tensor of their shape and dtype. Errors: as softmax.
     """
     at, groups, name = _checked("softmax_backward", (grad, y), dim, group, backend)
-    from kernelzoo.distributed import plans
-
     return plans.run("softmax_backward", (grad, y), (), (), at, groups, name)
 
 
@@ -107,15 +107,11 @@ def min_backward(
     for group and backend. Returns a contiguous tensor of x's shape and dtype. Errors: as min.
     """
     at, groups, name = _checked("min_backward", (x, y, grad), dim, group, backend)
-    from kernelzoo.distributed import plans
-
     return plans.run("min_backward", (x,), (y,), (grad,), at, groups, name)
 
 
 def _is_dtensor(x: object) -> bool:
     """Whether x is a DTensor. If its module is not imported, it is none."""
-    import sys
-
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(x, module.DTensor)
 

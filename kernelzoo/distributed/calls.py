@@ -8,14 +8,16 @@ import torch
 
 from kernelzoo import registry
 from kernelzoo.calls import backend as backends
+from kernelzoo.distributed import gradients, plans
+from kernelzoo.distributed import minimum as minima
 from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import AxisError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.tensors import check_storage
+from kernelzoo.torch_private import carries_tangents, count_modes, is_jit_traced, make_tensor_guard
 
 _last: dict[str, tuple[Any, ...]] = {}
 """For each operation: the last call's arguments, a test for similar tensors, and the result of :func:`checked`."""
-
 
 registry.on_change.append(lambda _: _last.clear())
 
@@ -24,26 +26,17 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: s
     """Softmax of a shard. Without groups it is the backend's own."""
     if not groups:  # whole rows on every rank
         return backends.get(backend).softmax(x, dim)
-    if torch.is_grad_enabled() and x.requires_grad:
-        from kernelzoo.distributed import gradients
-
-        return gradients.Softmax.apply(x, dim, groups, backend, exchange)  # type: ignore[no-any-return, no-untyped-call]
-    from kernelzoo.distributed.plans import softmax as run
-
-    return run(x, dim, groups, backend, exchange)
+    follows = torch.is_grad_enabled() and x.requires_grad
+    run: Any = gradients.Softmax.apply if follows else plans.softmax
+    return run(x, dim, groups, backend, exchange)  # type: ignore[no-any-return]
 
 
 def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
     """Minimum of a shard. Without groups it is the backend's own."""
     if not groups:
         return backends.get(backend).min(x, dim, keepdim)
-    if torch.is_grad_enabled() and x.requires_grad:
-        from kernelzoo.distributed import gradients
-
-        return gradients.Min.apply(x, dim, keepdim, groups, backend)  # type: ignore[no-any-return, no-untyped-call]
-    from kernelzoo.distributed.minimum import minimum as run
-
-    return run(x, dim, keepdim, groups, backend)
+    run: Any = gradients.Min.apply if torch.is_grad_enabled() and x.requires_grad else minima.minimum
+    return run(x, dim, keepdim, groups, backend)  # type: ignore[no-any-return]
 
 
 def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, keepdim: bool = False) -> tuple[int, str]:
@@ -51,8 +44,6 @@ def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, kee
 
     Raises InputTypeError, ShapeError, AxisError, DeviceError, UnknownNameError, BackendUnavailableError.
     """
-    from kernelzoo.torch_private import carries_tangents, count_modes, is_jit_traced, make_tensor_guard
-
     before = _last.get(op)
     # State that the tensors do not show.
     seen = carries_tangents() or count_modes() or is_jit_traced()
