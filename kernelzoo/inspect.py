@@ -150,7 +150,7 @@ def inspect(
     request = Request(backend, op, variant, tuple(shape), operations.full_dtype(dtype), dim, arch, axes)
     if not modules:  # modules may register other ids
         check(request)
-        if not files(id.removesuffix(registry.BATCH_INVARIANT), tuple(operations.OPERATIONS)):
+        if not files(id.removesuffix(registry.BATCH_INVARIANT)):
             raise InspectionError(
                 f"{id} is registered in this process alone, and another one compiles it: name the file that registers "
                 "it with --module, or modules=[...]"

@@ -94,7 +94,7 @@ def _shows(request: Request) -> bool:
     package = packages().get(request.backend)
     if package is None or importlib.util.find_spec(f"{package}.inspection") is None:
         return False
-    return bool(files(request.id, tuple(operations.OPERATIONS)))
+    return bool(files(request.id))
 
 
 @contextmanager

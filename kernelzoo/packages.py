@@ -152,12 +152,17 @@ def summary_of(doc: str | None) -> str:
     return " ".join((doc or "").strip().partition("\n\n")[0].split())
 
 
-@cache
-def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found, ...]:
-    """The implementations that a package's modules register, read from their source without running it.
+def scan(backend: str) -> tuple[Found, ...]:
+    """The implementations that the modules of a backend's package register, read from their source without running it.
 
     Unreadable code gives one row for its operation, or for the first one if the whole package is unreadable.
     """
+    package = packages().get(backend)
+    return () if package is None else _scan(backend, package, tuple(OPERATIONS))
+
+
+@cache
+def _scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found, ...]:
     found = list[Found]()
 
     def unreadable(error: _UnreadableError, op: str = operations[0], path: Path = Path()) -> None:
@@ -173,29 +178,25 @@ def scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found
         places += [(name, file) for at in folders for file in (at / f"{name}.py", *sorted((at / name).glob("*.py")))]
     for op, path in places:
         try:
-            quick = _written(path) if BUILT_IN.get(backend) == package else None
-            among = _decorated(path, operations) if quick is None else quick
+            among = _decorated(path, operations, ours=BUILT_IN.get(backend) == package)
             found += (one for one in among if one.backend == backend)
         except _UnreadableError as error:
             unreadable(error, op, path)
     return tuple(found)
 
 
-def unreadable(backend: str, operations: tuple[str, ...]) -> str:
+def unreadable(backend: str) -> str:
     """Why a backend's package can't be listed, or ""."""
-    package = packages().get(backend)
-    among = scan(backend, package, operations) if package is not None else ()
-    return next((one.summary for one in among if one.unreadable), "")
+    return next((one.summary for one in scan(backend) if one.unreadable), "")
 
 
-def files(id: str, operations: tuple[str, ...]) -> tuple[Path, ...]:
+def files(id: str) -> tuple[Path, ...]:
     """The files of an implementation: its module, and files of the same name with other suffixes (a ``.cu``).
 
     Nothing is imported. Empty if it is registered outside its backend's package.
     """
     backend, op, variant = id.split("/")
-    package = packages().get(backend)
-    for found in scan(backend, package, operations) if package is not None else ():
+    for found in scan(backend):
         if (found.op, found.variant) == (op, variant):
             beside = sorted(path for path in found.file.parent.glob(f"{found.file.stem}.*") if path.suffix != ".py")
             return (found.file, *beside)
@@ -243,31 +244,25 @@ def _unreadable(path: Path, line: int | None, words: str) -> _UnreadableError:
     return _UnreadableError(f"{path.parent.name}/{path.name}{f', line {line}' if line else ''}: {words}")
 
 
-_REGISTERS = re.compile(r"^@(?:\w+\.)*(?:register|chooser)\(", re.MULTILINE)
-_REGISTERED = re.compile(r'@(register|chooser)\("(\w+)", "(\w+)", "(\w+)"\)\n')
-_AS_OURS = re.compile(
-    r'^((?:@(?:register|chooser)\("\w+", "\w+", "\w+"\)\n)+)(?:@planned\(\w*\)\n)?'
-    r'def \w+\((?:(?!\ndef )[^"])*?\) -> [^\n"]*:\n    """([^\\]*?)"""',
-    re.MULTILINE,
-)
+_FORM = re.compile(r"^(?:@.*\n)*@(?:\w+\.)*(?:register|chooser)\(", re.MULTILINE)
 
 
-def _written(path: Path) -> list[Found] | None:
-    """What ``_decorated`` finds, for files written like ours, in a tenth of the time; None for others."""
+def _parsed_forms(path: Path) -> ast.Module:
+    """The forms in a file of ours, each up to the end of its docstring: a tenth of the time of parsing it all."""
+    forms = []
     try:
-        source = path.read_text(encoding="utf-8") if path.is_file() else ""
-    except (OSError, ValueError):
-        return None
-    rows = [
-        Found(backend, op, variant, summary_of(doc), kind == "chooser", path)
-        for decorators, doc in _AS_OURS.findall(source)
-        for kind, backend, op, variant in _REGISTERED.findall(decorators)
-    ]
-    return rows if len(rows) == len(_REGISTERS.findall(source)) else None
+        source = path.read_text(encoding="utf-8")
+        for form in _FORM.finditer(source):
+            docstring = source.index('"""', form.end()) + 3
+            forms.append(source[form.start() : source.index('"""', docstring) + 3])
+        return ast.parse("\n".join(forms))
+    except (ValueError, SyntaxError, OSError):  # it is written in another way
+        return _parsed(path)
 
 
-def _decorated(path: Path, operations: Sequence[str]) -> Iterator[Found]:
-    for node in _parsed(path).body if path.is_file() else ():
+def _decorated(path: Path, operations: Sequence[str], *, ours: bool = False) -> Iterator[Found]:
+    parse = _parsed_forms if ours else _parsed
+    for node in parse(path).body if path.is_file() else ():
         if isinstance(node, ast.FunctionDef):
             for call in node.decorator_list:
                 if not isinstance(call, ast.Call) or len(call.args) != 3:
@@ -289,12 +284,12 @@ MEND = "update or reinstall that package"
 
 
 @contextmanager
-def importing(backend: str, operations: tuple[str, ...]) -> Iterator[None]:
+def importing(backend: str) -> Iterator[None]:
     """A context to import a backend's package, in which any error becomes BackendUnavailableError.
 
     A package that can't be listed is not imported.
     """
-    if reason := unreadable(backend, operations):
+    if reason := unreadable(backend):
         raise BackendUnavailableError(backend, reason, MEND)
     try:
         yield

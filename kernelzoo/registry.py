@@ -279,12 +279,11 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
     """
     if backend is not None and backend not in backends():
         raise UnknownNameError("backend", backend, backends())
-    names = tuple(operations.OPERATIONS)
     if op is not None:
         known_op(op)
     found = dict[str, Implementation]()
-    for name, package in packages().items():
-        rows = scan(name, package, names) if backend in (None, name) else ()
+    for name in packages():
+        rows = scan(name) if backend in (None, name) else ()
         found |= {f"{name}/{row.op}/{row.variant}": Implementation(*row[:5]) for row in rows if op in (None, row.op)}
     for key, bind in list(_registered.items()):
         if backend in (None, key[0]) and op in (None, key[1]):
@@ -353,7 +352,7 @@ def _load(name: str) -> Language:
         devices: tuple[str, ...] = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
         emulator = ""
         if package is not None:
-            with importing(name, tuple(operations.OPERATIONS)):
+            with importing(name):
                 module = importlib.import_module(package)
                 devices = module.probe()
                 emulator = module.emulator() if hasattr(module, "emulator") else ""

@@ -55,12 +55,7 @@ def forms(op: str, languages: Iterable[str] = ()) -> dict[str, Form | None]:
 
 
 def _plain(backend: str, op: str) -> Form | None:
-    names = tuple(operations.OPERATIONS)
-    made = [
-        Form(i.id, i.summary, packages.files(i.id, names))
-        for i in registry.implementations(backend, op)
-        if not i.chooses
-    ]
+    made = [Form(i.id, i.summary, packages.files(i.id)) for i in registry.implementations(backend, op) if not i.chooses]
     named = {form.id.split("/")[2]: form for form in made}
     for name in PLAIN:
         if name in named:

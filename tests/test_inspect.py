@@ -85,7 +85,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in [name for name in sys.modules if name.partition(".")[0] == "made_up"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    caches = packages.announced, packages.packages, packages.scan
+    caches = packages.announced, packages.packages, packages._scan
     for cached in caches:
         cached.cache_clear()
     yield folder

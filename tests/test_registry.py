@@ -198,22 +198,24 @@ def test_what_an_implementation_is_is_said_to_the_end() -> None:
     assert not [id for id, summary in said.items() if not summary.endswith(".") or "\n" in summary]
 
 
-def test_what_is_written_as_ours_is_listed_without_parsing(tmp_path: Path) -> None:
-    """All of ours is, and the same as by Python's own parser; any other way to write it is left to that."""
+def test_forms_of_ours_are_found_without_parsing_all(tmp_path: Path) -> None:
+    """The same ones as by Python's own parser, which takes what is written in another way."""
     files = [path for name in BUILT_IN.values() for path in Path(packages._folders(name)[0]).rglob("*.py")]
-    listed = {path: packages._written(path) for path in files}
-    assert listed == {path: list(packages._decorated(path, tuple(operations.BUILT_IN))) for path in files}
-    assert sum(map(len, listed.values())) > 150
     ours = '@register("triton", "min", "rows")\ndef rows(x: Tensor) -> Launch:\n    """By rows.\n\n    More."""\n'
-    path = tmp_path / "rows.py"
-    path.write_text(ours)
-    assert [one.summary for one in packages._written(path) or ()] == ["By rows."]
-    for other in (
-        ours.replace('"rows")', "NAME)"),
-        ours.replace("@register", "@kernelzoo.register"),
-        ours.replace('    """By', '    y = x\n    """By'),
-        ours.replace("By", "\\x42y"),
-        '@register("triton", "min", "rows")\ndef rows(x: Tensor) -> Launch:\n    return x\n\n\n' + ours[35:],
+    for number, other in enumerate(
+        (
+            ours,
+            ours.replace("@register", "@kernelzoo.register"),
+            ours.replace('    """By', '    y = x\n    """By'),
+            ours.replace("By", "\\x42y"),
+            ours.replace('"""', "'"),
+            '@register("triton", "min", "rows")\ndef rows(x: Tensor) -> Launch:\n    return x\n',
+        )
     ):
-        path.write_text(other)
-        assert packages._written(path) is None, other
+        files.append(tmp_path / f"form_{number}.py")
+        files[-1].write_text(other)
+    known = tuple(operations.BUILT_IN)
+    listed = {path: list(packages._decorated(path, known, ours=True)) for path in files}
+    assert listed == {path: list(packages._decorated(path, known)) for path in files}
+    assert sum(map(len, listed.values())) > 150 and min(len(listed[path]) for path in files[-6:]) == 1
+    assert listed[files[-6]][0].summary == "By rows."

@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from kernelzoo.errors import AxisError, InputTypeError
@@ -27,8 +28,7 @@ _DIM = _Dim()
 
 
 _UNSAID: Any = object()
-"""The internal default of ``keepdim``. False would hide whether the caller passed it."""
-
+"""The internal default of ``keepdim`` and ``dtype``, which tells whether the caller passed it."""
 
 _NO_SCALARS: dict[str, Any] = {}
 
@@ -44,19 +44,14 @@ def is_plain(op: Operation) -> bool:
 def signature_of(op: Operation) -> inspect.Signature:
     """The function's signature: inputs, ``dim``, ``keepdim``; by keyword ``axis``, ``keepdims``, scalars, ``dtype``,
     ``batch_invariant``, ``variant``, ``out``."""
-
-    def named(name: str, default: Any) -> inspect.Parameter:
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-
-    def placed(name: str, default: Any = _NEEDED) -> inspect.Parameter:
-        return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
-
+    placed = partial(inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    named = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     parameters = [placed(name) for name in op.inputs]
-    parameters += [placed("dim", -1)] * op.by_rows + [placed("keepdim", False)] * op.reduces
-    parameters += [named("axis", _DIM)] * op.by_rows + [named("keepdims", None)] * op.reduces
-    parameters += [named(name, scalar.default) for name, scalar in op.scalars.items()]
-    parameters += [named("dtype", None)] * op.converts
-    how = named("batch_invariant", False), named("variant", "auto"), named("out", None)
+    parameters += [placed("dim", default=-1)] * op.by_rows + [placed("keepdim", default=False)] * op.reduces
+    parameters += [named("axis", default=_DIM)] * op.by_rows + [named("keepdims", default=None)] * op.reduces
+    parameters += [named(name, default=scalar.default) for name, scalar in op.scalars.items()]
+    parameters += [named("dtype", default=None)] * op.converts
+    how = named("batch_invariant", default=False), named("variant", default="auto"), named("out", default=None)
     return inspect.Signature([*parameters, *how])
 
 
@@ -97,16 +92,18 @@ def _invariant(variant: str) -> str:
     return f"{variant}{BATCH_INVARIANT}"
 
 
-def _converted(x: Any, dtype: Any) -> Any:
+def _converted(op: Operation, x: Any, dtype: Any) -> Any:
     from kernelzoo.calls import arrays  # it imports torch
 
-    return arrays.converted(x, dtype)
+    if not op.converts:
+        signature_of(op).bind(x, dtype=dtype)  # it raises the right error
+    return x if dtype is None else arrays.converted(x, dtype)
 
 
 def method_of(op: Operation) -> Callable[..., Any]:
     """The method of a backend that calls an operation."""
     made: Callable[..., Any]
-    if is_plain(op) and op.converts and not op.reduces:
+    if is_plain(op) and not op.reduces:
 
         def made(
             self: Any,
@@ -114,16 +111,16 @@ def method_of(op: Operation) -> Callable[..., Any]:
             dim: Dims = -1,
             *,
             axis: Any = _DIM,
-            dtype: Any = None,
+            dtype: Any = _UNSAID,
             batch_invariant: bool = False,
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
-            x = x if dtype is None else _converted(x, dtype)
+            x = x if dtype is _UNSAID else _converted(op, x, dtype)
             variant = _invariant(variant) if batch_invariant else variant
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
-    elif is_plain(op) and op.reduces:
+    elif is_plain(op) and not op.converts:
 
         def made(
             self: Any,
@@ -142,21 +139,6 @@ def method_of(op: Operation) -> Callable[..., Any]:
                 keepdim = keepdims is not None and _keeps(keepdim, keepdims)
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), keepdim, _NO_SCALARS, variant, out)
 
-    elif is_plain(op):
-
-        def made(
-            self: Any,
-            x: Any,
-            dim: Dims = -1,
-            *,
-            axis: Any = _DIM,
-            batch_invariant: bool = False,
-            variant: str = "auto",
-            out: Any = None,
-        ) -> Any:
-            variant = _invariant(variant) if batch_invariant else variant
-            return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
-
     else:
         signature, names, scalars = signature_of(op), tuple(op.inputs), tuple(op.scalars)
         parameters = signature.parameters
@@ -174,9 +156,12 @@ def method_of(op: Operation) -> Callable[..., Any]:
             if wrong:
                 signature.bind(*given, **named)  # it raises the right error, and is slower than a call
             dim, axis = said.get("dim", -1), said.get("axis", _DIM)
+            inputs = [said[name] for name in names]
+            if said.get("dtype") is not None:
+                inputs[0] = _converted(op, inputs[0], said["dtype"])
             return self._run(
                 op,
-                tuple([said[name] for name in names]),
+                tuple(inputs),
                 dim if axis is _DIM else _axis(dim, axis),
                 _keeps(said.get("keepdim", False), said.get("keepdims")),
                 {name: said[name] for name in scalars},

@@ -27,7 +27,7 @@ def slow_to_bind(id: str) -> bool:
     """Whether an implementation takes seconds to bind a problem, as its backend's package says."""
     backend, _, variant = id.split("/")
     package = packages().get(backend)
-    with suppress(BackendUnavailableError), importing(backend, tuple(OPERATIONS)):
+    with suppress(BackendUnavailableError), importing(backend):
         return package is not None and variant in getattr(importlib.import_module(package), "SLOW_TO_BIND", ())
     return False
 

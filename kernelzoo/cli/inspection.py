@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kernelzoo import inspect as engine
-from kernelzoo import operations, packages, registry
+from kernelzoo import packages, registry
 from kernelzoo.cli import complete, options, output, sizes
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import BackendUnavailableError, InspectionError
@@ -137,7 +137,7 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
             forms = list(dict.fromkeys(kernel.implementation for kernel in inspected()))
         except (BackendUnavailableError, InspectionError) as error:
             note = f"{id} chooses among other forms; which one can't be told here: {error}"
-    found = [path for form in forms for path in packages.files(form, tuple(operations.OPERATIONS))]
+    found = [path for form in forms for path in packages.files(form)]
     found = [Path(module)] if module else found
     sources = {str(path): path.read_text(encoding="utf-8") for path in found}
     if json:

@@ -91,7 +91,7 @@ def seen(backends: Sequence[str]) -> dict[str, Availability]:
 
 def _not_loaded(backend: str) -> Availability:
     """The availability of another package's backend, whose source is read and not run."""
-    if reason := packages.unreadable(backend, tuple(operations.OPERATIONS)):
+    if reason := packages.unreadable(backend):
         return Availability(backend, reason=reason, remedy=packages.MEND)
     told = "kernelzoo doctor tells whether it runs here"
     return Availability(backend, reason="it belongs to another package", remedy=told, tried=False)

@@ -15,7 +15,7 @@ from kernelzoo.measure.problems import Problem
 from kernelzoo.tables import Knob
 
 if TYPE_CHECKING:
-    from kernelzoo.measure.tuning import Outcome, Tuner
+    from kernelzoo.measure.tuning import Outcome, Trial, Tuner, Verified
 
 Json = dict[str, Any]
 
@@ -43,44 +43,24 @@ def rows(one: Json, outcome: Outcome) -> list[Json]:
     rows = []
     common = {"backend": one["backend"], "op": one["op"]}
     for trial in outcome.trials:
-        rows.append(
-            {
-                **common,
-                "knob": trial.knob,
-                "value": trial.value,
-                "against": trial.against,
-                "id": trial.id,
-                **_ratio(trial.ratio, trial.worst, trial.verdict),
-                "taken": trial.taken,
-                "reason": trial.reason,
-                "problems": ", ".join(trial.problems),
-            }
-        )
+        tried = {"knob": trial.knob, "value": trial.value, "against": trial.against, "id": trial.id}
+        rows.append({**common, **tried, **_measured(trial), "taken": trial.taken, "reason": trial.reason})
     for name, why in outcome.unmeasured.items():
         rows.append({**common, "knob": name, "taken": False, "reason": why})
     for verified in outcome.verified:
         kept = verified.values == outcome.values
         why = "" if kept else "not faster than shipped, or more than 3 % slower on a problem"
-        problems = ", ".join(verified.problems)
-        rows.append(
-            {
-                **common,
-                "knob": "whole table",
-                "value": str(verified.values),
-                "against": "shipped",
-                **_ratio(verified.ratio, verified.worst, verified.verdict),
-                "taken": kept,
-                "reason": why,
-                "held_out": verified.held_out,
-                "problems": problems,
-            }
-        )
+        tried = {"knob": "whole table", "value": str(verified.values), "against": "shipped"}
+        told = {"taken": kept, "reason": why, "held_out": verified.held_out}
+        rows.append({**common, **tried, **_measured(verified), **told})
     return rows
 
 
-def _ratio(ratio: Any, worst: float | None, verdict: str) -> Json:
+def _measured(trial: Trial | Verified) -> Json:
+    ratio = trial.ratio
     interval = {"ratio": ratio.mid, "low": ratio.low, "high": ratio.high} if ratio is not None else {}
-    return {**interval, "worst": worst, "verdict": verdict.upper()}
+    told = {"worst": trial.worst, "verdict": trial.verdict.upper(), "problems": ", ".join(trial.problems)}
+    return {**interval, **told}
 
 
 def show(one: Json, outcome: Outcome) -> None:

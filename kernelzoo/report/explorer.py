@@ -133,12 +133,11 @@ def _checked(results: Results, op: str) -> str:
 
 def _lines(results: Results) -> Mapping[str, int]:
     """Lines of code of each implementation of ours: of its own files, and of all forms that it chose."""
-    names = tuple(operations.OPERATIONS)
     forms: dict[str, set[str]] = {}
     for group in results.groups:
         for row in group.rows:
             forms.setdefault(row.id, {row.id}).add(row.form or row.id)
-    files = {id: {path for form in of_id for path in packages.files(form, names)} for id, of_id in forms.items()}
+    files = {id: {path for form in of_id for path in packages.files(form)} for id, of_id in forms.items()}
     counted = {path: side_by_side.lines_of(path) for paths in files.values() for path in paths}
     return {id: sum(counted[path] for path in paths) for id, paths in files.items() if paths}
 

@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import kernelzoo
-from kernelzoo import operations, packages
+from kernelzoo import packages
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, looks
 from kernelzoo.report.results import Problem, Results, Selection
@@ -50,7 +50,7 @@ def pairs(selection: Selection) -> dict[str, list[str]]:
 
 def sources(form: str) -> list[str]:
     """Paths of a form's sources, relative to the package's folder; none for forms of others."""
-    paths = packages.files(form, tuple(operations.OPERATIONS))
+    paths = packages.files(form)
     return [path.relative_to(ROOT).as_posix() for path in paths if path.is_relative_to(PACKAGE)]
 
 
