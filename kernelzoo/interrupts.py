@@ -15,11 +15,8 @@ def uninterrupted() -> Iterator[None]:
 
     Nothing changes in a thread without signals, or if another handler handles SIGINT.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     usual = signal.getsignal(signal.SIGINT)
-    if usual is not signal.default_int_handler:
+    if threading.current_thread() is not threading.main_thread() or usual is not signal.default_int_handler:
         yield
         return
     came: list[FrameType | None] = []

@@ -10,7 +10,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from importlib.machinery import PathFinder
@@ -24,20 +24,6 @@ from kernelzoo.operations import OPERATIONS
 ENTRY_POINTS = "kernelzoo.backends"
 """Entry-point group of backends in other packages. The name is the backend, the value a package with this layout."""
 
-# A backend is a line here and a folder: ``probe()`` in its __init__, and for each operation a module, or a folder with
-# a module for each form. Operations that choose alike do so in a module ``choose``.
-BUILT_IN = {
-    "cpu": "kernelzoo.kernels.cpu",
-    "cupy": "kernelzoo.kernels.cupy",
-    "cute": "kernelzoo.kernels.cute",
-    "cutile": "kernelzoo.kernels.cutile",
-    "gluon": "kernelzoo.kernels.gluon",
-    "helion": "kernelzoo.kernels.helion",
-    "numba": "kernelzoo.kernels.numba",
-    "torch": "kernelzoo.kernels.torch",
-    "triton": "kernelzoo.kernels.triton",
-}
-
 LANGUAGES = {
     "triton": "Triton",
     "gluon": "Gluon",
@@ -50,6 +36,10 @@ LANGUAGES = {
     "torch": "torch",
 }
 """Built-in backends in the order of every page, and what these call them."""
+
+# A backend is a line above and a folder: ``probe()`` in its __init__, and for each operation a module, or a folder with
+# a module for each form. Operations that choose alike do so in a module ``choose``.
+BUILT_IN = {name: f"kernelzoo.kernels.{name}" for name in sorted(LANGUAGES)}
 
 
 class Found(NamedTuple):
@@ -86,14 +76,18 @@ def packages() -> dict[str, str]:
     return {**{name: package for name, package, _ in announced()}, **BUILT_IN}
 
 
-def how_to_install(backend: str) -> str:
-    """The command that installs a backend's language, from the distribution's extras."""
+def _declared(field: str) -> list[str]:
+    """The values of a field in the metadata of this distribution; none if it is not installed."""
     import importlib.metadata
 
-    try:
-        extras = importlib.metadata.metadata("kernelzoo").get_all("Provides-Extra") or []
-    except importlib.metadata.PackageNotFoundError:
-        extras = []
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.metadata("kernelzoo").get_all(field) or []
+    return []
+
+
+def how_to_install(backend: str) -> str:
+    """The command that installs a backend's language, from the distribution's extras."""
+    extras = _declared("Provides-Extra")
     named = [extra for extra in extras if extra == backend or extra.startswith(f"{backend}-")]
     commands = " or ".join(f"pip install 'kernelzoo[{extra}]'" for extra in reversed(named))
     return f"install it with: {commands}" if commands else "see the README for how to install it"
@@ -101,13 +95,7 @@ def how_to_install(backend: str) -> str:
 
 def requirement(package: str, backend: str) -> str:
     """The distribution's requirement of a package for a backend, such as ``triton>=3.6``; else its name alone."""
-    import importlib.metadata
-
-    try:
-        asked = importlib.metadata.requires("kernelzoo") or []
-    except importlib.metadata.PackageNotFoundError:
-        asked = []
-    for text in asked:
+    for text in _declared("Requires-Dist"):
         words, _, marker = text.partition(";")
         if re.match(rf"{package}(?![\w.-])", words) and re.search(rf"extra == .{backend}(?![a-z])", marker):
             return words.strip()

@@ -346,18 +346,18 @@ def _load(name: str) -> Language:
     with loading:
         if name in _loaded:
             return _loaded[name]
-        package = packages().get(name)
-        import torch
-
-        devices: tuple[str, ...] = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
         emulator = ""
-        if package is not None:
+        if (package := packages().get(name)) is not None:
             with importing(name):
                 module = importlib.import_module(package)
-                devices = module.probe()
+                devices: tuple[str, ...] = module.probe()
                 emulator = module.emulator() if hasattr(module, "emulator") else ""
                 import_kernels(name, package)
-        elif name not in backends():
+        elif name in backends():
+            import torch
+
+            devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+        else:
             raise UnknownNameError("backend", name, backends())
         with _lock:
             binds = {(op, variant): bind for (backend, op, variant), bind in _registered.items() if backend == name}

@@ -12,7 +12,7 @@ from registered import forget
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import kernelzoo
-from kernelzoo import operations, packages, registry
+from kernelzoo import operations, packages
 from kernelzoo.errors import InputTypeError, LaunchError
 from kernelzoo.launch import Launch
 from kernelzoo.packages import BUILT_IN
@@ -158,7 +158,7 @@ def test_entry_point_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "@register('guest', 'softmax', 'only')\ndef only(x, out):\n    '''The only one.'''\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "packages", lambda: {**BUILT_IN, "guest": "guestzoo"})
+    monkeypatch.setitem(packages.packages(), "guest", "guestzoo")
     (found,) = kernelzoo.implementations("guest")
     assert (found.id, found.summary) == ("guest/softmax/only", "The only one.")
     with pytest.raises(kernelzoo.BackendUnavailableError) as caught:

@@ -130,7 +130,9 @@ class Backend(Operations):
         if not plain_dim(call.dim) and plain_dim(plain := normalize_dim(call.dim, call.op.several_axes)):
             return call._replace(dim=plain)(*inputs, out=out, seen=seen)
         if not watched and not all(isinstance(x, self._tensor) for x in inputs):
-            return self._run_on_arrays(call, inputs, out)
+            from kernelzoo.calls import arrays
+
+            return arrays.run(call, inputs, out)
         if watched or seen or not all(map(self._is_ordinary, inputs)):
             found = NotImplemented if seen else self._dispatch(call, inputs, out)
             if found is not NotImplemented:
@@ -151,12 +153,6 @@ class Backend(Operations):
         _, op, dim, keepdim, scalars, variant = call
         dim = dim if plain_dim(dim) else normalize_dim(dim, op.several_axes)
         return torch_library.dispatch(Call(self, op, dim, keepdim, dict(scalars), variant), inputs, out)
-
-    def _run_on_arrays(self, call: Call, inputs: Tensors, out: Any) -> Any:
-        """A call on arrays of a library other than torch."""
-        from kernelzoo.calls import arrays
-
-        return arrays.run(call, inputs, out)
 
     def _launch(self, call: Call, inputs: Tensors, out: Any) -> tuple[Launch | None, Tensors]:
         """Check, bind and launch a call; returns the launch and the outputs."""

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
+from kernelzoo.calls import arrays
 from kernelzoo.calls.autograd import (
     Transformed,
     batched,
@@ -95,7 +96,7 @@ def _of_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> An
         results = overload(call.op)(*_flat(call, inputs))
         return results if out is None else out.copy_(results)
     if not tracing:
-        return call.backend._run_on_arrays(call, tuple(inputs), out)
+        return arrays.run(call, tuple(inputs), out)
     numpy = sys.modules.get("numpy")
     if numpy is None or not all(isinstance(x, numpy.ndarray) for x in inputs):
         raise InputTypeError("torch.compile sees into tensors and NumPy's arrays; pass torch.from_dlpack(x)")
