@@ -118,11 +118,10 @@ class Device:
 
 # NVIDIA: the technical specifications per compute capability in the CUDA C++ programming guide, as in
 # cuda/__device/arch_traits.h of CCCL. Units: cuda_occupancy.h of the CUDA runtime. Devices: NVIDIA's data sheets. The
-# H200's L2 is from its driver (seen), that of B200 and B300 from others' publications. AMD: the ISA documents of CDNA 2
-# to
-# 4, and LLVM's AMDGPU back end (getTotalNumVGPRs, getMaxWavesPerEU, getVGPRAllocGranule). Four SIMDs have 512 vector
-# registers by 64 lanes, in eights, and eight waves each. The driver reports half of the registers, and the L2 of one
-# die.
+# H200's L2 is from its driver (seen), that of B200 and B300 from others' publications. AMD: the ISA documents of CDNA
+# 2 to 4, and LLVM's AMDGPU back end (getTotalNumVGPRs, getMaxWavesPerEU, getVGPRAllocGranule). Four SIMDs have 512
+# vector registers by 64 lanes, in eights, and eight waves each. The driver reports half of the registers, and the L2
+# of one die.
 _NVIDIA = (
     Device("sm_75", "Tesla T4", 40, 4 * MIB, 320e9, 1024, 16, 64 * KIB, 64 * KIB, shared_unit=256, shared_reserved=0),
     Device("sm_80", "NVIDIA A100 80 GB", 108, 40 * MIB, 2039e9, 2048, 32, 164 * KIB, 163 * KIB),

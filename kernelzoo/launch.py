@@ -77,6 +77,7 @@ class RebindableLaunch:
     """
 
     __slots__ = ("_memory", "at", "outputs", "tensors")
+    workspace: tuple[torch.Tensor, ...] = ()
 
     def __init__(self, at: Callable[..., None], *tensors: torch.Tensor) -> None:
         self.at, self.tensors, self._memory = at, tensors, Bound(tensors)

@@ -19,7 +19,6 @@ from kernelzoo.errors import (
     BackendUnavailableError,
     DeviceError,
     GridTooLargeError,
-    KernelZooError,
     RegistrationError,
     UnknownNameError,
 )
@@ -144,20 +143,18 @@ class Language:
 
     def check(self, *inputs: torch.Tensor) -> None:
         """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork, InputTypeError if torch traces."""
-        if not is_usable(inputs[0], self.devices):
-            raise self._elsewhere(inputs[0])
-        if self.name != BASELINE:
-            check_untraced(inputs, self.name)
-
-    def _elsewhere(self, x: torch.Tensor) -> KernelZooError:
+        x = inputs[0]
         if x.device.type not in self.devices:
-            return DeviceError(
+            raise DeviceError(
                 f"backend {self.name!r} takes tensors on {' or '.join(self.devices)} here, got one on {x.device}; "
                 f"move it with x.to({self.devices[0]!r}), or use another backend: {', '.join(backends())}"
             )
-        reason = "this process was forked from one that had used CUDA, which a fork can't go on with"
-        remedy = "start it with multiprocessing's method 'spawn' or 'forkserver', or fork before the first use"
-        return BackendUnavailableError(self.name, reason, remedy)
+        if not is_usable(x, self.devices):
+            reason = "this process was forked from one that had used CUDA, which a fork can't go on with"
+            remedy = "start it with multiprocessing's method 'spawn' or 'forkserver', or fork before the first use"
+            raise BackendUnavailableError(self.name, reason, remedy)
+        if self.name != BASELINE:
+            check_untraced(inputs, self.name)
 
 
 def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:

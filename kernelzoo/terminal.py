@@ -54,19 +54,19 @@ def fit(
     columns = list(zip(titles, *rows, strict=True))
     least = [_least(column, index in right) for index, column in enumerate(columns)]
 
-    def fits(columns: Collection[int]) -> bool:
-        return sum(least[i] + GAP for i in columns) - GAP <= width
+    def fits(left_out: Collection[int]) -> bool:
+        return sum(size + GAP for i, size in enumerate(least) if i not in left_out) - GAP <= width
 
     left_out = list[int]()
     for index in (titles.index(title) for title in spare if title in titles):
-        if not fits(set(range(len(titles))) - set(left_out)):
+        if not fits(left_out):
             left_out.append(index)
     for index in reversed(left_out):  # some may fit again without the wider ones
         others = [i for i in left_out if i != index]
-        if fits(set(range(len(titles))) - set(others)):
+        if fits(others):
             left_out = others
     kept = [i for i in range(len(titles)) if i not in left_out]
-    if not fits(kept):
+    if not fits(left_out):
         return Fitted([], [_block(titles, row, width) for row in rows], [])
     sizes = {i: max(map(len, columns[i])) for i in kept}
     while sum(sizes.values()) + GAP * (len(kept) - 1) > width:

@@ -232,7 +232,7 @@ def _is_movable(launch: Launch | None) -> TypeGuard[RebindableLaunch]:
 
 
 def _own_bytes(launch: RebindableLaunch) -> int:
-    return sum(tensor.nbytes for tensor in launch.workspace) if isinstance(launch, WorkspaceLaunch) else 0
+    return sum(tensor.nbytes for tensor in launch.workspace)
 
 
 def relative_places(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:

@@ -34,11 +34,6 @@ def member(group: object) -> ProcessGroup:
     return group
 
 
-def sizes(groups: Groups) -> tuple[int, ...]:
-    """The number of ranks of each group."""
-    return tuple(group.size() for group in groups)
-
-
 def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
     """``sent`` of every rank along a new first axis. All ranks send the same shape and dtype.
 

@@ -15,7 +15,7 @@ import torch
 from kernelzoo import registry, tables
 from kernelzoo.calls import backend as backends
 from kernelzoo.device import on_device_of
-from kernelzoo.launch import RebindableLaunch, WorkspaceLaunch
+from kernelzoo.launch import RebindableLaunch
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Step:
             registry.language(self._implementation.backend).check(*args.inputs)
             launch = operation.launch(self._implementation.bind, args, tuple(outs))
             if isinstance(launch, RebindableLaunch) and len(launch.tensors) == len(inputs) + len(outs):
-                self._workspace = launch.workspace if isinstance(launch, WorkspaceLaunch) else ()
+                self._workspace = launch.workspace
                 self._at = launch.at
             launch()
 

@@ -7,7 +7,7 @@ import math
 import torch
 
 from kernelzoo.device import on_device_of
-from kernelzoo.distributed.exchange import Groups, gathered, sizes
+from kernelzoo.distributed.exchange import Groups, gathered
 from kernelzoo.distributed.local import Step, capturing, kept
 from kernelzoo.errors import EmptyReductionError
 from kernelzoo.layout import identity, plain
@@ -57,6 +57,7 @@ def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: s
     kept_shape = [1 if d == dim else size for d, size in enumerate(x.shape) if keepdim or d != dim]
     out = torch.empty(kept_shape, dtype=x.dtype, device=x.device)
     if out.numel():
+        ranks = tuple(group.size() for group in groups)
         with on_device_of(x):
-            kept(Plan, x, dim, sizes(groups), backend).run(x, groups, out)
+            kept(Plan, x, dim, ranks, backend).run(x, groups, out)
     return out

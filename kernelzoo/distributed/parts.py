@@ -111,9 +111,3 @@ class Pass:
 def _further(places: Sequence[int], elements: Sequence[int], tensors: Sequence[torch.Tensor]) -> list[int]:
     """Addresses advanced by elements of their tensors."""
     return [place + n * one.itemsize for place, n, one in zip(places, elements, tensors, strict=True)]
-
-
-def cut_of(x: torch.Tensor, dim: int, parts: int, dense: bool) -> Cut:
-    """The split of a shard, at most ``parts``; none unless elements are contiguous. dense: if all tensors are."""
-    last = dense and math.prod(x.shape[dim + 1 :]) == 1
-    return cut(x.size(dim), parts if last else 1)

@@ -9,7 +9,7 @@ import torch
 
 from kernelzoo.device import on_device_of
 from kernelzoo.distributed import parts, symmetric
-from kernelzoo.distributed.exchange import Groups, gathered, sizes
+from kernelzoo.distributed.exchange import Groups, gathered
 from kernelzoo.distributed.local import Step, kept
 from kernelzoo.errors import UnknownNameError
 from kernelzoo.operations.tensors import check_storage
@@ -39,7 +39,8 @@ class Plan:
         rows = math.prod(self._kept_shape)
         # Not from n or the shard's layout, so that all ranks agree.
         count = parts.parts_of(rows, x.is_cuda)
-        cut = parts.cut_of(x, dim, count, dense)
+        lined = dense and math.prod(x.shape[dim + 1 :]) == 1  # a row's elements are contiguous
+        cut = parts.cut(x.size(dim), count if lined else 1)
         wide = torch.promote_types(x.dtype, torch.float32)
         self._sent = torch.empty((count, len(empty), rows), dtype=wide, device=x.device)
         for number, value in enumerate(empty):
@@ -105,7 +106,8 @@ def run(
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if math.prod(size for d, size in enumerate(x.shape) if d != dim):  # else no rank has rows
         dense = all(one.is_contiguous() for one in (x, *beside))
+        ranks = tuple(group.size() for group in groups)
         with on_device_of(x):
-            plan = kept(Plan, x, dim, sizes(groups), backend, op, dense, beside=beside)
+            plan = kept(Plan, x, dim, ranks, backend, op, dense, beside=beside)
             plan.run(shards, asked, also, groups, out)
     return out
