@@ -34,7 +34,7 @@ from torch.distributed.tensor import DTensor, Shard
 import kernelzoo
 import kernelzoo.distributed
 from kernelzoo import measure, operations
-from kernelzoo.distributed.exchange import gathered, world
+from kernelzoo.distributed.exchange import gathered, groups_of
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.ceilings import Ceilings, ceilings
 
@@ -257,7 +257,7 @@ def experiment(
 
 def exchanges(rounds: int, here: Here) -> list[dict[str, Any]]:
     """What exchanges take that nothing else stands beside."""
-    group, made = world(), []
+    (group,), made = groups_of(None), []
     for rows in EXCHANGED:
         pair = torch.zeros(2, rows, device=here.device)
         number, tiny = pair[:1].clone(), torch.zeros(rows, 128, device=here.device)

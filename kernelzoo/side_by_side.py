@@ -36,11 +36,6 @@ class Form:
         return tuple(sorted(found))
 
 
-def shown() -> list[str]:
-    """The operations that people call, with their gradients; parts of one are left out."""
-    return list(operations.CALLED)
-
-
 def forms(op: str, languages: Iterable[str] = ()) -> dict[str, Form | None]:
     """The plain form of an operation in each language, all by default; None where there is none.
 

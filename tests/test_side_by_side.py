@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo import side_by_side
+from kernelzoo import operations
 from kernelzoo.side_by_side import forms, lines_of, page
 
 
@@ -22,7 +22,7 @@ def test_lines_are_of_code(tmp_path: Path, name: str, text: str, expected: int) 
     assert lines_of(file) == expected
 
 
-@pytest.mark.parametrize("op", side_by_side.shown())
+@pytest.mark.parametrize("op", operations.CALLED)
 def test_a_plain_form_is_short_and_shows_its_kernel(op: str) -> None:
     found = {backend: form for backend, form in forms(op).items() if form is not None}
     assert {"triton", "torch", "cpu"} <= set(found)
@@ -39,4 +39,4 @@ def test_softmax_and_min_have_it_in_every_language() -> None:
     assert None not in [*forms("softmax").values(), *forms("min").values()]
     cuda = forms("softmax", ["cupy"])["cupy"]
     assert cuda is not None and [kind for kind, _ in cuda.code] == ["cuda", "python"]
-    assert side_by_side.forms("softmax", ["triton"])["triton"].id == "triton/softmax/fused"
+    assert forms("softmax", ["triton"])["triton"].id == "triton/softmax/fused"

@@ -204,7 +204,8 @@ def library_of(x: Any, name: str) -> Library:
 def _library_of(x: Any, name: str) -> Library:
     kind, numpy = type(x), sys.modules.get("numpy")
     module = kind.__module__.partition(".")[0]
-    if _is_tracer(x):
+    core = sys.modules.get("jax.core")
+    if core is not None and isinstance(x, core.Tracer):
         raise InputTypeError(
             f"{name} is a {kind.__name__}: under jax.jit, jax.grad and jax.vmap an array has no memory; call through "
             "jax.pure_callback, and for a gradient within jax.custom_vjp"
@@ -224,12 +225,6 @@ def _library_of(x: Any, name: str) -> Library:
         f"{name} must be a torch.Tensor or an array with __dlpack__ or __cuda_array_interface__, got {_kind(x)}; "
         f"pass {remedy}"
     )
-
-
-def _is_tracer(x: Any) -> bool:
-    """Whether x is a JAX tracer, which has no memory."""
-    core = sys.modules.get("jax.core")
-    return core is not None and isinstance(x, core.Tracer)
 
 
 def _tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
@@ -256,7 +251,8 @@ def _on(stream: int | None, x: Any) -> Iterator[None]:
             f"the current stream of {type(x).__module__} is the thread's own default stream, which torch can't take; "
             "call within another stream"
         )
-    device = _index(x)
+    dlpack = hasattr(x, "__dlpack_device__")
+    device = int(x.__dlpack_device__()[1]) if dlpack else torch.as_tensor(_Writable(x)).get_device()
     default = stream in (0, 1)  # both name the default stream
     there = torch.cuda.default_stream(device) if default else torch.cuda.ExternalStream(stream, device)  # type: ignore[no-untyped-call]
     with torch.cuda.stream(there):
@@ -356,13 +352,6 @@ def run(call: Call, inputs: Tensors, out: Any) -> Any:
             results = [(array.shape, array.dtype) for array in arrays]
             backend._cache.keep_arrays(key, launch, tensors[0], results)
     return arrays[0] if len(arrays) == 1 else arrays
-
-
-def _index(x: Any) -> int:
-    """The index of the array's GPU."""
-    if hasattr(x, "__dlpack_device__"):
-        return int(x.__dlpack_device__()[1])
-    return torch.as_tensor(_Writable(x)).get_device()
 
 
 def _outs(op: Operation, out: Any, library: Library, first: Any) -> Any:

@@ -199,7 +199,11 @@ class LaunchCache:
         self._workspace_bytes += own
         if self._on_host or not isinstance(launch, WorkspaceLaunch):  # calls on the host do not overlap
             return launch.at
-        return _on_streams(launch, before)
+        # For the streams that this and those before it were bound on: each has its workspace.
+        run = None if before is None else before.run
+        found = run if isinstance(run, PerStreamLaunches) else PerStreamLaunches(launch.tensors[0].get_device())
+        found.keep(launch)
+        return found
 
     def forget(self) -> None:
         """Empty the cache."""
@@ -216,14 +220,6 @@ def _differentiable(call: Call, run: Callable[..., Any], results: tuple[Result, 
     call = call._replace(scalars=dict(call.scalars))
     straight = call.op.gradient and len(call.op.inputs) == 1 == len(results) and not call.scalars
     return Ready(call, run, results[0]).function() if straight else partial(followed, call)
-
-
-def _on_streams(launch: WorkspaceLaunch, before: CachedLaunch | CachedArrays | None) -> PerStreamLaunches:
-    """The launch for the streams that it and those before it were bound on: each has its workspace."""
-    run = None if before is None else before.run
-    found = run if isinstance(run, PerStreamLaunches) else PerStreamLaunches(launch.tensors[0].get_device())
-    found.keep(launch)
-    return found
 
 
 def _is_movable(launch: Launch | None) -> TypeGuard[RebindableLaunch]:

@@ -59,13 +59,17 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     if call.op.autocast and torch.is_autocast_enabled("cuda"):
         for x, name in zip(tensors, call.op.inputs, strict=True):
             check_storage(x, name)
-        cast = tuple(_cast(x, call.op.autocast) for x in tensors)
+        halves = [x.is_cuda and x.is_floating_point() and x.itemsize == 2 for x in tensors]
+        dtype = getattr(torch, call.op.autocast)
+        cast = [x.to(dtype) if half else x for x, half in zip(tensors, halves, strict=True)]
         if any(a is not b for a, b in zip(cast, tensors, strict=True)):
             if out is not None:
                 raise OutputError(f"torch.autocast computes {call.op.name} in {call.op.autocast}; call it without out=")
             return call(*cast)
     transformed = not tracing and any(is_transformed(x) or has_tangent(x) for x in tensors)
-    seen = tracing or recorded or count_modes() > 0 or any(map(_is_seen, tensors))
+    seen = tracing or recorded or count_modes() > 0
+    # A kernel reads memory, and would go unseen.
+    seen = seen or any(is_hidden(x) or is_wrapper(x) or x.is_meta for x in tensors)
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     profiled = not (tracing or transformed or seen) and is_profiled()
     if not (transformed or seen or differentiated or profiled):
@@ -148,20 +152,10 @@ def _into(out: Any, results: Any) -> Any:
     return out
 
 
-def _cast(x: torch.Tensor, dtype: str) -> torch.Tensor:
-    half = x.is_cuda and x.is_floating_point() and x.itemsize == 2
-    return x.to(getattr(torch, dtype)) if half and torch.is_autocast_enabled("cuda") else x
-
-
 def _is_recorded() -> bool:
     """Whether ``make_fx`` or ``torch.export`` traces, even before torch dispatches."""
     tracer = sys.modules.get("torch.fx.experimental.proxy_tensor")
     return tracer is not None and tracer.get_proxy_mode() is not None
-
-
-def _is_seen(x: torch.Tensor) -> bool:
-    """Whether torch's dispatcher must see the call: a kernel that reads the memory would go unseen."""
-    return is_hidden(x) or is_wrapper(x) or x.is_meta
 
 
 def _dispatched(call: Call, tensors: list[torch.Tensor]) -> Any:
@@ -251,6 +245,7 @@ def _define(op: Operation) -> Any:
             return one(op.allocate(op.arguments(inputs, call.dim, call.keepdim, call.scalars)))
 
     def prepare(ctx: Any, inputs: Any, output: Any) -> None:
+        refuse(op)
         call, tensors = _call_of(op, inputs)
         type(ctx).__name__ = f"{title(op)}Backward"  # names the node; torch makes one class for each operation
         save(ctx, call, tensors, output)
@@ -263,17 +258,11 @@ def _define(op: Operation) -> Any:
         call, inputs = _call_of(op, flat)
         return batched(call, info.batch_size, in_dims[: len(inputs)], inputs)
 
-    def refused(*_: Any) -> None:
-        refuse(op)
-
     _library.define(_schema(op), tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
     for device in ("CPU", "CUDA"):
         _library.impl(name, compute, device)  # type: ignore[no-untyped-call]
     torch.library.register_fake(qualified, pretend, lib=_library)
-    if op.gradient:
-        torch.library.register_autograd(qualified, derive, setup_context=prepare, lib=_library)
-    else:
-        torch.library.register_autograd(qualified, refused, setup_context=refused, lib=_library)
+    torch.library.register_autograd(qualified, derive, setup_context=prepare, lib=_library)
     torch.library.register_vmap(qualified, batch, lib=_library)
     if op.autocast:
         torch.library.register_autocast(qualified, "cuda", getattr(torch, op.autocast), lib=_library)

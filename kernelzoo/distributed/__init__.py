@@ -10,12 +10,12 @@ or a minimum a row is exchanged. A DTensor knows its shards, and the result keep
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from kernelzoo.distributed import calls, plans
-from kernelzoo.distributed.exchange import Groups, member, world
+from kernelzoo.distributed.exchange import groups_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -48,8 +48,8 @@ def softmax(
         from kernelzoo.distributed import dtensors
 
         return dtensors.softmax(x, dim, backend, exchange)
-    at, groups, name = _checked("softmax", (x,), dim, group, backend)
-    return calls.softmax(x, at, groups, name, exchange)
+    at, name = calls.checked("softmax", (x,), dim, backend)
+    return calls.softmax(x, at, groups_of(group), name, exchange)
 
 
 def min(
@@ -71,8 +71,8 @@ def min(
         from kernelzoo.distributed import dtensors
 
         return dtensors.minimum(x, dim, keepdim, backend)
-    at, groups, name = _checked("min", (x,), dim, group, backend, keepdim)
-    return calls.minimum(x, at, keepdim, groups, name)
+    at, name = calls.checked("min", (x,), dim, backend, keepdim)
+    return calls.minimum(x, at, keepdim, groups_of(group), name)
 
 
 def softmax_backward(
@@ -88,8 +88,8 @@ def softmax_backward(
     grad, y: this rank's shards, of one shape and dtype; see :func:`softmax` for group and backend. Returns a contiguous
     tensor of their shape and dtype. Errors: as softmax.
     """
-    at, groups, name = _checked("softmax_backward", (grad, y), dim, group, backend)
-    return plans.run("softmax_backward", (grad, y), (), (), at, groups, name)
+    at, name = calls.checked("softmax_backward", (grad, y), dim, backend)
+    return plans.run("softmax_backward", (grad, y), (), (), at, groups_of(group), name)
 
 
 def min_backward(
@@ -106,24 +106,11 @@ def min_backward(
     y, grad: the minimum along ``dim`` and its gradient, without that axis, the same on every rank; see :func:`softmax`
     for group and backend. Returns a contiguous tensor of x's shape and dtype. Errors: as min.
     """
-    at, groups, name = _checked("min_backward", (x, y, grad), dim, group, backend)
-    return plans.run("min_backward", (x,), (y,), (grad,), at, groups, name)
+    at, name = calls.checked("min_backward", (x, y, grad), dim, backend)
+    return plans.run("min_backward", (x,), (y,), (grad,), at, groups_of(group), name)
 
 
 def _is_dtensor(x: object) -> bool:
     """Whether x is a DTensor. If its module is not imported, it is none."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(x, module.DTensor)
-
-
-def _checked(
-    op: str,
-    inputs: tuple[Any, ...],
-    dim: Any,
-    group: ProcessGroup | None,
-    backend: str | None,
-    keepdim: bool = False,
-) -> tuple[int, Groups, str]:
-    """The axis, the groups and the backend of a call."""
-    at, name = calls.checked(op, inputs, dim, backend, keepdim)
-    return at, (world() if group is None else member(group),), name

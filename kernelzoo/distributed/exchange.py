@@ -18,20 +18,15 @@ Groups: TypeAlias = "tuple[ProcessGroup, ...]"
 """Groups to exchange through one after the other, each over another axis of a mesh."""
 
 
-def world() -> ProcessGroup:
-    """The default group. Raises PeerError where there is none."""
-    if not dist.is_available() or not dist.is_initialized():
-        raise PeerError("there are no ranks yet; call torch.distributed.init_process_group first, or give a group")
-    group = dist.group.WORLD
-    assert group is not None
-    return group
-
-
-def member(group: object) -> ProcessGroup:
-    """The given group. Raises PeerError if this rank is not in it."""
+def groups_of(group: object) -> Groups:
+    """The given group, or the default one for None. Raises PeerError if there is none, or this rank is not in it."""
+    if group is None:
+        if not dist.is_available() or not dist.is_initialized():
+            raise PeerError("there are no ranks yet; call torch.distributed.init_process_group first, or give a group")
+        group = dist.group.WORLD
     if not isinstance(group, dist.ProcessGroup):
         raise PeerError(f"a group is one of torch.distributed's that this rank is a member of; got {group!r}")
-    return group
+    return (group,)
 
 
 def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:

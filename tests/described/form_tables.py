@@ -52,7 +52,7 @@ def forms() -> str:
 def cells() -> str:
     """A line for each operation that people call, with the lines of code of its plain forms, linked to their files."""
     rows = [f"| | {' | '.join(LANGUAGES.values())} |", f"|:--|{'--:|' * len(LANGUAGES)}"]
-    for op in side_by_side.shown():
+    for op in operations.CALLED:
         cells = [
             f"[{form.lines}](../../{form.files[0].relative_to(PACKAGE.parent).as_posix()})" if form else "–"
             for form in side_by_side.forms(op).values()
