@@ -208,7 +208,7 @@ def test_forms_of_ours_are_found_without_parsing_all(tmp_path: Path) -> None:
             ours.replace("@register", "@kernelzoo.register"),
             ours.replace('    """By', '    y = x\n    """By'),
             ours.replace("By", "\\x42y"),
-            ours.replace('"""', "'"),
+            ours.replace('"""', "'''"),
             '@register("triton", "min", "rows")\ndef rows(x: Tensor) -> Launch:\n    return x\n',
         )
     ):
