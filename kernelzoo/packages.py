@@ -236,7 +236,7 @@ _FORM = re.compile(r"^(?:@.*\n)*@(?:\w+\.)*(?:register|chooser)\(", re.MULTILINE
 
 
 def _parsed_forms(path: Path) -> ast.Module:
-    """The forms in a file of ours, each up to the end of its docstring: a tenth of the time of parsing it all."""
+    """The forms in a file of ours, each up to the end of its docstring. Parsing all takes ten times as long."""
     forms = []
     try:
         source = path.read_text(encoding="utf-8")
