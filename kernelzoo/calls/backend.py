@@ -63,12 +63,13 @@ class Backend(Operations):
         self._binds, self._check = language.binds, language.check
         import torch  # here and not above: a command line that only lists has no time for it
 
+        from kernelzoo.calls import arrays
         from kernelzoo.calls.launch_cache import LaunchCache
         from kernelzoo.torch_private import allocator, carries_tangents, is_ordinary, is_watched
 
         self._is_watched, self._is_ordinary, self._carries_tangents = is_watched, is_ordinary, carries_tangents
         self._is_overridden, self._tensor = torch.overrides.has_torch_function, torch.Tensor
-        self._cache = LaunchCache(self.on_host)
+        self._cache, self._run_on_arrays = LaunchCache(self.on_host), arrays.run
         self._find, self._expected = self._cache.find, self._cache.expected
         self._allocate = allocator("cpu" if self.on_host else "cuda")
         self._table_chosen, self._follows = tables.chosen.get, torch.is_grad_enabled
@@ -130,9 +131,7 @@ class Backend(Operations):
         if not plain_dim(call.dim) and plain_dim(plain := normalize_dim(call.dim, call.op.several_axes)):
             return call._replace(dim=plain)(*inputs, out=out, seen=seen)
         if not watched and not all(isinstance(x, self._tensor) for x in inputs):
-            from kernelzoo.calls import arrays
-
-            return arrays.run(call, inputs, out)
+            return self._run_on_arrays(call, inputs, out)
         if watched or seen or not all(map(self._is_ordinary, inputs)):
             found = NotImplemented if seen else self._dispatch(call, inputs, out)
             if found is not NotImplemented:
