@@ -143,9 +143,13 @@ def _on_addresses(arrays: Sequence[Any], steps: Sequence[Kernel]) -> Callable[..
 
 
 def _run(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
-    """What runs: of one task, what does its work, without the loop around it, which takes longer to compile."""
+    """What runs: of one task, the machine code of what does its work, without the loop around it, which takes longer to
+    compile. It is called as it is, since its arguments are of the same types every time."""
     task, tasks = kernel.py_func.__globals__.get("_task"), arguments[-1]
-    return (task, (*arguments[:-2], FIRST, arguments[-2])) if task and tasks == 1 else (kernel, arguments)
+    if task is None or tasks != 1:
+        return kernel, arguments
+    arguments = (*arguments[:-2], FIRST, arguments[-2])
+    return task.compile(tuple(map(numba.typeof, arguments))), arguments
 
 
 def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:
