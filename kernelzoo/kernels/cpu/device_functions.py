@@ -3,6 +3,7 @@
 Only in the exponential may a product be fused with a sum ('contract'). No other order of a sum is taken here.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,21 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic, overload
+
+
+def by_type(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A function for compiled code alone. The decorated one takes the types of its arguments, and returns what is
+    compiled for them, with these options."""
+
+    def decorate(choose: Callable[..., Any]) -> Any:
+        def function(*arguments: Any) -> Any:
+            raise NotImplementedError("compiled only")
+
+        overload(function, jit_options=options)(choose)
+        return function
+
+    return decorate
+
 
 # Bits and conversions
 
@@ -64,13 +80,9 @@ def converts_halves() -> bool:
     return triple.startswith("aarch64") or "+f16c" in features.split(",")
 
 
-def widen(element: Any) -> Any:
+@by_type()
+def widen(element):
     """An element as the float that it is accumulated in."""
-    raise NotImplementedError("compiled only")
-
-
-@overload(widen)
-def _wide_of(element):
     if element == types.uint16:  # bfloat16: the upper half of a float32
         return lambda element: float_of(np.int32(np.uint32(element) << np.uint32(16)))
     if element == types.int16:
@@ -99,14 +111,10 @@ def _to_bfloat16(value, like):
     return np.uint16(np.int32(0x7FC0) if value != value else rounded)
 
 
-def rounded(value: Any, like: Any) -> Any:
+@by_type()
+def rounded(value, like):
     """A float rounded to nearest, ties to even, to an element of ``like``'s type: what overflows to an infinity, or in
     float8 to the largest."""
-    raise NotImplementedError("compiled only")
-
-
-@overload(rounded)
-def _rounded_of(value, like):
     if like == types.uint16:
         return _to_bfloat16
     if like == types.int16:
@@ -144,18 +152,14 @@ def _to_half(value, like):
 # The exponential
 
 
-def exponential(t: Any) -> Any:
+@by_type(fastmath={"contract"})
+def exponential(t):
     """e^t for t up to 88, flushed to zero below the smallest normal number; NaN for NaN. Within 3 units of roundoff.
 
     t = k ln 2 + r with an integer k, so e^t = 2^k e^r and |r| <= ln(2)/2, where the Taylor series is short. Adding 1.5
     times 2^(bits of the fraction) rounds to the integer k and leaves it in the low bits, whence it moves to the
     exponent. ln 2 comes in two parts, the first short enough for k times it to be exact.
     """
-    raise NotImplementedError("compiled only")
-
-
-@overload(exponential, jit_options={"fastmath": {"contract"}})
-def _exp_of(t):
     real, integer, fraction = (np.float32, np.int32, 23) if t == types.float32 else (np.float64, np.int64, 52)
     bias = integer(np.finfo(real).maxexp - 1)
     lowest = real(np.finfo(real).minexp * np.log(2.0))
@@ -195,36 +199,24 @@ def _exp_of(t):
 # Small pieces
 
 
-def ordered(bits: Any) -> Any:
+@by_type()
+def ordered(bits):
     """The integer that sorts as the float of those bits does, and back again: it is its own inverse."""
-    raise NotImplementedError("compiled only")
-
-
-@overload(ordered)
-def _ordered_of(bits):
     integer = getattr(np, f"int{bits.bitwidth}")
     sign_at, magnitude = integer(bits.bitwidth - 1), integer(np.iinfo(integer).max)
     return lambda bits: integer(bits ^ ((bits >> sign_at) & magnitude))
 
 
-def empty(count: Any, x: Any) -> Any:
+@by_type()
+def empty(count, x):
     """An array of the float that x's elements are accumulated in."""
-    raise NotImplementedError("compiled only")
-
-
-@overload(empty)
-def _empty_of(count, x):
     real = np.float64 if x.dtype == types.float64 else np.float32
     return lambda count, x: np.empty(count, real)
 
 
-def same_type(array: Any, like: Any) -> Any:
+@by_type()
+def same_type(array, like):
     """``array`` where it is of ``like``'s type, ``like`` otherwise: the compiler is to see one type only."""
-    raise NotImplementedError("compiled only")
-
-
-@overload(same_type)
-def _same_type_of(array, like):
     return (lambda array, like: array) if array == like else (lambda array, like: like)
 
 
@@ -248,12 +240,8 @@ def place(row, lanes, group_stride, lane_stride):
     return np.uint64(row // lanes * group_stride + row % lanes * lane_stride)
 
 
-def zero_of(x: Any) -> Any:
+@by_type()
+def zero_of(x):
     """0 as the float that x's elements are accumulated in."""
-    raise NotImplementedError("compiled only")
-
-
-@overload(zero_of)
-def _zero_of(x):
     real = np.float64 if x.dtype == types.float64 else np.float32
     return lambda x: real(0)

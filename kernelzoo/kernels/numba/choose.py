@@ -1,8 +1,6 @@
 """Which form takes a problem, of operations that choose alike; others have a ``choose.py`` of their own."""
 
-import torch
-
-from kernelzoo.kernels.numba.launch import View, has_clusters, settled
+from kernelzoo.kernels.numba.launch import View, by_view, has_clusters
 from kernelzoo.kernels.numba.min_backward import fused as min_fused
 from kernelzoo.kernels.numba.min_backward import online as min_online
 from kernelzoo.kernels.numba.softmax_backward import fused, online, split_cluster
@@ -20,38 +18,26 @@ SHARED_VECTORS = 2048
 @chooser("numba", "cumsum", "auto")
 @chooser("numba", "logsumexp", "auto")
 @chooser("numba", "sum", "auto")
-def rows_or_split(*tensors: torch.Tensor, **scalars: int) -> str:
+@by_view()
+def rows_or_split(v: View) -> str:
     """A block to a row, or several where rows are long, and too few to fill the device."""
-    return settled(of_rows, None, *tensors)
-
-
-@chooser("numba", "softmax_backward", "auto")
-def softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest sibling for the problem, by the row's length and the number of rows."""
-    return settled(of_softmax, None, grad, y, out)
-
-
-@chooser("numba", "min_backward", "auto")
-def min_backward(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest sibling for the problem, by the row's length and the number of rows."""
-    return settled(of_min, None, x, y, grad, out)
-
-
-def of_rows(v: View) -> str:
-    """The form for any problem of those two."""
     return "split" if takes_split(v, v.device) else "rows"
 
 
-def of_softmax(v: View) -> str:
-    """The form for any problem of softmax's gradient."""
+@chooser("numba", "softmax_backward", "auto")
+@by_view()
+def softmax_backward(v: View) -> str:
+    """The fastest sibling for the problem, by the row's length and the number of rows."""
     if has_block(v, fused.fused_tiling(v)):
         return "fused"
     held = not v.across and split_cluster.cluster_shape(v) is not None
     return "split_cluster" if has_clusters(v.device) and (held or leaves_idle(v, online.online_tiling(v))) else "online"
 
 
-def of_min(v: View) -> str:
-    """The form for any problem of a minimum's gradient."""
+@chooser("numba", "min_backward", "auto")
+@by_view()
+def min_backward(v: View) -> str:
+    """The fastest sibling for the problem, by the row's length and the number of rows."""
     if has_block(v, min_fused.fused_tiling(v)):
         return "fused"
     return "split_grid" if leaves_idle(v, min_online.online_tiling(v)) else "online"

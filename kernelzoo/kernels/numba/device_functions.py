@@ -10,8 +10,7 @@ EVERY_LANE = 0xFFFFFFFF
 ALIGNED = 16
 """Alignment of shared memory that is copied in vectors."""
 
-exponential, logarithm, maximum = machine.exponential, machine.logarithm, machine.maximum
-minimum, opaque = machine.minimum, machine.opaque
+exponential, maximum, minimum, opaque = machine.exponential, machine.maximum, machine.minimum, machine.opaque
 
 
 @cuda.jit(device=True, inline="always")

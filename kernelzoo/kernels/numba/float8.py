@@ -26,19 +26,17 @@ def nearest(v):
     return bits + types.int32(0x80) if v < ZERO else bits
 
 
-def float8_pair() -> Any:
-    """``pair(low, high)``: two float32 in the lower 16 bits, of sm_89 and later."""
+def _pair(builder: Any, low: Any, high: Any) -> Any:
+    return builder.zext(asm(builder, I16, "cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", low, high), I32)
 
-    def pair(builder: Any, low: Any, high: Any) -> Any:
-        return builder.zext(asm(builder, I16, "cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", low, high), I32)
 
-    return made_of(lambda low, high: types.int32(low, high), pair)
+pair = made_of(lambda low, high: types.int32(low, high), _pair)
+"""``pair(low, high)``: two float32 in the lower 16 bits, of sm_89 and later."""
 
 
 @cache
 def to_float8(size: int, hardware: bool) -> Any:
     """``convert(values, bits)``: numbers as those bits; by the instruction of sm_89 and later, for two, or without."""
-    pair: Any = float8_pair() if hardware else None
     SIZE = size
 
     @cuda.jit(device=True, inline="always")

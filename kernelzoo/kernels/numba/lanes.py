@@ -92,17 +92,13 @@ def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any
 @cache
 def tiles_of(tiling: Tiling) -> Any:
     """``tiles(length, lanes)``: where the tiles of a row begin; a row that the tiling holds is one tile."""
-    SIZE = tiling.size
+    SIZE, HELD = tiling.size, tiling.held
 
     @cuda.jit(device=True, inline="always")
-    def one(length, lanes):
-        return range(0, 1, 1)
+    def tiles(length, lanes):
+        return range(0, 1, 1) if HELD else range(0, length, lanes * SIZE)
 
-    @cuda.jit(device=True, inline="always")
-    def several(length, lanes):
-        return range(0, length, lanes * SIZE)
-
-    return one if tiling.held else several
+    return tiles
 
 
 @cache

@@ -63,6 +63,20 @@ def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
     return decorate
 
 
+def by_view(table: type[Any] | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:
+    """The choice among forms that the decorated function makes by the view of a problem, and its launch table if any:
+    once for all problems that look the same."""
+
+    def decorate(decide: Callable[..., str]) -> Callable[..., str]:
+        @wraps(decide)
+        def choose(*tensors: torch.Tensor, **scalars: Any) -> str:
+            return settled(decide, table, *tensors)
+
+        return choose
+
+    return decorate
+
+
 def settled(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.Tensor, **scalars: Any) -> T:
     """What is decided by the view of canonical tensors, the launch table and scalars, once for all that look alike."""
     *inputs, out = tensors

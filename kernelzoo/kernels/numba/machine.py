@@ -331,15 +331,6 @@ exponential = made_of(lambda x: x(x), _exponential)
 float64 by libdevice. NaN stays NaN, -inf gives 0. Numba's fastmath would assume that neither occurs."""
 
 
-def _logarithm(builder: Any, x: Any) -> Any:
-    kind, name = ir.FunctionType(x.type, [x.type]), "__nv_logf" if x.type == F32 else "__nv_log"
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [x])
-
-
-logarithm = made_of(lambda x: x(x), _logarithm)
-"""The natural logarithm, by libdevice. Of 0 it is -inf, where Python's is an error."""
-
-
 # --- Numbers and counters that blocks share --------------------------------------------------------------------------
 
 

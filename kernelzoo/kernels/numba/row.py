@@ -27,16 +27,16 @@ def thread_mapping(tiling: Tiling) -> Any:
     ROWS, LANES = tiling.rows, tiling.lanes
     LANE_STEP, GROUP_STEP = (tiling.rows, 1) if tiling.across else (1, tiling.lanes)
 
-    @cuda.jit(device=True, inline="always")
-    def whole_block():
-        return types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x), types.int64(0)
+    FLEXIBLE = tiling.flexible
 
     @cuda.jit(device=True, inline="always")
-    def shared():
+    def mapping():
         t = cuda.threadIdx.x
+        if FLEXIBLE:
+            return types.int64(t), types.int64(cuda.blockDim.x), types.int64(0)
         return types.int64(t // LANE_STEP % LANES), types.int64(LANES), types.int64(t // GROUP_STEP % ROWS)
 
-    return whole_block if tiling.flexible else shared
+    return mapping
 
 
 @cache

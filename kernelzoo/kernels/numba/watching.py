@@ -43,14 +43,11 @@ def watched(device: Device) -> Iterator[None]:
                 raise InspectionError(f"{self.py_func.__name__} is Numba CUDA, which is not for {device.arch}")
             kinds = tuple(map(_type, args))
             if (rec := recording.get()) is not None:
-                how: dict[str, Any] = {
-                    "threads": math.prod(block),
-                    "shared_bytes": sharedmem,
-                    "constants": kinds,
-                    "block": block,
-                }
-                build = partial(_built, self, kinds, device)
-                rec.steps.append(Step(self.py_func.__qualname__, grid, build=build, **how))
+                build, threads = partial(_built, self, kinds, device), math.prod(block)
+                step = Step(
+                    self.py_func.__qualname__, grid, threads, sharedmem, constants=kinds, block=block, build=build
+                )
+                rec.steps.append(step)
 
         return launch
 

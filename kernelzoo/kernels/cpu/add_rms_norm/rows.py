@@ -1,5 +1,3 @@
-"""A row to a thread at a time: it is added to another, and the sum is read again, from cache, and normed."""
-
 import numpy as np
 import torch
 

@@ -1,5 +1,3 @@
-"""A row to a thread at a time, element by element: the least so far, and its place."""
-
 import numpy as np
 import torch
 

@@ -1,5 +1,3 @@
-"""A row to a thread at a time: its (max, sum) state, and then its shares, less one at the label."""
-
 import numpy as np
 import torch
 

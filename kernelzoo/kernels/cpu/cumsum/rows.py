@@ -1,5 +1,3 @@
-"""A row to a thread at a time, added up in order in float64."""
-
 import numpy as np
 import torch
 

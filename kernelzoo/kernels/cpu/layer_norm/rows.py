@@ -1,5 +1,3 @@
-"""A row to a thread at a time: its mean, its variance, and it is read again, from cache, and written."""
-
 import numpy as np
 import torch
 from numba import njit

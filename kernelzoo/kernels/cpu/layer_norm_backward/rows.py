@@ -1,5 +1,3 @@
-"""A row to a thread at a time, which keeps sums for weight and bias; at the end they are added up in order."""
-
 import numpy as np
 from numba import njit, prange
 from torch import Tensor

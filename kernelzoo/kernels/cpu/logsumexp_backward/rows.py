@@ -1,5 +1,3 @@
-"""A row to a thread at a time: an exponential of each element, times its row's gradient."""
-
 import numpy as np
 import torch
 

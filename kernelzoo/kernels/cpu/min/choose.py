@@ -1,5 +1,3 @@
-"""Which form takes a minimum on the host."""
-
 import torch
 
 from kernelzoo.kernels.cpu.launch import lanes_last, side_by_side, tasks

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from numba import njit, types
-from numba.extending import overload
 
+from kernelzoo.kernels.cpu.device_functions import by_type
 from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, shared_out, side_by_side, tasks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -41,18 +41,9 @@ def _is_float(bits: Any) -> bool:
     return bits in (types.uint16, types.uint32, types.uint64)
 
 
-def _key(bits: Any, shift: Any) -> Any:
+@by_type()
+def _key(bits, shift):
     """The integer that sorts as the element does: NaN first, then -inf to +inf."""
-    raise NotImplementedError("compiled only")
-
-
-def _element(key: Any, shift: Any) -> Any:
-    """The element of a key."""
-    raise NotImplementedError("compiled only")
-
-
-@overload(_key)
-def _key_of(bits, shift):
     if not _is_float(bits):
         return lambda bits, shift: bits
     unsigned, signed, sign_at = _word(bits)
@@ -65,8 +56,9 @@ def _key_of(bits, shift):
     return key
 
 
-@overload(_element)
-def _element_of(key, shift):
+@by_type()
+def _element(key, shift):
+    """The element of a key."""
     if not _is_float(key):
         return lambda key, shift: key
     unsigned, signed, sign_at = _word(key)
@@ -94,13 +86,9 @@ def _row(x, start, step, n, shift):
     return _element(least, shift)
 
 
-def _contiguous(x: Any, start: Any, n: Any, shift: Any) -> Any:
+@by_type()
+def _contiguous(x, start, n, shift):
     """The minimum of a row whose elements are neighbours."""
-    raise NotImplementedError("compiled only")
-
-
-@overload(_contiguous)
-def _contiguous_of(x, start, n, shift):
     if not _is_float(x.dtype) or x.dtype.bitwidth == 64:
 
         def least_of(x, start, n, shift):

@@ -1,5 +1,3 @@
-"""The reduced axis is shared out as well: minima of chunks of each row go to a workspace, then the minima of those."""
-
 import torch
 
 from kernelzoo.kernels.cpu.launch import lanes_last, launcher, side_by_side

@@ -1,5 +1,3 @@
-"""The minima of a row, or of a tile of rows side by side, are counted; then it is read again from cache and written."""
-
 import numpy as np
 import torch
 from numba import njit

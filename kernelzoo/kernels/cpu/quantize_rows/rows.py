@@ -1,5 +1,3 @@
-"""A row to a thread at a time: its absolute maximum, and it is read again, from cache, and divided."""
-
 import numpy as np
 import torch
 from numba import njit

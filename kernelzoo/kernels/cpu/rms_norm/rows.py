@@ -1,5 +1,3 @@
-"""A row to a thread at a time: its squares are added up, and it is read again, from cache, and written."""
-
 import numpy as np
 import torch
 from numba import njit

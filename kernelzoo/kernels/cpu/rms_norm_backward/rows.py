@@ -1,5 +1,3 @@
-"""A row to a thread at a time, which keeps sums for the weight; at the end they are added up in order."""
-
 import numpy as np
 import torch
 from numba import njit, prange

@@ -1,5 +1,3 @@
-"""Which form takes a softmax on the host."""
-
 import torch
 
 from kernelzoo.kernels.cpu.launch import lanes_last, side_by_side

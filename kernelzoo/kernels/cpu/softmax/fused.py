@@ -1,5 +1,3 @@
-"""A row, or a tile of rows side by side, is read once and stays in cache until it is written."""
-
 import numpy as np
 import torch
 from llvmlite import ir

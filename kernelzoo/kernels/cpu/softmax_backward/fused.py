@@ -1,5 +1,3 @@
-"""A row of both inputs, or a tile of rows side by side, is summed, and read again from cache to be written."""
-
 import numpy as np
 import torch
 from numba import njit

@@ -1,5 +1,3 @@
-"""A row to a thread at a time: blocks of it are added up, and their sums with what these round off."""
-
 import numpy as np
 import torch
 from numba import njit

@@ -57,14 +57,10 @@ def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
     return thread_mapping(tiling), chunk_min, tiling.rows, tiling.scratch
 
 
-def slab_tiling(v: View) -> Tiling:
-    """Eight rows side by side, a warp each, or a warp of rows across; as many vectors a thread as rows_tiling has."""
-    return across_tiling(v, 256, 8) if v.across else Tiling(32, 8, deep(v.dtype, v.vec), v.vec, v.edges)
-
-
 def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, numbers: Numbers) -> BindView:
     """Fill, reduce, and for the narrow dtypes convert from a 32-bit workspace; slabs of up to so many rows."""
-    tiling = slab_tiling(v)
+    # Eight rows side by side, a warp each, or a warp of rows across; as many vectors a thread as rows_tiling has.
+    tiling = across_tiling(v, 256, 8) if v.across else Tiling(32, 8, deep(v.dtype, v.vec), v.vec, v.edges)
     tile = tiling.lanes * tiling.size
     tiles = cdiv(v.n, tile)
     # As many blocks of 256 threads for every SM: full, and no ragged last wave worth the name. First from the reduced

@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.numba.launch import View, settled
+from kernelzoo.kernels.numba.launch import View, by_view, settled
 from kernelzoo.kernels.numba.min import atomics, columns, row_tiles, split_arrival
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
@@ -17,12 +17,6 @@ class Knobs(row_tiles.Numbers, split_arrival.Numbers, atomics.Numbers):
     columns_long: int = knob(33, among=(33, 64, 128, 512), unit="elements", why="of columns, from which by vectors")
 
 
-@chooser("numba", "min", "auto")
-def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Parallel over rows, unless they are too few to fill the device and long enough to be worth splitting."""
-    return settled(best, Knobs, x, out)
-
-
 @chooser("numba", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     """One block to a row, or a part of one; columns by vectors across them."""
@@ -35,8 +29,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
     return "split_arrival"
 
 
-def best(v: View, knobs: Knobs) -> str:
-    """The form for any problem."""
+@chooser("numba", "min", "auto")
+@by_view(Knobs)
+def auto(v: View, knobs: Knobs) -> str:
+    """Parallel over rows, unless they are too few to fill the device and long enough to be worth splitting."""
     cut = columns.cut(v, v.device.multiprocessors) if v.n >= knobs.columns_long else None
     if cut is not None and 100 * cut[0].outer * cut[1].across >= knobs.columns_percent * v.device.multiprocessors:
         return "columns"

@@ -75,11 +75,6 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(split, (dtype, kind, types.int32, dtype), tiling.threads)
 
 
-def split_tiling(v: View) -> Tiling:
-    """Blocks of up to 256 threads with eight vectors each in flight, four to an SM."""
-    return across_tiling(v, 256, 8) if v.across else flexible_tiling(v, 256, deep(v.dtype, v.vec))
-
-
 def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tuple[int, int]:
     """``(chunks, span)``: one wave of blocks, each with a batch of loads at least; across rows, four to an SM."""
     blocks = (4 if tiling.across else numbers.split_blocks) * processors
@@ -94,7 +89,8 @@ def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tupl
 @planned(Numbers)
 def split_arrival(v: View, numbers: Numbers) -> BindView:
     """Several blocks per row, partial minima in a workspace, reduced by the last block to arrive; no atomic minimum."""
-    tiling = split_tiling(v)
+    # Eight vectors in flight to a thread.
+    tiling = across_tiling(v, 256, 8) if v.across else flexible_tiling(v, 256, deep(v.dtype, v.vec))
     chunks, span = chunking(v, tiling, v.device.multiprocessors, numbers)
     groups = cdiv(v.total, tiling.rows)
     grid = within_grid("numba/min/split_arrival", groups * chunks)

@@ -88,12 +88,6 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(grid, pointees, tiling.threads, inputs=3)
 
 
-def grid_tiling(v: View) -> Tiling:
-    """Four vectors in registers, beside as many of a batch; elements one by one, with an address each, half of that."""
-    tiles = 4 if v.whole else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
-    return flexible_tiling(v, THREADS, tiles)
-
-
 def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
     """``(chunks, share)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
     chunks = processors // v.planned if v.planned <= processors else cdiv(v.vectors, THREADS * tiling.tiles)
@@ -106,7 +100,9 @@ def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
 @planned()
 def split_grid(v: View) -> BindView:
     """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other."""
-    tiling = grid_tiling(v)
+    # Vectors in registers, beside as many of a batch; of elements one by one, with an address each, half of that.
+    tiles = 4 if v.whole else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
+    tiling = flexible_tiling(v, THREADS, tiles)
     chunks, share = grid_shape(v, tiling, v.device.multiprocessors)
     groups = min(v.total, v.device.multiprocessors // chunks)
     return prepare(grid_kernel(v.dtype, tiling), v.device).call_with_workspace(

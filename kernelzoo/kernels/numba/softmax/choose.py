@@ -1,7 +1,7 @@
 import torch
 
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.launch import has_clusters, settled
+from kernelzoo.kernels.numba.launch import by_view, has_clusters, settled
 from kernelzoo.kernels.numba.softmax import columns, fused, online, split_cluster
 from kernelzoo.kernels.numba.softmax.exact import exactly
 from kernelzoo.kernels.numba.softmax.on_chip import HELD
@@ -34,12 +34,6 @@ class Knobs(fused.Numbers, split_cluster.Numbers):
     )
 
 
-@chooser("numba", "softmax", "auto")
-def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest sibling for the problem, by the row's length and the number of rows."""
-    return settled(fastest, Knobs, x, out)
-
-
 @chooser("numba", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several rows to a block, each by a warp or a part of one, in registers; short rows."""
@@ -52,8 +46,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
     return settled(by_several_blocks, Knobs, x, out)
 
 
-def fastest(v: View, knobs: Knobs) -> str:
-    """The form for any problem."""
+@chooser("numba", "softmax", "auto")
+@by_view(Knobs)
+def auto(v: View, knobs: Knobs) -> str:
+    """The fastest sibling for the problem, by the row's length and the number of rows."""
     v = exactly(v)
     if v.across:
         return by_columns(v, knobs)

@@ -53,14 +53,10 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(persistent, (dtype, dtype), tiling.threads)
 
 
-def persistent_tiling(v: View, numbers: Numbers) -> Tiling | None:
-    """As for fused, but two rows share the registers, so that a block has 512 threads with up to 128 registers each."""
-    return block_tiling(v, 512, 4, numbers)  # across, each load of either row has an address
-
-
 @register("numba", "softmax", "persistent")
 @planned(Numbers)
 def persistent(v: View, numbers: Numbers) -> BindView:
     """A grid of SMs times the compiled kernel's occupancy; each block strides over rows, the next one on its way."""
-    tiling = persistent_tiling(v, numbers)
+    # Two rows share the registers: so 512 threads, with up to 128 each. Across, each load of either row has an address.
+    tiling = block_tiling(v, 512, 4, numbers)
     return over_rows("numba/softmax/persistent", persistent_kernel, tiling, v, resident=True)

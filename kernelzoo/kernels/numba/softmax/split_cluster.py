@@ -155,11 +155,6 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(exact_cluster if tiling.exact else cluster, (dtype, dtype), tiling.threads)
 
 
-def held_tiling(v: View, tiles: int) -> Tiling:
-    """Up to 1024 threads: so each has 64 registers, and an SM runs two blocks of 512."""
-    return flexible_tiling(v, MOST_WARPS * WARP, tiles)
-
-
 def fit(device: Device) -> int:
     """Vectors that each thread of a large block can have in shared memory, beside the pairs of all warps."""
     return (shared_bytes(device) - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (LARGE * VECTOR_BYTES)
@@ -216,7 +211,7 @@ def split_cluster(v: View, numbers: Numbers) -> BindView:
             id, f"a row of {v.n} elements is no cluster's: too long, not in whole vectors, or a device without clusters"
         )
     blocks, threads, tiles = shape
-    tiling = held_tiling(v, tiles)
+    tiling = flexible_tiling(v, MOST_WARPS * WARP, tiles)  # so each has 64 registers: an SM runs two blocks of 512
     share, kept = share_of(v, blocks, threads, tiles)
     return prepare(cluster_kernel(v.dtype, tiling), v.device).call(
         *(within_grid(id, v.total * blocks), *v.offsets, blocks, share, kept),

@@ -106,11 +106,6 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(grid, (dtype, kind, types.int64, dtype), tiling.threads)
 
 
-def grid_tiling(v: View) -> Tiling:
-    """512 threads with 128 registers each, which hold two batches of 8 vectors; one in float64, for its exponential."""
-    return flexible_tiling(v, 512, HELD if v.dtype != "float64" else 4)
-
-
 def grid_shape(v: View) -> tuple[int, int]:
     """``(chunks, threads)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
     vectors, threads, processors = v.vectors, 512, v.device.multiprocessors
@@ -124,7 +119,8 @@ def grid_shape(v: View) -> tuple[int, int]:
 def split_grid(v: View) -> BindView:
     """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other."""
     chunks, threads = grid_shape(v)
-    tiling = grid_tiling(v)
+    # Of 128 registers each, which hold two batches of 8 vectors; one in float64, for its exponential.
+    tiling = flexible_tiling(v, threads, HELD if v.dtype != "float64" else 4)
     share, kept = share_of(v, chunks, threads, tiling.tiles)
     kept = min(kept, shared_bytes(v.device) // (threads * VECTOR_BYTES)) if v.whole else 0
     groups = min(v.total, v.device.multiprocessors // chunks)
