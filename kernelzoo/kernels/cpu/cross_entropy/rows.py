@@ -2,9 +2,10 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
+from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
 from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
-from kernelzoo.kernels.cpu.logsumexp.rows import state_of
+from kernelzoo.kernels.cpu.logsumexp.rows import block_of_exponentials, top_of
+from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -12,8 +13,11 @@ from kernelzoo.registry import register
 @njit
 def row_state(x, at, step, n):
     """(max, sum) of a row: NaN if it has +inf, or is -inf alone, as their softmax is."""
-    top, total = state_of(x, at, step, n)
-    return top, total + (top - top)
+    top, block, total, carry = top_of(x, at, step, n), block_of(step), zero_of(x), zero_of(x)
+    for j in range(np.uint64(0), n, block):
+        term = block_of_exponentials(x, at + j * step, step, min(block, n - j), top)
+        total, carry = two_sum(total, carry, term)
+    return top, whole(total, carry) + (top - top)
 
 
 @shared_out()

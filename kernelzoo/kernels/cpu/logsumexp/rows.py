@@ -30,22 +30,17 @@ def block_of_exponentials(x, at, step, n, top):
     return total
 
 
-@njit
-def state_of(x, at, step, n):
-    """The maximum of a row, and the sum of its e^(x - maximum)."""
-    top, block, total, carry = top_of(x, at, step, n), block_of(step), zero_of(x), zero_of(x)
-    for j in range(np.uint64(0), n, block):
-        term = block_of_exponentials(x, at + j * step, step, min(block, n - j), top)
-        total, carry = two_sum(total, carry, term)
-    return top, whole(total, carry)
-
-
 @shared_out()
 def _rows(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
+    n, xn, block = np.uint64(n), np.uint64(xn), block_of(np.uint64(xn))
     for row in range(first, last):
-        top, total = state_of(x, place(row, lanes, xg, xl), np.uint64(xn), np.uint64(n))
+        at, total, carry = place(row, lanes, xg, xl), zero_of(x), zero_of(x)
+        top = top_of(x, at, xn, n)
+        for j in range(np.uint64(0), n, block):
+            term = block_of_exponentials(x, at + j * xn, xn, min(block, n - j), top)
+            total, carry = two_sum(total, carry, term)
         to = place(row, lanes, og, ol)
-        out[to] = rounded(np.log(total) + top, out[to])
+        out[to] = rounded(np.log(whole(total, carry)) + top, out[to])
 
 
 @register("cpu", "logsumexp", "rows")
