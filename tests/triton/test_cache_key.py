@@ -12,8 +12,8 @@ import pytest
 import kernelzoo
 
 CONSTANTS = {
-    "softmax/device_functions.py": ('tl.constexpr("evict_last")', 'tl.constexpr("evict_first")'),
-    "softmax/exchange.py": ("WRITE = tl.constexpr(2)", "WRITE = tl.constexpr(3)"),
+    "triton/softmax/device_functions.py": ('tl.constexpr("evict_last")', 'tl.constexpr("evict_first")'),
+    "shared/exchange.py": ("WRITE = tl.constexpr(2)", "WRITE = tl.constexpr(3)"),
 }
 """By file, a constant that kernels of other files use, and another value of it."""
 
@@ -29,19 +29,20 @@ from kernelzoo.device import ARCHITECTURES
 from kernelzoo.kernels.triton import inspection
 from kernelzoo.launch import recorded
 
-HERE = Path(inspection.__file__).parent
+HERE = Path(inspection.__file__).parents[1]
+SHARED = ("device_functions", "exchange", "halves")
+OF_TRITON = ("kernelzoo.kernels.triton.", *(f"kernelzoo.kernels.shared.{name}" for name in SHARED))
 CONSTANTS, ONE_IN = json.loads(sys.argv[1]), int(sys.argv[2])
 
 
 def imported():
     "Every function of Triton's, from files as they are now."
-    for name in [name for name in sys.modules if name.startswith("kernelzoo.kernels.triton.")]:
-        if not name.endswith(".inspection"):
-            del sys.modules[name]
+    for name in [name for name in sys.modules if name.startswith(OF_TRITON) and not name.endswith(".inspection")]:
+        del sys.modules[name]
     linecache.clearcache()
     importlib.invalidate_caches()
     registry.import_kernels("triton", "kernelzoo.kernels.triton")
-    modules = [module for name, module in sys.modules.items() if name.startswith("kernelzoo.kernels.triton.")]
+    modules = [module for name, module in sys.modules.items() if name.startswith(OF_TRITON)]
     return {
         f"{function.module}.{name}": function
         for module in modules
@@ -96,13 +97,13 @@ found["keys"] = before = keys()
 found["again"] = keys() == before
 hash = program()
 found["changed"], found["constants"] = {}, {}
-for number, path in enumerate(sorted(HERE.rglob("*.py"))):
+for number, path in enumerate(sorted((*HERE.glob("triton/**/*.py"), *HERE.glob("shared/*.py")))):
     text, file = path.read_text(), str(path.relative_to(HERE))
     if file not in CONSTANTS and ("@triton.jit" not in text or number % ONE_IN):
         continue
     path.write_text(marked(path))
     found["changed"][file] = sorted(name for name, key in keys().items() if key != before[name])
-    if file == "softmax/device_functions.py":
+    if file == "triton/softmax/device_functions.py":
         found["new program"] = program() != hash
     if file in CONSTANTS:
         value, other = CONSTANTS[file]

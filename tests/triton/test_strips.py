@@ -11,12 +11,12 @@ import triton
 from one_input import MIN, SOFTMAX, allocate, launched
 
 from kernelzoo import operations
+from kernelzoo.kernels.shared.exchange import LEAVE, WRITE
 from kernelzoo.kernels.triton import strips
 from kernelzoo.kernels.triton.gradients import columns_launch
 from kernelzoo.kernels.triton.min import columns as whole_columns
 from kernelzoo.kernels.triton.min_backward import columns_kernel as of_minimum
 from kernelzoo.kernels.triton.softmax.columns import launch_of_strips
-from kernelzoo.kernels.triton.softmax.exchange import LEAVE, WRITE
 from kernelzoo.kernels.triton.softmax.split_columns import strips_in_parts, tiles_in_parts
 from kernelzoo.kernels.triton.softmax.strips import Strips
 from kernelzoo.kernels.triton.softmax_backward import columns_kernel as of_softmax

@@ -9,15 +9,20 @@ whole vectors in between. They are a tile of their own, [ROWS, 2 * EDGES] in EDG
 are those of LAYOUT, so that nothing is exchanged between the two.
 """
 
-import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from kernelzoo.kernels.shared.device_functions import accumulate as accumulate
+from kernelzoo.kernels.shared.device_functions import add_exactly as add_exactly
+from kernelzoo.kernels.shared.device_functions import aligned as aligned
+from kernelzoo.kernels.shared.device_functions import end_of_vectors as end_of_vectors
+from kernelzoo.kernels.shared.device_functions import float8_bits as float8_bits
+from kernelzoo.kernels.shared.device_functions import lower as lower
+from kernelzoo.kernels.shared.device_functions import whole as whole
+
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 """Waits for all threads of the program. Triton 3.6 calls it by another name."""
-
-INTERPRETED: gl.constexpr = gl.constexpr(triton.knobs.runtime.interpret)
 
 
 @gluon.jit
@@ -114,12 +119,6 @@ def inside_vectors(start, n, EDGES: gl.constexpr):
 
 
 @gluon.jit
-def aligned(start, EDGES: gl.constexpr):
-    """Where the first whole vector of a row begins."""
-    return (start + EDGES - 1) // EDGES * EDGES if EDGES else start
-
-
-@gluon.jit
 def edge_columns(start, there, n, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr):
     """(columns, known) of the elements outside of whole vectors, fewer than EDGES at either end."""
     start = gl.convert_layout(start, EDGE_LAYOUT)
@@ -157,57 +156,3 @@ def load_held(pointer, mask, other):
     That makes the written lines leave for memory steadily; kernels before and after are no slower for it.
     """
     return gl.load(pointer, mask, other=other, eviction_policy="evict_last")
-
-
-@gluon.jit
-def end_of_vectors(n, EDGES: gl.constexpr):
-    """Where whole vectors of a row of n elements end at the latest, counted from the first of them."""
-    return n // EDGES * EDGES if EDGES else n
-
-
-@gluon.jit
-def lower(a, b):
-    """Elementwise minimum; NaN if either is."""
-    return gl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@gluon.jit
-def add_exactly(total, lost, x):
-    """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2). Integers lose nothing."""
-    new = total + x
-    if total.dtype.is_floating():
-        back = new - total
-        lost += (total - (new - back)) + (x - back)
-    return new, lost
-
-
-@gluon.jit
-def accumulate(total, lost, x, ONE: gl.constexpr):
-    """``add_exactly``, and of ONE term, of which nothing is lost, the term."""
-    if ONE:
-        total = x
-    else:
-        total, lost = add_exactly(total, lost, x)
-    return total, lost
-
-
-@gluon.jit
-def whole(total, lost):
-    """A sum with what it rounded off, which is NaN where the sum is infinite."""
-    return total + gl.where(lost == lost, lost, 0)
-
-
-@gluon.jit
-def float8_bits(value):
-    """float32 rounded to float8_e4m3fn, ties to even, as its bits. What is too large becomes the largest."""
-    if not INTERPRETED and tl.target_info.cuda_capability_geq(8, 9):
-        found = value.to(gl.float8e4nv).to(gl.uint8, bitcast=True)
-    else:
-        bits = value.to(gl.int32, bitcast=True)
-        magnitude = bits & 0x7FFFFFFF
-        normal = (magnitude - (120 << 23) + 0x7FFFF + ((magnitude >> 20) & 1)) >> 20
-        # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
-        small = (gl.abs(value) + 16384).to(gl.int32, bitcast=True) - (141 << 23)
-        eight = gl.where(magnitude < (121 << 23), small, gl.minimum(normal, 0x7E))
-        found = (gl.where(value == value, eight, 0x7F) | ((bits >> 24) & 0x80)).to(gl.uint8)
-    return found

@@ -10,8 +10,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.softmax.device_functions import exponential
 from kernelzoo.kernels.gluon.tiles import LANES as WARP
+from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.pack_tiles import PackTile, pack_tile, vector_across
 from kernelzoo.layout import Rows
 

@@ -7,7 +7,12 @@ whole vectors in between.
 import triton
 import triton.language as tl
 
-INTERPRETED: tl.constexpr = tl.constexpr(triton.knobs.runtime.interpret)
+from kernelzoo.kernels.shared.device_functions import INTERPRETED as INTERPRETED
+from kernelzoo.kernels.shared.device_functions import accumulate as accumulate
+from kernelzoo.kernels.shared.device_functions import add_exactly as add_exactly
+from kernelzoo.kernels.shared.device_functions import aligned as aligned
+from kernelzoo.kernels.shared.device_functions import float8_bits as float8_bits
+from kernelzoo.kernels.shared.device_functions import whole as whole
 
 
 @triton.jit
@@ -25,12 +30,6 @@ def await_last_launch():
 def row_start(row, inner, stride_outer, stride_inner, MULTIPLE: tl.constexpr):
     """Offset of a row's first element; row in 64 bits, so that no product overflows."""
     return (row // inner * stride_outer + row % inner * stride_inner) * MULTIPLE
-
-
-@triton.jit
-def aligned(start, EDGES: tl.constexpr):
-    """Where a row's first aligned vector begins, at its start or behind it; its start where EDGES is 0."""
-    return (start + EDGES - 1) // EDGES * EDGES if EDGES else start
 
 
 @triton.jit
@@ -68,45 +67,3 @@ def product(a, b):
     """A product that is rounded before lanes add it up. Fused with that sum, each lane would get other bits, and which
     of them is written isn't defined."""
     return tl.fma(a, b, 0.0)
-
-
-@triton.jit
-def add_exactly(total, lost, x):
-    """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2). Integers lose nothing."""
-    new = total + x
-    if total.dtype.is_floating():
-        back = new - total
-        lost += (total - (new - back)) + (x - back)
-    return new, lost
-
-
-@triton.jit
-def accumulate(total, lost, x, ONE: tl.constexpr):
-    """``add_exactly``, and of ONE term, of which nothing is lost, the term."""
-    if ONE:
-        total = x
-    else:
-        total, lost = add_exactly(total, lost, x)
-    return total, lost
-
-
-@triton.jit
-def whole(total, lost):
-    """A sum with what it rounded off, which is NaN where the sum is infinite."""
-    return total + tl.where(lost == lost, lost, 0)
-
-
-@triton.jit
-def float8_bits(value):
-    """float32 rounded to float8_e4m3fn, ties to even, as its bits. What is too large becomes the largest."""
-    if not INTERPRETED and tl.target_info.cuda_capability_geq(8, 9):
-        found = value.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
-    else:
-        bits = value.to(tl.int32, bitcast=True)
-        magnitude = bits & 0x7FFFFFFF
-        normal = (magnitude - (120 << 23) + 0x7FFFF + ((magnitude >> 20) & 1)) >> 20
-        # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
-        small = (tl.abs(value) + 16384).to(tl.int32, bitcast=True) - (141 << 23)
-        eight = tl.where(magnitude < (121 << 23), small, tl.minimum(normal, 0x7E))
-        found = (tl.where(value == value, eight, 0x7F) | ((bits >> 24) & 0x80)).to(tl.uint8)
-    return found

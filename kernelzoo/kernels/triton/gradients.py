@@ -11,11 +11,11 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared import jit
+from kernelzoo.kernels.shared.exchange import EXCHANGE, WRITE, phases_on
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.passes import one_a_row
 from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, WRITE, phases_on
 from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
 from kernelzoo.kernels.triton.softmax.tiles import tile_columns
 from kernelzoo.kernels.triton.strips import Strip, shared_strip, whole_strip

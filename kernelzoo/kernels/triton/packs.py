@@ -6,8 +6,8 @@ A block is seen as [ROWS, turns, LANES, VECTOR]: a thread has a vector of each t
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.triton.device_functions import add_exactly, whole
-from kernelzoo.kernels.triton.softmax.device_functions import exponential
 
 
 @triton.jit

@@ -6,8 +6,8 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.packs import pack_columns, pack_rows, packs_of, row_state
-from kernelzoo.kernels.gluon.softmax.device_functions import exponential
 from kernelzoo.kernels.gluon.tiles import lowest
+from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with

@@ -6,7 +6,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.row_tiles import laid_out
-from kernelzoo.kernels.gluon.softmax.device_functions import exponential
+from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import tile_of
 from kernelzoo.launch import Launch

@@ -1,38 +1,9 @@
-"""Device functions of softmax.
-
-All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
-bits on rows with a large offset. ``gl.max`` drops a NaN, and the sum brings it back: exp(NaN - max) is NaN.
-"""
+"""Device functions of softmax: whole rows of a tile, and the running (maximum, sum) state."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-FINE: gl.constexpr = gl.constexpr(1.5 * 2.0**-17)
-"""A float32 whose last bit is 2^-40."""
-
-TOGETHER: gl.constexpr = gl.constexpr(256)
-"""Blocks of a row after which lanes meet: of many equal terms, a sum in order rounds each the same way."""
-
-
-@gluon.jit
-def exponential(x):
-    """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
-    return gl.exp(x) if x.dtype == gl.float64 else gl.exp2(x * 1.4426950408889634)
-
-
-@gluon.jit
-def exactly(x):
-    """(multiple of 2^-20, multiple of 2^-40) that x, up to 1, comes to. Up to 16 of either add up without rounding, in
-    any order; in float64 all do."""
-    coarse = (x + 8.0) - 8.0
-    return coarse, (x - coarse + FINE) - FINE
-
-
-@gluon.jit
-def zero_if_empty(top):
-    """What to subtract from a row: its maximum, or 0 where all of it is -inf. Then 0 / 0 makes its NaN, and no lane
-    computes -inf - -inf."""
-    return gl.where(top == float("-inf"), 0.0, top)
+from kernelzoo.kernels.shared.device_functions import TOGETHER, exponential, zero_if_empty
 
 
 @gluon.jit

@@ -12,7 +12,10 @@ from kernelzoo.device import Device, is_batch_invariant
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.softmax.device_functions import exactly, exponential, online_update
+from kernelzoo.kernels.gluon.softmax.device_functions import online_update
+from kernelzoo.kernels.shared.device_functions import exactly, exponential
+from kernelzoo.kernels.shared.exchange import awaited, pack_pair, unpack_pair
+from kernelzoo.kernels.shared.halves import not_before, unpack_halves
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, packed, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch
@@ -40,68 +43,9 @@ EXCHANGE_ELEMENTS = 2048
 
 
 @gluon.jit
-def pack_pair(top, total):
-    """A pair in float32 as one word of 64 bits, which never are all set: top is no NaN."""
-    low = top.to(gl.uint32, bitcast=True).to(gl.uint64)
-    return (total.to(gl.uint32, bitcast=True).to(gl.uint64) << 32 | low).to(gl.int64, bitcast=True)
-
-
-@gluon.jit
-def unpack_pair(word):
-    """The pair in float32 that ``pack_pair`` made a word of."""
-    return word.to(gl.int32).to(gl.float32, bitcast=True), (word >> 32).to(gl.int32).to(gl.float32, bitcast=True)
-
-
-@gluon.jit
-def awaited(slots, there):
-    """The 64-bit words in memory, each once not all of its bits are set; 0 where there is none."""
-    return gl.inline_asm_elementwise(
-        """
-        {
-            .reg .pred missing, none;
-            mov.b64 $0, 0;
-            setp.eq.s32 none, $2, 0;
-            @none bra DONE;
-        AGAIN:
-            ld.relaxed.gpu.global.b64 $0, [$1];
-            setp.eq.s64 missing, $0, -1;
-            @missing bra AGAIN;
-        DONE:
-        }
-        """,
-        "=l,l,r",
-        [slots, there.to(gl.int32)],
-        gl.int64,
-        is_pure=False,
-        pack=1,
-    )
-
-
-@gluon.jit
-def halves(packed, DTYPE: gl.constexpr):
-    """The two numbers of half precision in each word of 32 bits, in float32."""
-    if gl.bfloat16 == DTYPE:  # the upper half of a float32
-        low = (packed << 16).to(gl.float32, bitcast=True)
-        high = (packed & -65536).to(gl.float32, bitcast=True)
-    else:
-        low = packed.to(gl.int16).to(DTYPE, bitcast=True).to(gl.float32)
-        high = (packed >> 16).to(gl.int16).to(DTYPE, bitcast=True).to(gl.float32)
-    return low, high
-
-
-@gluon.jit
 def in_line(low, high, LAYOUT: gl.constexpr):
     """The numbers of words, which follow each other in memory; LAYOUT has them on the same threads."""
     return gl.convert_layout(gl.reshape(gl.join(low, high), [2 * low.shape[0]]), LAYOUT)
-
-
-@gluon.jit
-def not_before(packed, value, never):
-    """packed, which the compiler can't unpack before it has value: it would keep them unpacked, in twice the registers.
-
-    never is False, but not for all that the compiler knows.
-    """
-    return packed ^ -((value < 0) & never).to(gl.int32)
 
 
 @gluon.jit(do_not_specialize=["parts", "span", "blocks"])
@@ -183,7 +127,7 @@ def split_kernel(
                 held += [gl.load(place, word < words_left - i * PIECE, other=EMPTY)]
             largest = gl.full([PIECE], LOWEST, WIDE, WORD_LAYOUT)
             for i in gl.static_range(PIECES):
-                low, high = halves(held[i], DTYPE)
+                low, high = unpack_halves(held[i], DTYPE)
                 largest = gl.maximum(largest, gl.maximum(low, high))
         else:
             held = gl.load(x + (x_body + kept * x_n) + cols.to(gl.int64) * x_n, mask, other=float("-inf")).to(WIDE)
@@ -197,7 +141,7 @@ def split_kernel(
             terms = gl.full([PIECE], 0.0, WIDE, WORD_LAYOUT)
             fine = gl.full([PIECE], 0.0, WIDE, WORD_LAYOUT)
             for i in gl.static_range(PIECES):
-                low, high = halves(not_before(held[i], top, never), DTYPE)
+                low, high = unpack_halves(not_before(held[i], top, never), DTYPE)
                 low, high = exponential(low - top), exponential(high - top)
                 if EXACT:
                     low, fine_low = exactly(low)
@@ -238,7 +182,7 @@ def split_kernel(
         if PACKED:
             numbers_left = length // 8 * 8
             for i in gl.static_range(PIECES):
-                low, high = halves(not_before(held[i], inverse, never), DTYPE)
+                low, high = unpack_halves(not_before(held[i], inverse, never), DTYPE)
                 low = (exponential(low - row_top) * inverse).to(DTYPE)
                 high = (exponential(high - row_top) * inverse).to(DTYPE)
                 place = out + (out_body + kept) + (piece_cols + 2 * i * PIECE)

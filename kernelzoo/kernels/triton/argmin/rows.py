@@ -4,10 +4,11 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.device_functions import lower
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.lowest import lower, lowest
+from kernelzoo.kernels.triton.min.lowest import lowest
 from kernelzoo.kernels.triton.packs import in_packs
 from kernelzoo.launch import Launch
 from kernelzoo.layout import identity, rows_of

@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.device_functions import end_of_vectors
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min.atomics import by_atomics, part_minima, send
-from kernelzoo.kernels.triton.min.lowest import end_of_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 

@@ -6,9 +6,10 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.device_functions import lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min import tiles
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lower, lowest, running_minima
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lowest, running_minima
 from kernelzoo.kernels.triton.min.tiles import fold_of
 from kernelzoo.launch import Launch, keeping_alive
 from kernelzoo.layout import cdiv, identity, plain, rows_of

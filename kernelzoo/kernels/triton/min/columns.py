@@ -8,10 +8,10 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.device_functions import lower
 from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import await_last_launch
-from kernelzoo.kernels.triton.min.lowest import lower
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, identity, plain, power_of_two, rows_of
 from kernelzoo.registry import register

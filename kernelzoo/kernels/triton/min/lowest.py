@@ -7,13 +7,8 @@ joined by a minimum that propagates NaN, lanes and memory by integers in which a
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import aligned, edge_columns, whole_vectors
-
-
-@triton.jit
-def lower(a, b):
-    """Elementwise minimum; NaN if either is."""
-    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+from kernelzoo.kernels.shared.device_functions import aligned, lower
+from kernelzoo.kernels.triton.device_functions import edge_columns, whole_vectors
 
 
 @triton.jit
@@ -61,12 +56,6 @@ def body_and_edges(
         edges = tl.full([ROWS, 1], IDENTITY, WIDE)
         start = x_start
     return start, inside, edges
-
-
-@triton.jit
-def end_of_vectors(n, EDGES: tl.constexpr):
-    """Where whole vectors of a row of n elements end at the latest, counted from the first of them."""
-    return n // EDGES * EDGES if EDGES else n
 
 
 @triton.jit

@@ -4,9 +4,10 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lowest
 from kernelzoo.kernels.triton.min.tiles import RowNumbers, fold_of, row_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, identity, plain, rows_of

@@ -10,9 +10,10 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, safe, wide_type
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start, whole_vectors
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, running_minima
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lowest, running_minima
 from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, fold_of, once_tile
 from kernelzoo.kernels.triton.softmax.multi_row_lanes import WARPS, lanes_of
 from kernelzoo.launch import Launch

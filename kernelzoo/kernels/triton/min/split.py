@@ -5,11 +5,12 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import MIB, Device
+from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min import columns, tiles
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, end_of_vectors, folded, lower, lowest, running_minima
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lowest, running_minima
 from kernelzoo.kernels.triton.min.tiles import MANY_PARTS, block_tile, fold_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, identity, plain, rows_of

@@ -3,10 +3,10 @@
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared import exchange
+from kernelzoo.kernels.shared.device_functions import shares_of
+from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton.device_functions import await_last_launch
-from kernelzoo.kernels.triton.min_backward.device_functions import shares_of
-from kernelzoo.kernels.triton.softmax import exchange
-from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 
 
 @triton.jit

@@ -11,19 +11,6 @@ NOTHING_TWICE = tl.constexpr(0x7FFF7FFF)
 
 
 @triton.jit
-def quotient(a, b):
-    """``a / b`` rounded to nearest; in float32 the plain division of a device is not."""
-    return a / b if a.dtype == tl.float64 else tl.div_rn(a, b)
-
-
-@triton.jit
-def shares_of(grad, count, DTYPE: tl.constexpr):
-    """What each of count equal minima gets, and what every other element does; NaN if there is none."""
-    rest = tl.where(count > 0, grad * 0.0, float("nan"))
-    return quotient(grad, count.to(grad.dtype)).to(DTYPE), rest.to(DTYPE)
-
-
-@triton.jit
 def count_minima(
     x, x_start, x_n, cols, in_rows, inside, longest, least,
     WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,

@@ -5,10 +5,10 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.shared.device_functions import shares_of
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.gradients import fused_launch
 from kernelzoo.kernels.triton.min_backward.columns_kernel import columns_kernel
-from kernelzoo.kernels.triton.min_backward.device_functions import shares_of
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import READ
 from kernelzoo.launch import Launch

@@ -4,8 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.device_functions import shares_of
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
-from kernelzoo.kernels.triton.min_backward.device_functions import count_minima, shares_of
+from kernelzoo.kernels.triton.min_backward.device_functions import count_minima
 from kernelzoo.kernels.triton.passes import over_blocks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register

@@ -8,14 +8,15 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared import exchange, halves
+from kernelzoo.kernels.shared.device_functions import shares_of
+from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton import shares
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start
 from kernelzoo.kernels.triton.gradients import split_launch
 from kernelzoo.kernels.triton.min_backward.columns_kernel import columns_kernel
-from kernelzoo.kernels.triton.min_backward.device_functions import NOTHING_TWICE, shares_of
+from kernelzoo.kernels.triton.min_backward.device_functions import NOTHING_TWICE
 from kernelzoo.kernels.triton.shares import load_share
-from kernelzoo.kernels.triton.softmax import exchange, halves
-from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 

@@ -1,7 +1,4 @@
-"""Device functions of softmax: the exponential, tiles of whole rows, and the running (maximum, sum) state.
-
-All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
-bits on rows with a large offset. ``tl.max`` drops a NaN, and the sum brings it back: exp(NaN - max) is NaN.
+"""Device functions of softmax: tiles of whole rows, and the running (maximum, sum) state.
 
 Where rows start and end inside a 16-byte vector, EDGES is the length of one: a row is then its whole vectors, and at
 either end an edge of fewer elements than that. Else EDGES is 0.
@@ -10,39 +7,12 @@ either end an edge of fewer elements than that. Else EDGES is 0.
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import aligned, edge_columns, product, whole_vectors
+from kernelzoo.kernels.shared.device_functions import TOGETHER, aligned, exponential, zero_if_empty
+from kernelzoo.kernels.triton.device_functions import edge_columns, product, whole_vectors
 
 READ: tl.constexpr = tl.constexpr("evict_last")
 """How long the L2 cache keeps the elements of rows that a program holds: longer than the results. Read lines that stay
 make the written ones leave for memory steadily; kernels before and after are no slower for it."""
-
-
-FINE: tl.constexpr = tl.constexpr(1.5 * 2.0**-17)
-"""A float32 whose last bit is 2^-40."""
-
-TOGETHER: tl.constexpr = tl.constexpr(256)
-"""Blocks of a row after which lanes meet: of many equal terms, a sum in order rounds each the same way."""
-
-
-@triton.jit
-def exponential(x):
-    """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
-    return tl.exp(x) if x.dtype == tl.float64 else tl.exp2(x * 1.4426950408889634)
-
-
-@triton.jit
-def exactly(x):
-    """(multiple of 2^-20, multiple of 2^-40) that x, up to 1, comes to. Up to 16 of either add up without rounding, in
-    any order; in float64 all do."""
-    coarse = (x + 8.0) - 8.0
-    return coarse, (x - coarse + FINE) - FINE
-
-
-@triton.jit
-def zero_if_empty(top):
-    """What to subtract from a row: its maximum, or 0 where all of it is -inf. Then 0 / 0 makes its NaN, and no lane
-    computes -inf - -inf."""
-    return tl.where(top == float("-inf"), 0.0, top)
 
 
 @triton.jit

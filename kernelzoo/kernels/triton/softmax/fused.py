@@ -7,9 +7,10 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.device_functions import exponential, zero_if_empty
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.softmax.device_functions import READ, exponential, ragged_row, zero_if_empty
+from kernelzoo.kernels.triton.softmax.device_functions import READ, ragged_row
 from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_columns, row_options
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of

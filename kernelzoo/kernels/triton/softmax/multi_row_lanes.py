@@ -12,10 +12,11 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.device_functions import exponential, zero_if_empty
+from kernelzoo.kernels.shared.halves import empty_words, pack_halves, unpack_halves
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.softmax.device_functions import READ, exponential, softmax_of, zero_if_empty
-from kernelzoo.kernels.triton.softmax.halves import empty_words, pack_halves, unpack_halves
+from kernelzoo.kernels.triton.softmax.device_functions import READ, softmax_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register

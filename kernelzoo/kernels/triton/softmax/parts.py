@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 
 from kernelzoo.device import Device
+from kernelzoo.kernels.shared.exchange import EXCHANGE, phases_on
 from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, phases_on
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.tables import knob, numbers, of

@@ -12,12 +12,12 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared import exchange, halves
+from kernelzoo.kernels.shared.device_functions import exactly, exponential
+from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton import shares
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start
-from kernelzoo.kernels.triton.softmax import exchange, halves
-from kernelzoo.kernels.triton.softmax.device_functions import exactly, exponential
-from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton.softmax.parts import Numbers, RowPlan, launch_in_parts, row_plan
 from kernelzoo.kernels.triton.softmax.split_columns import split_columns
 from kernelzoo.launch import Launch

@@ -4,13 +4,13 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.device_functions import exponential
+from kernelzoo.kernels.shared.exchange import LEAVE, WRITE, phases_on
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, product, row_start, whole
 from kernelzoo.kernels.triton.softmax.columns import launch_of_strips
-from kernelzoo.kernels.triton.softmax.device_functions import exponential
-from kernelzoo.kernels.triton.softmax.exchange import LEAVE, WRITE, phases_on
 from kernelzoo.kernels.triton.softmax.strips import Strips, strip_parts, strips_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_of

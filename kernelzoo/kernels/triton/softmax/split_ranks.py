@@ -12,11 +12,11 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.shared.device_functions import exponential
+from kernelzoo.kernels.shared.exchange import EXCHANGE, awaited, leave_word, own_words, pack_pair, unpack_pair
 from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.kernels.triton.device_functions import INTERPRETED, aligned, await_last_launch, row_start
 from kernelzoo.kernels.triton.shares import part_edges, part_of
-from kernelzoo.kernels.triton.softmax.device_functions import exponential
-from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, awaited, leave_word, own_words, pack_pair, unpack_pair
 from kernelzoo.kernels.triton.softmax.split import part_state, split_plan, write_part
 from kernelzoo.launch import Launch
 from kernelzoo.layout import power_of_two, rows_of

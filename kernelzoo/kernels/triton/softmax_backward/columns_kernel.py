@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared import exchange
+from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, whole
-from kernelzoo.kernels.triton.softmax import exchange
-from kernelzoo.kernels.triton.softmax.exchange import EXCHANGE, LEAVE, WRITE
 
 
 @triton.jit

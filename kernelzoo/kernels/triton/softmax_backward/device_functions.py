@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.softmax.device_functions import TOGETHER
+from kernelzoo.kernels.shared.device_functions import TOGETHER
 
 
 @triton.jit

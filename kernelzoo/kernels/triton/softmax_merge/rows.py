@@ -4,9 +4,9 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, product, row_start
-from kernelzoo.kernels.triton.softmax.device_functions import exponential
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, power_of_two, rows_with
 from kernelzoo.registry import register
