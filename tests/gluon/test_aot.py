@@ -1,18 +1,15 @@
 """Gluon's kernels, compiled without a device for each architecture at the tilings that the bind functions choose."""
 
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 import triton
 from ahead import ARCHITECTURES as NAMES
-from ahead import FLOATS, SOFTMAX, Ahead, forms, occurrences
-from compiling import compiled, loops, resident
-from triton.runtime.jit import JITFunction
+from ahead import FLOATS, SOFTMAX, forms, occurrences
+from compiling import OfTriton, compiled, resident
 
-from kernelzoo import operations, registry
+from kernelzoo import registry
 from kernelzoo.device import ARCHITECTURES, assumed
 from kernelzoo.errors import UnsupportedProblemError
 
@@ -23,7 +20,7 @@ if triton.knobs.runtime.interpret:
 programs = compiled("gluon")
 
 
-class TestGluon(Ahead):
+class TestGluon(OfTriton):
     backend, programs = "gluon", staticmethod(programs)
     forms = forms("gluon")
     vectors = (
@@ -35,12 +32,6 @@ class TestGluon(Ahead):
     @staticmethod
     def leaves_out(form: str, shape: tuple[int, ...], axis: int) -> bool:
         return axis == 0 and form in ("online", "rows", "persistent", "split_grid")  # which have no layout for columns
-
-    @classmethod
-    def kernels(cls) -> Iterator[Any]:
-        for module, name, function in cls.functions():
-            if isinstance(function, JITFunction) and name.endswith("_kernel") and function.module == module.__name__:
-                yield function.fn
 
 
 @pytest.mark.parametrize("arch", NAMES)
@@ -75,12 +66,3 @@ def test_no_form_has_a_launch_for_no_device_at_all() -> None:
     with assumed(ARCHITECTURES["sm_90"]):
         x = torch.empty(4, 64, 1, device="meta")
         assert registry.chosen("gluon", "softmax", "auto", x, x) == "fused"
-
-
-@pytest.mark.parametrize("op", ["sum", "argmin", "logsumexp", "cross_entropy"])
-def test_threads_meet_after_the_loop(op: str) -> None:
-    for form, shape, axis in (("rows", (8192, 4096), 1), ("rows", (65536, 4096), 0), ("split", (32, 256000), 1)):
-        if (op, axis) != ("cross_entropy", 0):
-            program, *_ = programs(operations.OPERATIONS[op], form, shape, axis, torch.bfloat16, "sm_90")
-            body, *_ = loops(program)
-            assert body.count("ld.global.v4") == 4 and not re.search(r"shfl|bar\.sync|shared", body), program

@@ -1,13 +1,16 @@
 """The programs that a bind of Triton or Gluon compiles for a device that is described. Memory is never touched."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+import pytest
 import torch
+from ahead import Ahead
 from compiled_steps import Binds
+from triton.runtime.jit import JITFunction
 
 from kernelzoo import operations
 from kernelzoo.device import ARCHITECTURES, Device
@@ -99,3 +102,22 @@ def resident(program: Program, device: Device) -> int:
     threads = 32 * program.metadata.num_warps
     registers = -(-program.registers // 8) * 8 * threads
     return min(device.registers // registers, device.threads // threads) * device.multiprocessors
+
+
+class OfTriton(Ahead):
+    """What Triton's kernels and Gluon's hold."""
+
+    @classmethod
+    def kernels(cls) -> Iterator[Any]:
+        for module, key, function in cls.functions():
+            if isinstance(function, JITFunction) and key.endswith("_kernel") and function.module == module.__name__:
+                yield function.fn
+
+    @pytest.mark.parametrize("summing", ["sum", "argmin", "logsumexp", "cross_entropy"])
+    def test_threads_meet_after_the_loop(self, summing: str) -> None:
+        for form, shape, axis in (("rows", (8192, 4096), 1), ("rows", (65536, 4096), 0), ("split", (32, 256000), 1)):
+            if (summing, axis) != ("cross_entropy", 0):
+                op = operations.OPERATIONS[summing]
+                program, *_ = self.programs(op, form, shape, axis, torch.bfloat16, "sm_90")
+                body, *_ = loops(program)
+                assert body.count("ld.global.v4") == 4 and not re.search(r"shfl|bar\.sync|shared", body), program

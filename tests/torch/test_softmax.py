@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import kernelzoo
-from kernelzoo.kernels.torch.softmax import choose, limits, renormalized
+from kernelzoo.kernels.torch import choose
+from kernelzoo.kernels.torch.softmax import limits, renormalized
 from kernelzoo.operations import FLOATS, OPERATIONS
 
 pytestmark = pytest.mark.slow
@@ -57,7 +58,7 @@ def test_torch_alone_misses_them() -> None:
 )
 def test_auto_takes_it_where_torch_alone_may_miss(shape: tuple[int, ...], dtype: str, chosen: str) -> None:
     x = torch.empty(shape, dtype=getattr(torch, dtype))
-    assert choose.auto(x, torch.empty_like(x)) == chosen
+    assert choose.softmax(x, torch.empty_like(x)) == chosen
 
 
 def test_it_is_refused_on_a_gpu() -> None:

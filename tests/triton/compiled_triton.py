@@ -64,23 +64,6 @@ def _compiled(
     return Program(_compile(x, kernel, args, options))
 
 
-def launch_of(kernel: Any, program: Program, programs: int, args: tuple[Any, ...], tensors: int = 2) -> Launch:
-    """In the place of ``jit.launch_of``."""
-    sizes = [ptx.extent(arg) if isinstance(arg, torch.Tensor) else 0 for arg in args]
-    plain = [arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args]
-
-    def at(*addresses: int) -> None:
-        values = [*addresses, *plain[tensors:]]
-        program.launch(programs, values, [(v, size) for v, size in zip(values, sizes, strict=True) if size])
-
-    workspace = [arg for arg in args[tensors:] if isinstance(arg, torch.Tensor)]
-    return (
-        WorkspaceLaunch(at, *args[:tensors], workspace=workspace)
-        if workspace
-        else RebindableLaunch(at, *args[:tensors])
-    )
-
-
 def launch_of_helion(program: Program, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
     """In the place of Helion's ``launch_of``: the canonical tensors may stand anywhere."""
     sizes = [ptx.extent(arg) if isinstance(arg, torch.Tensor) else 0 for arg in args]
@@ -93,6 +76,11 @@ def launch_of_helion(program: Program, programs: int, tensors: Sequence[torch.Te
 
     workspace = [a for a, i in zip(args, which, strict=True) if i is None and isinstance(a, torch.Tensor)]
     return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
+
+
+def launch_of(kernel: Any, program: Program, programs: int, args: tuple[Any, ...], tensors: int = 2) -> Launch:
+    """In the place of ``jit.launch_of``."""
+    return launch_of_helion(program, programs, args[:tensors], args)
 
 
 _compile: Callable[..., Any] = jit.compiled

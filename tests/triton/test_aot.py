@@ -1,7 +1,6 @@
 """Every Triton kernel, compiled without a device for each architecture; read off the generated code."""
 
 import re
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -17,12 +16,10 @@ from ahead import (
     SOFTMAX,
     SOFTMAX_BACKWARD,
     STORE,
-    Ahead,
     name,
     occurrences,
 )
-from compiling import compiled, lanes_disagree, loops, resident
-from triton.runtime.jit import JITFunction
+from compiling import OfTriton, compiled, lanes_disagree, resident
 
 import kernelzoo
 from kernelzoo import operations, tables
@@ -54,7 +51,7 @@ COLUMNS_OF_MIN = (((16384, 1000), 0), ((1000003, 33), 0), ((16, 4099, 333), 1))
 programs = compiled("triton")
 
 
-class TestTriton(Ahead):
+class TestTriton(OfTriton):
     backend, programs = "triton", staticmethod(programs)
     architectures = CHIPS
     forms, no_form_spills = NAMED, False
@@ -80,12 +77,6 @@ class TestTriton(Ahead):
     @staticmethod
     def leaves_out(form: str, shape: tuple[int, ...], axis: int) -> bool:
         return axis == 0 and form not in ("multi_row", "split", "rows_deferred")
-
-    @classmethod
-    def kernels(cls) -> Iterator[Any]:
-        for module, key, function in cls.functions():
-            if isinstance(function, JITFunction) and key.endswith("_kernel") and function.module == module.__name__:
-                yield function.fn
 
 
 @pytest.mark.parametrize(
@@ -381,15 +372,6 @@ def test_minima_are_counted_as_integers_and_divided_to_the_nearest(axis: int) ->
     for variant in ("online", "split", "fused"):
         for program in programs(MIN_BACKWARD, variant, (4096, 4096), axis, F32, "sm_90"):
             assert occurrences(r"div\.rn\.f32", program) and not occurrences(r"div\.full|\.f64", program)
-
-
-@pytest.mark.parametrize("op", ["sum", "argmin", "logsumexp", "cross_entropy"])
-def test_threads_meet_after_the_loop(op: str) -> None:
-    for form, shape, axis in (("rows", (8192, 4096), 1), ("rows", (65536, 4096), 0), ("split", (32, 256000), 1)):
-        if (op, axis) != ("cross_entropy", 0):
-            program, *_ = programs(operations.OPERATIONS[op], form, shape, axis, BF16, "sm_90")
-            body, *_ = loops(program)
-            assert body.count("ld.global.v4") == 4 and not re.search(r"shfl|bar\.sync|shared", body), program
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16])

@@ -90,16 +90,6 @@ def wide_type(dtype: torch.dtype) -> tl.dtype:
     return getattr(tl, str(wide_dtype(dtype)).removeprefix("torch."))
 
 
-def multiple_of(rows: Rows, *others: Strides) -> int:
-    """The power of two, at most 8, that divides a row's length and the offsets of all rows.
-
-    Triton sees that an integer is a multiple of 16 and otherwise nothing, so that rows of 1000 floats would be read one
-    by one. Kernels take these numbers divided by the multiple, a constant, and see 16-byte vectors.
-    """
-    found = common(rows, *others)
-    return found if found < 16 else 1
-
-
 def common(rows: Rows, *others: Strides) -> int:
     """``rows.common``, with the strides of other tensors of n elements a row."""
     return math.gcd(rows.common, *(stride for other in others for stride in (other.outer, other.inner)))
@@ -110,9 +100,13 @@ def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
     out_inner, and MULTIPLE, by which some are divided. The output of a reduction is one element to a row, and its
     strides are not.
 
+    MULTIPLE is the power of two, at most 8, that divides a row's length and the offsets of all rows. Triton sees that
+    an integer is a multiple of 16 and otherwise nothing, and would read rows of 1000 floats one by one.
+
     The strides of other tensors of n elements a row follow: outer, n and inner of each.
     """
-    m = multiple_of(rows, *others)
+    m = common(rows, *others)
+    m = m if m < 16 else 1
     divisor = m if rows.out_n else 1
     x = rows.total, rows.n // m, rows.inner, rows.x_outer // m, rows.x_n, rows.x_inner // m
     rest = [stride for other in others for stride in (other.outer // m, other.n, other.inner // m)]
@@ -245,7 +239,6 @@ def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[st
 
 def bound(
     implementation: str,
-    x: torch.Tensor,
     kernel: Any,
     programs: int | Callable[[int], int],
     args: tuple[Any, ...],
@@ -262,11 +255,11 @@ def bound(
     rec = recording.get()
     if INTERPRETED and rec is None:
         return interpreted(kernel, programs(1) if callable(programs) else programs, args)
-    device = device_of(x)
+    device = device_of(args[0])
     told = compiler_options(device, warps, stages, options)
     if rec is not None:
-        return recorded(implementation, rec, x, kernel, programs, args, told, device)
-    program = compiled(x, kernel, args, told, loads=True)
+        return recorded(implementation, rec, kernel, programs, args, told, device)
+    program = compiled(args[0], kernel, args, told, loads=True)
     if callable(programs):
         programs = programs(resident(device, program.n_regs, warps, program.metadata.shared))
     check_grid(implementation, programs)
@@ -276,7 +269,6 @@ def bound(
 def recorded(
     implementation: str,
     rec: Recording,
-    x: torch.Tensor,
     kernel: Any,
     programs: int | Callable[[int], int],
     args: tuple[Any, ...],
@@ -287,7 +279,7 @@ def recorded(
     if callable(programs):
         held = 1
         if rec.compiles:
-            found = resources(compiled(x, kernel, args, told), device)
+            found = resources(compiled(args[0], kernel, args, told), device)
             held = resident(device, found.registers, told["num_warps"], found.shared_bytes)
         programs = programs(held)
     check_grid(implementation, programs)
@@ -306,7 +298,7 @@ def recorded(
             cooperative=bool(options.get("launch_cooperative_grid")),
             constants=tuple(constants),
             arguments=tuple(arguments),
-            build=(lambda: described(kernel, compiled(x, kernel, args, told), args, told, device))
+            build=(lambda: described(kernel, compiled(args[0], kernel, args, told), args, told, device))
             if rec.compiles
             else None,
         )

@@ -31,11 +31,6 @@ def check_exact(implementation: str, x: torch.Tensor) -> None:
         raise BackendUnavailableError(implementation, reason, "use a GPU, or the variant eager")
 
 
-def compiled(implementation: str, into: Into, x: torch.Tensor, dim: int, out: torch.Tensor) -> Launch:
-    """Launch ``into(x, dim, out)`` through torch.compile; see :func:`compiled_call`."""
-    return compiled_call(implementation, into, (x, dim, out))
-
-
 def compiled_call(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None = None) -> Launch:
     """Launch a function of tensors and numbers through torch.compile in a mode of its, compiled during the bind.
 

@@ -78,7 +78,7 @@ def fused_launch(
         raise UnsupportedProblemError(id, words)
     place = (*tensors, *jit.row_arguments(rows, *full), *one_a_row(single))
     args = (*place, jit.wide_type(tensors[0].dtype), edges, side, columns, tiles.single(rows))
-    return jit.bound(id, tensors[0], kernel, cdiv(rows.total, side), args, warps, tensors=len(tensors))
+    return jit.bound(id, kernel, cdiv(rows.total, side), args, warps, tensors=len(tensors))
 
 
 def split_launch(id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[torch.Tensor], whole: int) -> Launch:
@@ -118,4 +118,4 @@ def columns_launch(
     if phase is EXCHANGE:
         options["launch_cooperative_grid"] = True
     grid, warps = strip.grid(columns, device), device.warps(strip.threads)
-    return jit.bound(id, tensors[0], kernel, grid, args, warps, tensors=len(tensors), **options)
+    return jit.bound(id, kernel, grid, args, warps, tensors=len(tensors), **options)

@@ -41,4 +41,4 @@ def over_blocks(
     blocks = cdiv(rows.n, block) if one_block else 1
     constants = (wide_type(x.dtype), *kinds, edges, side, block)
     args = (*tensors, *row_arguments(rows, *full), *one_a_row(single), *([blocks] if one_block else []), *constants)
-    return bound(id, x, kernel, cdiv(rows.total, side) * blocks, args, warps, tensors=len(tensors))
+    return bound(id, kernel, cdiv(rows.total, side) * blocks, args, warps, tensors=len(tensors))

@@ -58,4 +58,4 @@ def rows(
     programs, warps, *tile = laid_out(rows, held_tile(x, rows, 2))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
-    return bound("gluon/add_rms_norm/rows", x, add_rms_norm_kernel, programs, args, warps, tensors=5)
+    return bound("gluon/add_rms_norm/rows", add_rms_norm_kernel, programs, args, warps, tensors=5)

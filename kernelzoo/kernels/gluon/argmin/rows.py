@@ -72,4 +72,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     programs, warps, *tile = packs_of(x, rows)
     args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile)
-    return bound("gluon/argmin/rows", x, argmin_kernel, programs, args, warps)
+    return bound("gluon/argmin/rows", argmin_kernel, programs, args, warps)

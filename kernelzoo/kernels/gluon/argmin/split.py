@@ -54,6 +54,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     left = (x, out, least, x.new_empty(least.shape, dtype=torch.int64))
     kinds = (plan.parts, plan.span, none, wide_type(x.dtype))
     args = (*left, *row_arguments(rows), *kinds, *pack_constants(rows, plan.tile))
-    first = bound(id, x, parts_kernel, plan.programs, args, plan.tile.warps)
+    first = bound(id, parts_kernel, plan.programs, args, plan.tile.warps)
     args = (*left, plan.parts, rows.inner, rows.out_outer, rows.out_inner, none, plan.lanes)
-    return sequence(first, bound(id, x, first_kernel, rows.total, args, 1))
+    return sequence(first, bound(id, first_kernel, rows.total, args, 1))

@@ -48,4 +48,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index
     programs, warps, *tile = packs_of(x, rows)
     constants = (lowest(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     args = (x, labels, loss, *row_arguments(rows), label.outer, label.inner, ignore_index, *constants)
-    return bound("gluon/cross_entropy/rows", x, cross_entropy_kernel, programs, args, warps, tensors=3)
+    return bound("gluon/cross_entropy/rows", cross_entropy_kernel, programs, args, warps, tensors=3)

@@ -39,4 +39,4 @@ def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_inde
     strides = (label.outer, label.inner, rows.out_outer, rows.out_inner, ignore_index)
     constants = (lowest(wide_dtype(x.dtype)), wide_type(x.dtype), plan.lanes)
     args = (x, labels, loss, states, *place, *strides, *constants)
-    return sequence(first, bound(id, x, merge_kernel, rows.total, args, 1, tensors=3))
+    return sequence(first, bound(id, merge_kernel, rows.total, args, 1, tensors=3))

@@ -51,4 +51,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
     strides = (label.outer, label.inner, factor.outer, factor.inner)
     constants = (lowest(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     args = (x, labels, grad, out, *row_arguments(rows), *strides, ignore_index, *constants)
-    return bound("gluon/cross_entropy_backward/rows", x, backward_kernel, programs, args, warps, tensors=4)
+    return bound("gluon/cross_entropy_backward/rows", backward_kernel, programs, args, warps, tensors=4)

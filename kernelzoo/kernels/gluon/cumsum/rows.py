@@ -57,4 +57,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     programs, warps, *tile = laid_out(rows, tile_of(x, rows))
     args = (x, out, *row_arguments(rows), wide_type(torch.promote_types(x.dtype, out.dtype)), *tile)
-    return bound("gluon/cumsum/rows", x, cumsum_kernel, programs, args, warps)
+    return bound("gluon/cumsum/rows", cumsum_kernel, programs, args, warps)

@@ -44,4 +44,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     warps = device_of(x).warps(many * block // 16)
     constants = (wide_type(sums.dtype), many, block, layout_of(rows, many, block, warps), plan.lanes)
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, *constants)
-    return sequence(first, bound(id, x, cumsum_kernel, plan.programs, args, warps))
+    return sequence(first, bound(id, cumsum_kernel, plan.programs, args, warps))

@@ -61,4 +61,4 @@ def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.T
     programs, warps, *tile = laid_out(rows, held_tile(x, rows))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
-    return bound("gluon/layer_norm/rows", x, layer_norm_kernel, programs, args, warps, tensors=4)
+    return bound("gluon/layer_norm/rows", layer_norm_kernel, programs, args, warps, tensors=4)

@@ -75,5 +75,5 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     partials = x.new_zeros((2, programs, rows.n), dtype=wide_dtype(x.dtype))  # which stay so if there is no row
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
-    first = bound(id, x, rows_kernel, programs, args, warps, tensors=6)
+    first = bound(id, rows_kernel, programs, args, warps, tensors=6)
     return sequence(first, *(sum_of_partials(id, partials[i], out) for i, out in enumerate((dweight, dbias))))

@@ -37,4 +37,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     programs, warps, *tile = packs_of(x, rows)
     args = (x, out, *row_arguments(rows), lowest(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
-    return bound("gluon/logsumexp/rows", x, logsumexp_kernel, programs, args, warps)
+    return bound("gluon/logsumexp/rows", logsumexp_kernel, programs, args, warps)

@@ -58,7 +58,7 @@ def leave_states(
     states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     kinds = (plan.parts, plan.span, lowest(states.dtype), highest, wide_type(x.dtype))
     args = (x, out, states, *row_arguments(rows), *kinds, *pack_constants(rows, plan.tile))
-    return states, bound(id, x, states_kernel, plan.programs, args, plan.tile.warps)
+    return states, bound(id, states_kernel, plan.programs, args, plan.tile.warps)
 
 
 @register("gluon", "logsumexp", "split")
@@ -69,4 +69,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     states, first = leave_states("gluon/logsumexp/split", x, out, rows, plan, -least)
     place = (rows.total, plan.parts, rows.inner, rows.out_outer, rows.out_inner)
     args = (x, out, states, *place, least, plan.lanes)
-    return sequence(first, bound("gluon/logsumexp/split", x, merge_kernel, rows.total, args, 1))
+    return sequence(first, bound("gluon/logsumexp/split", merge_kernel, rows.total, args, 1))

@@ -43,4 +43,4 @@ def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     programs, warps, *tile = laid_out(rows, tile_of(x, rows))
     strides = (ys.outer, ys.inner, grads.outer, grads.inner)
     args = (x, y, grad, out, *row_arguments(rows), *strides, wide_type(x.dtype), *tile)
-    return bound("gluon/logsumexp_backward/rows", x, backward_kernel, programs, args, warps, tensors=4)
+    return bound("gluon/logsumexp_backward/rows", backward_kernel, programs, args, warps, tensors=4)

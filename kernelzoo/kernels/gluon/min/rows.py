@@ -46,4 +46,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile = row_tile(device_of(x), rows)
     args = (x, out, *tiles.place_arguments(rows, tile), *kinds(rows, x.dtype, tile))
-    return bound("gluon/min/rows", x, rows_kernel, tile.count(rows), args, tile.warps)
+    return bound("gluon/min/rows", rows_kernel, tile.count(rows), args, tile.warps)

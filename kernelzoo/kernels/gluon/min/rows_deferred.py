@@ -47,4 +47,4 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile = block_tile(device_of(x), rows)
     args = (x, out, *tiles.place_arguments(rows, tile), *kinds(rows, x.dtype, tile))
-    return bound("gluon/min/rows_deferred", x, rows_deferred_kernel, tile.count(rows), args, tile.warps)
+    return bound("gluon/min/rows_deferred", rows_deferred_kernel, tile.count(rows), args, tile.warps)

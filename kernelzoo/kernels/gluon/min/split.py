@@ -70,4 +70,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     partials = x.new_empty((count, plan.parts, tile.rows), dtype=wide_dtype(x.dtype))
     arrivals = x.new_zeros(count, dtype=torch.int32)
     args = (x, out, partials, arrivals, *tiles.place_arguments(rows, tile), *plan, *kinds(rows, x.dtype, tile))
-    return bound("gluon/min/split", x, split_kernel, count * plan.parts, args, tile.warps)
+    return bound("gluon/min/split", split_kernel, count * plan.parts, args, tile.warps)

@@ -60,4 +60,4 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     place = (*tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others))
     args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.constants(rows))
     options = tiles.held_options(device, tile)
-    return bound(id, x, tile_kernel, tile.count(rows), args, tile.warps, tensors=4, **options)
+    return bound(id, tile_kernel, tile.count(rows), args, tile.warps, tensors=4, **options)

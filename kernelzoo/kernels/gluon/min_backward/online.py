@@ -68,4 +68,4 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
     place = (*tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others))
     args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.constants(rows))
-    return bound("gluon/min_backward/online", x, online_kernel, tile.count(rows), args, tile.warps, tensors=4)
+    return bound("gluon/min_backward/online", online_kernel, tile.count(rows), args, tile.warps, tensors=4)

@@ -85,4 +85,4 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     place = (*tensors, counts, *tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others), *plan)
     kinds = (wide_type(x.dtype), *tile.constants(rows))
     both = ((*place, writes, *kinds) for writes in (False, True))
-    return sequence(*(bound(id, x, parts_kernel, count * plan.parts, args, tile.warps, tensors=4) for args in both))
+    return sequence(*(bound(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=4) for args in both))

@@ -54,4 +54,4 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     rows, (scales,) = rows_with(x, values, scale)
     programs, warps, *tile = laid_out(rows, held_tile(x, rows))
     args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, TOP, LEAST, *tile, tile[1] >= rows.n)
-    return bound("gluon/quantize_rows/rows", x, quantize_kernel, programs, args, warps, tensors=3)
+    return bound("gluon/quantize_rows/rows", quantize_kernel, programs, args, warps, tensors=3)

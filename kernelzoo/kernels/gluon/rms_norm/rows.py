@@ -47,4 +47,4 @@ def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -
     rows = rows_of(x, out)
     programs, warps, *tile = laid_out(rows, held_tile(x, rows))
     args = (x, weight, out, *row_arguments(rows), weight.stride(0), eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
-    return bound("gluon/rms_norm/rows", x, rms_norm_kernel, programs, args, warps, tensors=3)
+    return bound("gluon/rms_norm/rows", rms_norm_kernel, programs, args, warps, tensors=3)

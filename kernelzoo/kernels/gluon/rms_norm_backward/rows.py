@@ -68,5 +68,5 @@ def rows(
     partials = x.new_zeros((programs, rows.n), dtype=wide_dtype(x.dtype))  # which stay so if there is no row
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
-    first = bound(id, x, rows_kernel, programs, args, warps, tensors=5)
+    first = bound(id, rows_kernel, programs, args, warps, tensors=5)
     return sequence(first, sum_of_partials(id, partials, dweight))

@@ -50,4 +50,4 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows, device = "gluon/softmax/fused", rows_of(x, out), device_of(x)
     tile = tiles.held(id, device, rows, 1)
     args = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), *tile.constants(rows))
-    return bound(id, x, tile_kernel, tile.count(rows), args, tile.warps, **tiles.held_options(device, tile))
+    return bound(id, tile_kernel, tile.count(rows), args, tile.warps, **tiles.held_options(device, tile))

@@ -65,4 +65,4 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
     kinds = (wide_type(x.dtype), tiles.lowest(wide_dtype(x.dtype)), *tile.constants(rows))
     args = (x, out, *tiles.place_arguments(rows, tile), *kinds)
-    return bound("gluon/softmax/online", x, online_kernel, tile.count(rows), args, tile.warps)
+    return bound("gluon/softmax/online", online_kernel, tile.count(rows), args, tile.warps)

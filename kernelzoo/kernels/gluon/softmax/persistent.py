@@ -84,6 +84,4 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     warps = device.warps(cols * rows.wide_bytes // THREAD_BYTES)
     layout = gl.BlockedLayout([vector], [tiles.LANES], [warps], [0])
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), cols, stages, layout)
-    return bound(
-        id, x, persistent_kernel, lambda at_once: min(rows.total, device.multiprocessors * at_once), args, warps
-    )
+    return bound(id, persistent_kernel, lambda at_once: min(rows.total, device.multiprocessors * at_once), args, warps)

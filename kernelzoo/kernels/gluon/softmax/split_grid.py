@@ -254,4 +254,4 @@ def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: 
     sizes = (words, exact, held, block if blocks else 0, threads)
     args = (*place, *kinds, *sizes, layout, word_layout, lanes)
     options = {"maxnreg": team.registers, "launch_cooperative_grid": True}
-    return bound(id, x, split_kernel, plan.blocks, args, team.warps, **options)
+    return bound(id, split_kernel, plan.blocks, args, team.warps, **options)

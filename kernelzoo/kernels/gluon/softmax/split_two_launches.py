@@ -85,4 +85,4 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     place = (x, out, pairs, *tiles.place_arguments(rows, tile), *plan)
     kinds = (wide_type(x.dtype), tiles.lowest(wide), *tile.constants(rows))
     both = ((*place, writes, *kinds) for writes in (False, True))
-    return sequence(*(bound(id, x, parts_kernel, count * plan.parts, args, tile.warps) for args in both))
+    return sequence(*(bound(id, parts_kernel, count * plan.parts, args, tile.warps) for args in both))

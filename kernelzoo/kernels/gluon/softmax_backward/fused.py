@@ -57,4 +57,4 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))
     args = (grad, y, out, *tiles.place_arguments(rows, tile, weights), *kinds)
     options = tiles.held_options(device, tile)
-    return bound(id, grad, tile_kernel, tile.count(rows), args, tile.warps, tensors=3, **options)
+    return bound(id, tile_kernel, tile.count(rows), args, tile.warps, tensors=3, **options)

@@ -67,4 +67,4 @@ def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))
     args = (grad, y, out, *tiles.place_arguments(rows, tile, weights), *kinds)
     id = "gluon/softmax_backward/online"
-    return bound(id, grad, online_kernel, tile.count(rows), args, tile.warps, tensors=3)
+    return bound(id, online_kernel, tile.count(rows), args, tile.warps, tensors=3)

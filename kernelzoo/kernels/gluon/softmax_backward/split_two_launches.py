@@ -88,4 +88,4 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     place = (grad, y, out, sums, *tiles.place_arguments(rows, tile, weights), *plan)
     kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))
     both = ((*place, writes, *kinds) for writes in (False, True))
-    return sequence(*(bound(id, grad, parts_kernel, count * plan.parts, args, tile.warps, tensors=3) for args in both))
+    return sequence(*(bound(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=3) for args in both))

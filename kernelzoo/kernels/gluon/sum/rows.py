@@ -34,4 +34,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     programs, warps, *tile = packs_of(x, rows)
     args = (x, out, *row_arguments(rows), wide_type(torch.promote_types(x.dtype, out.dtype)), *tile)
-    return bound("gluon/sum/rows", x, sum_kernel, programs, args, warps)
+    return bound("gluon/sum/rows", sum_kernel, programs, args, warps)

@@ -42,7 +42,7 @@ def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Pl
     sums = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(dtype))
     constants = (wide_type(dtype), *pack_constants(rows, plan.tile))
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, *constants)
-    return sums, bound(id, x, parts_kernel, plan.programs, args, plan.tile.warps)
+    return sums, bound(id, parts_kernel, plan.programs, args, plan.tile.warps)
 
 
 @register("gluon", "sum", "split")
@@ -53,4 +53,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     plan = plan_of(x, rows)
     sums, first = leave_sums("gluon/sum/split", x, out, rows, plan)
     args = (x, out, sums, plan.parts, rows.inner, rows.out_outer, rows.out_inner, plan.lanes)
-    return sequence(first, bound("gluon/sum/split", x, sum_of_parts_kernel, rows.total, args, 1))
+    return sequence(first, bound("gluon/sum/split", sum_of_parts_kernel, rows.total, args, 1))

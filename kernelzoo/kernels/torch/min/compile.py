@@ -5,7 +5,7 @@ from functools import cache
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.torch.compiled import compiled
+from kernelzoo.kernels.torch.compiled import compiled_call
 from kernelzoo.kernels.torch.natural import natural
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
@@ -25,12 +25,12 @@ def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
             "(docs/records/inductor-8-bit.md)",
         )
     x, out, dim = natural(x, out)
-    return compiled("torch/min/compile", _amin_into, x, dim, out)
+    return compiled_call("torch/min/compile", _amin_into, (x, dim, out))
 
 
 @cache
 def _invents(dtype: torch.dtype) -> bool:
     """Whether this torch has the error: the least problem that shows it."""
     x, out = torch.full((1, 16), 100, dtype=dtype), torch.ones(1, dtype=dtype)
-    compiled("torch/min/compile", _amin_into, x, 1, out)()
+    compiled_call("torch/min/compile", _amin_into, (x, 1, out))()
     return bool(out != 100)

@@ -2,7 +2,7 @@
 
 import torch
 
-from kernelzoo.kernels.torch.compiled import check_exact, compiled
+from kernelzoo.kernels.torch.compiled import check_exact, compiled_call
 from kernelzoo.kernels.torch.natural import natural
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
@@ -21,4 +21,4 @@ def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     check_exact("torch/softmax/compile", x)
     x, out, dim = natural(x, out)
-    return compiled("torch/softmax/compile", _softmax_into, x, dim, out)
+    return compiled_call("torch/softmax/compile", _softmax_into, (x, dim, out))

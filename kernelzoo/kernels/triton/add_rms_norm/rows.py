@@ -56,4 +56,4 @@ def rows(
     tile = held_tile(x, rows, 2)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
-    return bound("triton/add_rms_norm/rows", x, add_rms_norm_kernel, tile.programs, args, tile.warps, tensors=5)
+    return bound("triton/add_rms_norm/rows", add_rms_norm_kernel, tile.programs, args, tile.warps, tensors=5)

@@ -70,4 +70,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile = pack_tile(x, rows)
     args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile.constants)
-    return bound("triton/argmin/rows", x, argmin_kernel, tile.programs, args, tile.warps)
+    return bound("triton/argmin/rows", argmin_kernel, tile.programs, args, tile.warps)

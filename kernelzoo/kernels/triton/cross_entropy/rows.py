@@ -45,4 +45,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index
     tile = pack_tile(x, rows)
     constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), *tile.constants)
     args = (x, labels, loss, *row_arguments(rows), label.outer, label.inner, ignore_index, *constants)
-    return bound("triton/cross_entropy/rows", x, cross_entropy_kernel, tile.programs, args, tile.warps, tensors=3)
+    return bound("triton/cross_entropy/rows", cross_entropy_kernel, tile.programs, args, tile.warps, tensors=3)

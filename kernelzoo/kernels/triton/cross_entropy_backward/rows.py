@@ -48,4 +48,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
     strides = (label.outer, label.inner, factor.outer, factor.inner)
     constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), *tile.constants)
     args = (x, labels, grad, out, *row_arguments(rows), *strides, ignore_index, *constants)
-    return bound("triton/cross_entropy_backward/rows", x, backward_kernel, tile.programs, args, tile.warps, tensors=4)
+    return bound("triton/cross_entropy_backward/rows", backward_kernel, tile.programs, args, tile.warps, tensors=4)

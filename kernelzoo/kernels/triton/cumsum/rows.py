@@ -48,4 +48,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tile_of(x, rows)
     wide = wide_type(torch.promote_types(x.dtype, out.dtype))
     args = (x, out, *row_arguments(rows), wide, tile.rows, tile.block)
-    return bound("triton/cumsum/rows", x, cumsum_kernel, tile.programs, args, tile.warps)
+    return bound("triton/cumsum/rows", cumsum_kernel, tile.programs, args, tile.warps)

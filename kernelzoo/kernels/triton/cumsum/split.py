@@ -42,4 +42,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     constants = (wide_type(sums.dtype), plan.tile.rows, block, plan.lanes)
     warps = device_of(x).warps(plan.tile.rows * block // 16)
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, *constants)
-    return sequence(first, bound(id, x, cumsum_kernel, plan.programs, args, warps))
+    return sequence(first, bound(id, cumsum_kernel, plan.programs, args, warps))

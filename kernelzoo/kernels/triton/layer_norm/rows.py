@@ -71,4 +71,4 @@ def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.T
     tile = held_tile(x, rows)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
-    return bound("triton/layer_norm/rows", x, layer_norm_kernel, tile.programs, args, tile.warps, tensors=4)
+    return bound("triton/layer_norm/rows", layer_norm_kernel, tile.programs, args, tile.warps, tensors=4)

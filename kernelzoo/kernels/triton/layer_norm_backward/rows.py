@@ -74,5 +74,5 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     partials = x.new_empty((2, tile.programs, rows.n), dtype=wide_dtype(x.dtype))
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
-    first = bound(id, x, rows_kernel, tile.programs, args, tile.warps, tensors=6)
+    first = bound(id, rows_kernel, tile.programs, args, tile.warps, tensors=6)
     return sequence(first, *(sum_of_partials(id, partials[i], out) for i, out in enumerate((dweight, dbias))))

@@ -35,4 +35,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = pack_tile(x, rows)
     lowest = torch.finfo(wide_dtype(x.dtype)).min
     args = (x, out, *row_arguments(rows), lowest, wide_type(x.dtype), *tile.constants)
-    return bound("triton/logsumexp/rows", x, logsumexp_kernel, tile.programs, args, tile.warps)
+    return bound("triton/logsumexp/rows", logsumexp_kernel, tile.programs, args, tile.warps)

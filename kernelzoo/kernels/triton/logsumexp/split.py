@@ -54,7 +54,7 @@ def leave_states(
     states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     kinds = (plan.parts, plan.span, lowest, highest, wide_type(x.dtype))
     args = (x, out, states, *row_arguments(rows), *kinds, *plan.tile.constants)
-    return states, bound(id, x, states_kernel, plan.programs, args, plan.tile.warps)
+    return states, bound(id, states_kernel, plan.programs, args, plan.tile.warps)
 
 
 @register("triton", "logsumexp", "split")
@@ -65,4 +65,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     states, first = leave_states("triton/logsumexp/split", x, out, rows, plan, -lowest)
     place = (rows.total, plan.parts, rows.inner, rows.out_outer, rows.out_inner)
     args = (x, out, states, *place, lowest, plan.lanes)
-    return sequence(first, bound("triton/logsumexp/split", x, merge_kernel, rows.total, args, 1))
+    return sequence(first, bound("triton/logsumexp/split", merge_kernel, rows.total, args, 1))

@@ -40,4 +40,4 @@ def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     tile = tile_of(x, rows)
     strides = (ys.outer, ys.inner, grads.outer, grads.inner)
     args = (x, y, grad, out, *row_arguments(rows), *strides, wide_type(x.dtype), tile.rows, tile.block)
-    return bound("triton/logsumexp_backward/rows", x, backward_kernel, tile.programs, args, tile.warps, tensors=4)
+    return bound("triton/logsumexp_backward/rows", backward_kernel, tile.programs, args, tile.warps, tensors=4)

@@ -9,8 +9,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.device_functions import lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min import tiles
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lowest, running_minima
-from kernelzoo.kernels.triton.min.tiles import fold_of
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_of, folded, lowest, running_minima
 from kernelzoo.launch import Launch, keeping_alive
 from kernelzoo.layout import cdiv, identity, plain, rows_of
 from kernelzoo.tables import knob, numbers, of
@@ -76,7 +75,7 @@ def by_atomics(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Laun
     blocks = cdiv(rows.n, piece * pieces)
     constants = (wide_type(x.dtype), identity(x.dtype), edges_of(rows), fold_of(rows, x.dtype, piece))
     args = (x, target, *row_arguments(rows), blocks, pieces, *constants, numbers.atomic_tiles, side, piece)
-    lower_all = bound(id, x, kernel, groups * blocks, args, device.warps(tile.threads))
+    lower_all = bound(id, kernel, groups * blocks, args, device.warps(tile.threads))
     nothing = identity(target.dtype)
 
     def launch() -> None:

@@ -3,7 +3,8 @@
 import torch
 
 from kernelzoo.kernels.shared.jit import device_of, edges_of
-from kernelzoo.kernels.triton.min import atomics, columns, split, tiles
+from kernelzoo.kernels.triton.min import atomics, columns, split
+from kernelzoo.kernels.triton.min.rows import RowNumbers
 from kernelzoo.kernels.triton.min.rows_deferred import short_tile
 from kernelzoo.kernels.triton.min.tiles import once_tile
 from kernelzoo.layout import rows_of
@@ -15,7 +16,7 @@ SMALL_TILES = {2: 4608, 4: 2048}
 
 
 @launch_table("triton", "min")
-class Knobs(tiles.RowNumbers, atomics.Numbers, split.Numbers):
+class Knobs(RowNumbers, atomics.Numbers, split.Numbers):
     """What depends on the card. Shipped values are an H200's."""
 
     across_percent: int = knob(

@@ -206,7 +206,7 @@ def launch_of_columns(
     # The last program asks for as many parts at once as a thread has registers for.
     chunk = min(power_of_two(parts), COLUMN_PILE // 2 * tile.threads * 16 // (columns.itemsize * tile.lanes))
     args = (*place, *kinds, parts == 1, pile, tile.depth, tile.lanes, chunk)
-    return bound(id, x, columns_kernel, strips * parts, args, device_of(x).warps(tile.threads))
+    return bound(id, columns_kernel, strips * parts, args, device_of(x).warps(tile.threads))
 
 
 @register("triton", "min", "columns")

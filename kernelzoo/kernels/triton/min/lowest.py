@@ -4,11 +4,13 @@
 joined by a minimum that propagates NaN, lanes and memory by integers in which a NaN is the lowest of all.
 """
 
+import torch
 import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import aligned, lower
 from kernelzoo.kernels.triton.device_functions import edge_columns, whole_vectors
+from kernelzoo.layout import Rows
 
 
 @triton.jit
@@ -39,6 +41,11 @@ def folded(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
         low, high = tl.split(tl.reshape(x, [ROWS, COLS // 2, 2]))
         result = folded(lower(low, high), ROWS, COLS // 2, FOLD // 2)
     return result
+
+
+def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
+    """Neighbouring columns that one thread loads, and can reduce by itself: FOLD of ``folded``."""
+    return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.across and dtype.is_floating_point else 1
 
 
 @triton.jit

@@ -7,12 +7,26 @@ import triton.language as tl
 from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lowest
-from kernelzoo.kernels.triton.min.tiles import RowNumbers, fold_of, row_tile
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_of, folded, lowest
+from kernelzoo.kernels.triton.min.tiles import TILE_ELEMENTS, Numbers, Tile, block_tile
 from kernelzoo.launch import Launch
-from kernelzoo.layout import cdiv, identity, plain, rows_of
+from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import of
+from kernelzoo.tables import knob, numbers, of
+
+
+@numbers
+class RowNumbers(Numbers):
+    # Eight 16-byte loads to a lane. No warp waits for another.
+    warp_bytes: int = knob(
+        4096, among=(2048, 4096, 8192), unit="bytes", why="of a tile of short rows, all of which one warp reads"
+    )
+    row_bytes: int = knob(
+        32768,
+        among=(16384, 32768, 65536),
+        unit="bytes",
+        why="of a row that is read at once, or in halves at the most: nothing to defer",
+    )
 
 
 @triton.jit
@@ -38,6 +52,19 @@ def rows_kernel(
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 
+def row_tile(numbers: RowNumbers, rows: Rows, dtype: torch.dtype, edges: int) -> Tile:
+    """The tile of ``rows``: several short rows, one at once, or a block of a long one."""
+    columns = power_of_two(rows.n // edges * edges if edges else rows.n)
+    if rows.across or columns * dtype.itemsize > numbers.row_bytes:
+        return block_tile(numbers, rows, dtype)
+    # 64 bytes to a thread, and more to the threads of a single warp.
+    block = min(columns, TILE_ELEMENTS)
+    most = numbers.warp_bytes // dtype.itemsize if dtype.itemsize > 1 else TILE_ELEMENTS // 4
+    # As many as the row can feed, of halves as many as the tile has, lest a thread hold more than 32.
+    threads = max(32, (block if dtype.itemsize == 2 else min(rows.n, block)) * dtype.itemsize // 64)
+    return Tile(max(1, most // block), block, power_of_two(threads + 1) // 2)
+
+
 @register("triton", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows; every block of a row is reduced to a scalar before it is combined."""
@@ -48,4 +75,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)
-    return bound("triton/min/rows", x, rows_kernel, programs, args, device.warps(tile.threads))
+    return bound("triton/min/rows", rows_kernel, programs, args, device.warps(tile.threads))

@@ -13,8 +13,8 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, safe, wide_type
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start, whole_vectors
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lowest, running_minima
-from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, fold_of, once_tile
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_of, folded, lowest, running_minima
+from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, once_tile
 from kernelzoo.kernels.triton.softmax.multi_row_lanes import WARPS, lanes_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
@@ -147,10 +147,10 @@ def launch_of_short(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: ShortT
     kinds = (wide_type(x.dtype), identity(x.dtype))
     if not tile.columns:
         args = (x, out, *place, *kinds, rows.n, tile.rows, tile.threads)
-        return bound(id, x, rows_lanes_kernel, programs, args, WARPS)
+        return bound(id, rows_lanes_kernel, programs, args, WARPS)
     vector = rows.whole_vector
     sizes = (tile.rows, tile.columns // (tile.threads * vector), tile.threads)
-    return bound(id, x, rows_ragged_kernel, programs, (x, out, *place, safe(rows), *kinds, vector, *sizes), 1)
+    return bound(id, rows_ragged_kernel, programs, (x, out, *place, safe(rows), *kinds, vector, *sizes), 1)
 
 
 @register("triton", "min", "rows_deferred")
@@ -172,4 +172,4 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)
-    return bound("triton/min/rows_deferred", x, rows_deferred_kernel, programs, args, device.warps(tile.threads))
+    return bound("triton/min/rows_deferred", rows_deferred_kernel, programs, args, device.warps(tile.threads))

@@ -10,8 +10,8 @@ from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_argumen
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min import columns, tiles
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, folded, lowest, running_minima
-from kernelzoo.kernels.triton.min.tiles import MANY_PARTS, block_tile, fold_of
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_of, folded, lowest, running_minima
+from kernelzoo.kernels.triton.min.tiles import MANY_PARTS, block_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, identity, plain, rows_of
 from kernelzoo.registry import register
@@ -117,4 +117,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     constants = (wide_type(x.dtype), identity(x.dtype), edges, fold, vector, span <= tile.block)
     sizes = (tile.rows, tile.block, merge)
     warps = device.warps(tile.threads)
-    return bound("triton/min/split", x, split_kernel, groups * parts, args + constants + sizes, warps)
+    return bound("triton/min/split", split_kernel, groups * parts, args + constants + sizes, warps)

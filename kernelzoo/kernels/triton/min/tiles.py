@@ -37,25 +37,6 @@ class Numbers:
     )
 
 
-@numbers
-class RowNumbers(Numbers):
-    # Eight 16-byte loads to a lane. No warp waits for another.
-    warp_bytes: int = knob(
-        4096, among=(2048, 4096, 8192), unit="bytes", why="of a tile of short rows, all of which one warp reads"
-    )
-    row_bytes: int = knob(
-        32768,
-        among=(16384, 32768, 65536),
-        unit="bytes",
-        why="of a row that is read at once, or in halves at the most: nothing to defer",
-    )
-
-
-def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
-    """Neighbouring columns that one thread loads, and can reduce by itself: FOLD of ``folded``."""
-    return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.across and dtype.is_floating_point else 1
-
-
 class Tile(NamedTuple):
     """A tile of a program, its sides powers of two, and the threads that read it."""
 
@@ -88,16 +69,3 @@ def block_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, most_rows: int 
     elements = min(numbers.tile_bytes // dtype.itemsize, TILE_ELEMENTS)
     block = min(elements, power_of_two(rows.n))
     return Tile(min(elements // block, most_rows), block, 128 if dtype.itemsize == 1 else 256)
-
-
-def row_tile(numbers: RowNumbers, rows: Rows, dtype: torch.dtype, edges: int) -> Tile:
-    """The tile of ``rows``: several short rows, one at once, or a block of a long one."""
-    columns = power_of_two(rows.n // edges * edges if edges else rows.n)
-    if rows.across or columns * dtype.itemsize > numbers.row_bytes:
-        return block_tile(numbers, rows, dtype)
-    # 64 bytes to a thread, and more to the threads of a single warp.
-    block = min(columns, TILE_ELEMENTS)
-    most = numbers.warp_bytes // dtype.itemsize if dtype.itemsize > 1 else TILE_ELEMENTS // 4
-    # As many as the row can feed, of halves as many as the tile has, lest a thread hold more than 32.
-    threads = max(32, (block if dtype.itemsize == 2 else min(rows.n, block)) * dtype.itemsize // 64)
-    return Tile(max(1, most // block), block, power_of_two(threads + 1) // 2)

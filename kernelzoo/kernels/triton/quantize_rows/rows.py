@@ -52,4 +52,4 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     tile = held_tile(x, rows)
     constants = (TOP, LEAST, tile.rows, tile.block, tile.block >= rows.n)
     args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, *constants)
-    return bound("triton/quantize_rows/rows", x, quantize_kernel, tile.programs, args, tile.warps, tensors=3)
+    return bound("triton/quantize_rows/rows", quantize_kernel, tile.programs, args, tile.warps, tensors=3)

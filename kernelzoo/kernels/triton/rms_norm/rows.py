@@ -46,4 +46,4 @@ def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -
     tile = held_tile(x, rows)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, weight, out, *row_arguments(rows), weight.stride(0), *constants)
-    return bound("triton/rms_norm/rows", x, rms_norm_kernel, tile.programs, args, tile.warps, tensors=3)
+    return bound("triton/rms_norm/rows", rms_norm_kernel, tile.programs, args, tile.warps, tensors=3)

@@ -66,5 +66,5 @@ def rows(
     partials = x.new_empty((tile.programs, rows.n), dtype=wide_dtype(x.dtype))
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
-    first = bound(id, x, rows_kernel, tile.programs, args, tile.warps, tensors=5)
+    first = bound(id, rows_kernel, tile.programs, args, tile.warps, tensors=5)
     return sequence(first, sum_of_partials(id, partials, dweight))

@@ -164,7 +164,7 @@ def launch_of_strips(
     options: dict[str, Any] = {"maxnreg": strips.registers} if device.is_nvidia and strips.registers else {}
     if phase is EXCHANGE:
         options["launch_cooperative_grid"] = True
-    return bound(id, x, columns_kernel, groups * parts, args, device.warps(strips.threads), **options)
+    return bound(id, columns_kernel, groups * parts, args, device.warps(strips.threads), **options)
 
 
 @register("triton", "softmax", "columns")

@@ -52,4 +52,4 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     columns = row_columns(rows, edges, id)
     warps, options = row_options(of(Numbers, device.index), device, rows, edges)
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns)
-    return bound(id, x, fused_kernel, rows.total, args, warps, **options)
+    return bound(id, fused_kernel, rows.total, args, warps, **options)

@@ -214,8 +214,8 @@ def multi_row_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     units = units_of(rows, of(Numbers, device.index), device.warp_size)
     if units:
         sizes = (rows.n, units.rows, units.words, units.middle, units.side, units.lanes, power_of_two(rows.n))
-        return bound(id, x, words_kernel, cdiv(units.many, units.side), (x, out, rows.total, *sizes), WARPS)
+        return bound(id, words_kernel, cdiv(units.many, units.side), (x, out, rows.total, *sizes), WARPS)
     lanes = min(device.warp_size, lanes_of(rows.n, LEAST))
     side = WARPS * device.warp_size // lanes
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), rows.n, side, lanes)
-    return bound(id, x, lanes_kernel, cdiv(rows.total, side), args, WARPS)
+    return bound(id, lanes_kernel, cdiv(rows.total, side), args, WARPS)

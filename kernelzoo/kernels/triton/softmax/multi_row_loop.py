@@ -49,4 +49,4 @@ def multi_row_loop(x: torch.Tensor, out: torch.Tensor) -> Launch:
     columns = row_columns(rows, edges, "triton/softmax/multi_row_loop")
     warps = row_warps(of(tiles.Numbers, device.index), device, rows, edges)
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns, side)
-    return bound("triton/softmax/multi_row_loop", x, row_loop_kernel, cdiv(rows.total, side), args, warps)
+    return bound("triton/softmax/multi_row_loop", row_loop_kernel, cdiv(rows.total, side), args, warps)

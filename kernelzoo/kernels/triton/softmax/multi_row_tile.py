@@ -67,4 +67,4 @@ def multi_row_tile(x: torch.Tensor, out: torch.Tensor) -> Launch:
     side, columns = tile
     warps = tile_warps(knobs, device, rows, side * columns) if rows.across else 1
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, side, columns, single(rows))
-    return bound("triton/softmax/multi_row_tile", x, row_tile_kernel, cdiv(rows.total, side), args, warps)
+    return bound("triton/softmax/multi_row_tile", row_tile_kernel, cdiv(rows.total, side), args, warps)

@@ -80,4 +80,4 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), lowest, edges_of(rows), side, block)
     if rows.itemsize == 8 and not rows.across:
         warps *= 2  # its long exponentials want more threads
-    return bound("triton/softmax/online", x, online_kernel, cdiv(rows.total, side), args, warps)
+    return bound("triton/softmax/online", online_kernel, cdiv(rows.total, side), args, warps)

@@ -161,6 +161,6 @@ def launch_in_parts(
         waits: dict[str, Any] = {}
         if phase is EXCHANGE:
             waits = {"maxnreg": plan.registers, "launch_cooperative_grid": True}
-        return bound(id, x, kernel, plan.programs, (*args, phase, *plan.sizes), plan.warps, tensors=tensors, **waits)
+        return bound(id, kernel, plan.programs, (*args, phase, *plan.sizes), plan.warps, tensors=tensors, **waits)
 
     return sequence(*(part(phase) for phase in phases_on(device_of(x))))

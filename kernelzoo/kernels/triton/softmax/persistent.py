@@ -61,4 +61,4 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     def programs(resident: int) -> int:
         return min(rows.total, device.multiprocessors * resident)
 
-    return bound("triton/softmax/persistent", x, persistent_kernel, programs, args, warps, stages)
+    return bound("triton/softmax/persistent", persistent_kernel, programs, args, warps, stages)

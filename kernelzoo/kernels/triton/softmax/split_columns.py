@@ -103,6 +103,6 @@ def tiles_in_parts(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:
 
     def part(phase: object) -> Launch:
         args = (*place, *kinds, phase, *sizes)
-        return bound(ID, x, split_across_kernel, plan.blocks, args, device.warps(THREADS))
+        return bound(ID, split_across_kernel, plan.blocks, args, device.warps(THREADS))
 
     return sequence(part(LEAVE), part(WRITE))

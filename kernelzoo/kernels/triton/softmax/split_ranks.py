@@ -163,4 +163,4 @@ def split_ranks(
     plan, args = split_plan(x, out, rows_of(x, out), ID)
     options = {"maxnreg": plan.registers, "launch_cooperative_grid": True}
     between = (words, peers, state[:1], state[1:], late, limit, rank, ranks, power_of_two(ranks))
-    return bound(ID, x, ranks_kernel, plan.programs, (*args, *between, *plan.sizes), plan.warps, **options)
+    return bound(ID, ranks_kernel, plan.programs, (*args, *between, *plan.sizes), plan.warps, **options)

@@ -65,4 +65,4 @@ def rows(maximum: torch.Tensor, total: torch.Tensor, largest: torch.Tensor, sum:
     constants = wide_type(maximum.dtype), side, parts
     args = (maximum, total, largest, sum, where.total, where.n, where.inner, *strides, *outs, *constants)
     warps = device_of(maximum).warps(128)
-    return bound("triton/softmax_merge/rows", maximum, merge_kernel, cdiv(where.total, side), args, warps, tensors=4)
+    return bound("triton/softmax_merge/rows", merge_kernel, cdiv(where.total, side), args, warps, tensors=4)

@@ -35,4 +35,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = pack_tile(x, rows)
     wide = wide_type(torch.promote_types(x.dtype, out.dtype))
     args = (x, out, *row_arguments(rows), wide, *tile.constants)
-    return bound("triton/sum/rows", x, sum_kernel, tile.programs, args, tile.warps)
+    return bound("triton/sum/rows", sum_kernel, tile.programs, args, tile.warps)

@@ -40,7 +40,7 @@ def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Pl
     dtype = torch.promote_types(x.dtype, out.dtype)
     sums = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(dtype))
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, wide_type(dtype), *plan.tile.constants)
-    return sums, bound(id, x, parts_kernel, plan.programs, args, plan.tile.warps)
+    return sums, bound(id, parts_kernel, plan.programs, args, plan.tile.warps)
 
 
 @register("triton", "sum", "split")
@@ -51,4 +51,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     plan = plan_of(x, rows)
     sums, first = leave_sums("triton/sum/split", x, out, rows, plan)
     args = (x, out, sums, plan.parts, rows.inner, rows.out_outer, rows.out_inner, plan.lanes)
-    return sequence(first, bound("triton/sum/split", x, sum_of_parts_kernel, rows.total, args, 1))
+    return sequence(first, bound("triton/sum/split", sum_of_parts_kernel, rows.total, args, 1))
