@@ -11,6 +11,7 @@ from triton.experimental.gluon.language.nvidia import ampere
 from triton.runtime import jit as runtime
 
 import kernelzoo.kernels.gluon as backend
+from kernelzoo.kernels.shared import exchange
 
 
 class Layout:
@@ -88,13 +89,6 @@ class Language(ModuleType):
         return value
 
     @staticmethod
-    def inline_asm_elementwise(words: str, _: str, arguments: list[Any], *kind: Any, **options: Any) -> Any:
-        """Of all instructions, the one that kernels wait for words with: here it finds what is there."""
-        assert "ld.relaxed.gpu.global.b64" in words
-        address, there = arguments
-        return tl.load(address, there != 0, other=0)
-
-    @staticmethod
     def thread_barrier() -> None:
         """One thread after the other runs here."""
 
@@ -109,6 +103,11 @@ def jit(function: Any = None, **options: Any) -> Any:
     return triton.jit(function, **options)
 
 
+def awaited(words: Any, there: Any) -> Any:
+    """In the place of ``exchange.awaited``: what is there already."""
+    return tl.load(words, there, other=0)
+
+
 def install() -> None:
     """Put this in Gluon's place, for this process."""
     assert triton.knobs.runtime.interpret and "kernelzoo.kernels.gluon.device_functions" not in sys.modules
@@ -118,4 +117,5 @@ def install() -> None:
     words: dict[str, Any] = {"async_load": copy, "commit_group": commit_group, "wait_group": wait_group}
     vars(copies).update(words)
     gluon.jit, gluon.language, ampere.async_copy = jit, Language("language"), copies
+    exchange.awaited = awaited
     backend.stand_in = "Triton's interpreter, less the layouts"
