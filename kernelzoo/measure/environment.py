@@ -10,28 +10,10 @@ from pathlib import Path
 
 # Distributions that affect results, where installed.
 _DISTRIBUTIONS = (
-    "kernelzoo",
-    "torch",
-    "triton",
-    "helion",
-    "cuda-tile",
-    "nvidia-cuda-tileiras",
-    "nvidia-cutlass-dsl",
-    "cupy-cuda12x",
-    "cupy-cuda13x",
-    "numba",
-    "numba-cuda",
-    "cuda-core",
-    "cuda-bindings",
-    "apache-tvm-ffi",
-    "nvidia-cuda-cccl",
-    "cuda-cccl",
-    "quack-kernels",
-    "liger-kernel",
-    "flag-gems",
-    "tilelang",
-    "numpy",
-    "pytest-benchmark",
+    *("kernelzoo", "torch", "triton", "helion", "cuda-tile", "nvidia-cuda-tileiras", "nvidia-cutlass-dsl"),
+    *("cupy-cuda12x", "cupy-cuda13x", "numba", "numba-cuda", "cuda-core", "cuda-bindings", "apache-tvm-ffi"),
+    *("nvidia-cuda-cccl", "cuda-cccl", "quack-kernels", "liger-kernel", "flag-gems", "tilelang"),
+    *("numpy", "pytest-benchmark"),
 )
 
 

@@ -28,33 +28,25 @@ class Replay:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kernelzoo", "what the benches measure")
-    group.addoption("--backend", default="", help="comma-separated backends (default: all)")
-    group.addoption(
-        "--module",
-        default=[],
-        action="append",
-        metavar="FILE.py",
-        help="a file that registers kernels; may be repeated",
-    )
-    group.addoption("--variant", default="", help="comma-separated variants (default: all)")
-    group.addoption("--op", default="", help="comma-separated operations (default: all)")
-    group.addoption("--dtype", default="float32,bfloat16", help="comma-separated dtypes (default: %(default)s)")
     known = ", ".join([*SETS, f"{PREFIX}COUNT"])
-    group.addoption("--shapes", default="quick", help=f"set of shapes: {known} (default: %(default)s)")
-    group.addoption(
-        "--seed", default=0, type=int, help="of the problems that random:COUNT draws (default: %(default)s)"
-    )
-    group.addoption("--device", default="", help="torch device (default: cuda where there is one, else cpu)")
-    group.addoption("--rounds", default=15, type=int, help="samples of each implementation (default: %(default)s)")
-    group.addoption(
-        "--cache", default="cold", choices=("cold", "hot"), help="state of the cache (default: %(default)s)"
-    )
-    group.addoption(
-        "--clock",
-        default="device",
-        choices=("device", "call"),
-        help="time launches, or whole calls (default: launches)",
-    )
+    for name, default, words in (
+        ("backend", "", "comma-separated backends (default: all)"),
+        ("variant", "", "comma-separated variants (default: all)"),
+        ("op", "", "comma-separated operations (default: all)"),
+        ("dtype", "float32,bfloat16", "comma-separated dtypes (default: %(default)s)"),
+        ("shapes", "quick", f"set of shapes: {known} (default: %(default)s)"),
+        ("seed", 0, "of the problems that random:COUNT draws (default: %(default)s)"),
+        ("device", "", "torch device (default: cuda where there is one, else cpu)"),
+        ("rounds", 15, "samples of each implementation (default: %(default)s)"),
+    ):
+        group.addoption(f"--{name}", default=default, type=type(default), help=words)
+    for name, choices, words in (
+        ("cache", ("cold", "hot"), "state of the cache (default: %(default)s)"),
+        ("clock", ("device", "call"), "time launches, or whole calls (default: launches)"),
+    ):
+        group.addoption(f"--{name}", default=choices[0], choices=choices, help=words)
+    words = "a file that registers kernels; may be repeated"
+    group.addoption("--module", default=[], action="append", metavar="FILE.py", help=words)
     group.addoption("--cross-check", action="store_true", help="on a GPU, time with the profiler's clock too")
 
 
