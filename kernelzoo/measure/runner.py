@@ -154,7 +154,7 @@ class Runner:
 
     def alone(self, id: str, number: int) -> None:
         """Launch on the first row of a set alone, into the first element or row of its outputs."""
-        problem, inputs, outs = self._sets.first_row(number)
+        problem, inputs, outs = self._sets.row(number, (0,) * len(self._sets.inputs[0].shape))
         self._run([problem.launch(self._implementation(id), inputs, outs)])
 
     def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None:

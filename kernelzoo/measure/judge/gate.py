@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +21,6 @@ from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.measure.judge.mutation import Mutation
 from kernelzoo.measure.worker_process import DiedError
 from kernelzoo.operations import Expected
-from kernelzoo.operations.declared import ROW
 
 _LAUNCHES = 8
 """Further launches that tell a kernel whose bits vary from one whose rows depend on each other."""
@@ -212,7 +211,8 @@ class Gate:
             raise
         except Exception:  # it may take no single row
             return None
-        return _same(self.sets.first_row(0)[2], self.sets.first_row(1)[2])
+        first = (0,) * len(shape)
+        return _same(self.sets.row(0, first)[2], self.sets.row(1, first)[2])
 
     def _check_elements(self, lane: Entrant, special: bool, same_bits: bool) -> bool:
         """Change single elements. Their rows must change, and no other: not a bit, if the same inputs give the same.
@@ -232,18 +232,19 @@ class Gate:
         place = tuple(self._python.randrange(size) for size in x.shape)
         kept = x[place].clone()
         x[place] = self._telling(x, special)
-        rows = self._parts(place, (*inputs, *outs))
-        expected = self.operation.expect(self.problem.arguments(tuple(rows[: len(inputs)])))
+        by_rows = self.operation.separable and bool(place)
+        problem, given, results = self.sets.row(0, place) if by_rows else (self.problem, inputs, outs)
+        expected, old = self.operation.expect(problem.arguments(given)), [row.clone() for row in results]
         self.mutation.poison([0])
         lane.launch([0])
         try:
-            expected.check(tuple(rows[len(inputs) :]))
+            expected.check(results)
         except AssertionError as error:
             raise retold(error, f"wrong after the one element at {place} was changed: {error}") from None
-        if not self.operation.separable:
+        if not by_rows:
             return same_bits
-        for part, old in zip(rows[len(inputs) :], self._parts(place, (*inputs, *before))[len(inputs) :], strict=True):
-            part.copy_(old)
+        for row, was in zip(results, old, strict=True):
+            row.copy_(was)
         if _same(outs, before):
             return same_bits
         near = self._near(outs, before)
@@ -263,20 +264,6 @@ class Gate:
         return all(
             torch.allclose(a, b, rtol=1e-2, atol=1e-6, equal_nan=True) for a, b in zip(outs, before, strict=True)
         )
-
-    def _parts(self, place: tuple[int, ...], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The row of an element of the first input, in each tensor."""
-        if not self.operation.separable or not place:
-            return list(tensors)
-        ndim, dim = len(place), self.problem.dim % len(place)
-        kept = [d for d in range(ndim) if d != dim]
-        parts = []
-        for names, x in zip(self.operation.axes, tensors, strict=True):
-            if names == ROW or names == ("outer", "inner"):
-                for at, d in enumerate(kept):
-                    x = x.narrow(d if names == ROW else at, place[d], 1)
-            parts.append(x)
-        return parts
 
     def _telling(self, x: torch.Tensor, special: bool) -> float | bool:
         """A value for one element that decides the result of its row."""

@@ -9,7 +9,7 @@ import math
 import mmap
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -104,16 +104,17 @@ class Sets:
             return self.one(self.outs[0], number)
         return self.one(self.inputs[0], number + 1).view(-1)[: self.outs[0].elements].view(self.outs[0].shape)
 
-    def first_row(self, number: int) -> tuple[Problem, Tensors, Tensors]:
-        """The problem of a set's first row alone, and the parts of its tensors. Rows must lie along the last axis."""
+    def row(self, number: int, place: Sequence[int]) -> tuple[Problem, Tensors, Tensors]:
+        """The problem of the row at a place of a set's first input, and views of that row in each of its tensors."""
         inputs, outs = self[number]
-        length = inputs[0].shape[-1]
+        dim = self.problem.dim % len(place)
+        kept = [slice(at, at + 1) for d, at in enumerate(place) if d != dim]
         parts = []
         for names, x in zip(self.problem.operation.axes, (*inputs, *outs), strict=True):
-            row = x.view(-1, length)[:1] if names == ROW else x.view(-1)[:1] if names == ("outer", "inner") else x
-            parts.append(row)
-        count = len(inputs)
-        return replace(self.problem, shape=(1, length), dim=-1), tuple(parts[:count]), tuple(parts[count:])
+            x = x.movedim(dim, -1) if names == ROW else x
+            parts.append(x[*kept] if names in (ROW, ("outer", "inner")) else x)
+        some, count = replace(self.problem, shape=tuple(parts[0].shape), dim=-1), len(inputs)
+        return some, tuple(parts[:count]), tuple(parts[count:])
 
     def guards(self, field: Field) -> torch.Tensor:
         """The guard bytes behind a field's tensors: a row of bytes for each set."""
