@@ -10,23 +10,11 @@ from dataclasses import asdict
 from functools import partial
 
 from kernelzoo.check.verifying import Finding, Found
-from kernelzoo.measure import record
+from kernelzoo.measure import record, worker_process
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.measurement import UNJUDGED
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import (
-    ENDED,
-    IMPORTING,
-    JUDGE,
-    UNSET,
-    WAITING,
-    DiedError,
-    GuardError,
-    Json,
-    Progress,
-    WorkerProcess,
-    quiet,
-)
+from kernelzoo.measure.worker_process import WAITING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
 
 _DEATHS = 4
 """Processes that one implementation may break in one batch of cases, since a new one takes seconds."""
@@ -55,7 +43,7 @@ class Guard(WorkerProcess):
         if needs is not None:
             opening["needs"] = {os.path.abspath(own): list(map(os.path.abspath, of)) for own, of in needs.items()}
         # Else threads of the judge wait for work by spinning, for milliseconds in which a runner has its turn.
-        opening["waiting"] = os.environ.get(WAITING, UNSET)
+        opening["waiting"] = os.environ.get(WAITING)
         # A runner that hangs is ended by the judge, before the judge counts as hung.
         super().__init__(
             device, modules, patience=2 * patience, gpu=gpu, opening=opening, environment={WAITING: "PASSIVE"}
@@ -64,7 +52,7 @@ class Guard(WorkerProcess):
             self.close()
             raise GuardError(next(iter(self.about.refused.values())))
 
-    program = JUDGE
+    program = "kernelzoo.measure.judge.process"
 
     def close(self) -> None:
         """End the process, and that of the second clock."""
@@ -126,7 +114,7 @@ class Guard(WorkerProcess):
                 self.restart()
                 # Nobody was running, or this process raised: none can be blamed, and none has a result.
                 known = error.id in left
-                blamed, unjudged = [error.id] if known else left, not known or ENDED in error.reason
+                blamed, unjudged = [error.id] if known else left, not known or worker_process.ENDED in error.reason
                 lost += [
                     failure(id=id, reason=error.reason) | ({"kind": UNJUDGED} if unjudged else {}) for id in blamed
                 ]
@@ -175,7 +163,7 @@ class Guard(WorkerProcess):
     def largest(self, id: str) -> Json:
         """What fuzzing needs: why it is ``unavailable`` here, ``elements`` of the largest case, ``emulator``."""
         try:
-            return self._ask({"do": "largest", "id": id}, quiet, at_least=IMPORTING)
+            return self._ask({"do": "largest", "id": id}, quiet, at_least=worker_process.IMPORTING)
         except DiedError as error:
             self.restart()
             return {"unavailable": f"importing its backend: {error.reason}", "elements": 0, "emulator": ""}

@@ -34,9 +34,6 @@ from kernelzoo.measure.problems import Problem
 IMPORTING = 180.0
 """Least seconds that a start may take, since torch may load from a cold disk."""
 
-_WORKER, JUDGE = "kernelzoo.measure.worker", "kernelzoo.measure.judge.process"
-"""The modules of a process that runs kernels, and of one that judges them."""
-
 SHORT = ", most often because memory ran out"
 """What a process may have been killed for by SIGKILL."""
 
@@ -105,18 +102,18 @@ class About:
     """Why a user's file can't be used, by path, where that costs only the file."""
 
 
-WAITING, UNSET = "OMP_WAIT_POLICY", "\0"
-"""The variable that says how OpenMP's threads wait for work; and the value of one that a process is not to have."""
+WAITING = "OMP_WAIT_POLICY"
+"""The variable that says how OpenMP's threads wait for work."""
 
 
 class WorkerProcess:
     """A process of the module ``program`` that answers one request at a time. Use it as a context manager.
 
-    With a ``gpu``, it and its replacements see no other GPU. ``environment``: variables beside those of this process.
-    Raises GuardError if it can't ``start``.
+    With a ``gpu``, it and its replacements see no other GPU. ``environment``: variables beside those of this process;
+    None removes one. Raises GuardError if it can't ``start``.
     """
 
-    program = _WORKER
+    program = "kernelzoo.measure.worker"
 
     def __init__(
         self,
@@ -126,13 +123,15 @@ class WorkerProcess:
         patience: float = 180.0,
         gpu: Gpu | None = None,
         opening: Json | None = None,
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str | None] | None = None,
         start: bool = True,
     ) -> None:
         self._device = device or ("cuda" if gpu else "")  # never fall back to the host for a GPU that can't be used
         self._modules, self._patience = [os.path.abspath(module) for module in modules], patience
         self._gpu, self._closed = gpu, False
-        self._environment = {**(environment or {}), **({"CUDA_VISIBLE_DEVICES": gpu.visible} if gpu else {})}
+        self._environment = dict(environment or {})
+        if gpu:
+            self._environment["CUDA_VISIBLE_DEVICES"] = gpu.visible
         if children.SCRATCH not in os.environ:
             self._environment[children.SCRATCH] = folder = tempfile.mkdtemp(prefix="kernelzoo-")
             self._clean = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -170,9 +169,10 @@ class WorkerProcess:
             raise GuardError("the measuring process was ended")
         read, write = os.pipe()
         alive, self._lifeline = os.pipe()
+        environment = {**children.environment(), **self._environment}
         self._process = subprocess.Popen(
             [*command(self.program), str(write), str(alive)],
-            env={name: value for name, value in (children.environment() | self._environment).items() if value != UNSET},
+            env={name: value for name, value in environment.items() if value is not None},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -11,7 +11,7 @@ import pytest
 
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.judge.apart import Apart
-from kernelzoo.measure.worker_process import UNSET, DiedError
+from kernelzoo.measure.worker_process import DiedError
 
 DEFINITIONS = Path(__file__).parents[2] / "examples" / "definitions"
 ENDS = "import time; time.sleep(0.3); print('ended')"
@@ -28,7 +28,7 @@ def stops(process: int) -> bool:
 
 def test_a_runner_answers_beside_the_judges_work_and_stops_no_compiler() -> None:
     lost = dict[int, str]()
-    (runner,) = Apart.together("cpu", [[]], 60.0, lost, UNSET)
+    (runner,) = Apart.together("cpu", [[]], 60.0, lost, None)
     try:
         (process,) = runner.processes
         assert stops(process)
@@ -44,7 +44,7 @@ def test_a_runner_answers_beside_the_judges_work_and_stops_no_compiler() -> None
 
 
 def test_a_runner_that_dies_meanwhile_is_noticed_by_the_next_request() -> None:
-    (runner,) = Apart.together("cpu", [[]], 60.0, {}, UNSET)
+    (runner,) = Apart.together("cpu", [[]], 60.0, {}, None)
     try:
         with runner.meanwhile({"do": "tables", "backends": ["torch"], "ops": []}):
             assert runner._process is not None

@@ -1,6 +1,5 @@
 """The clock of whole calls: what is called, that it is checked as it was called, and how many calls a sample has."""
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,11 +8,9 @@ import torch
 
 import kernelzoo
 from kernelzoo import measure, registry
-from kernelzoo.launch import void
 from kernelzoo.measure.calls import Call, CallClock, call_on
 from kernelzoo.measure.clocks import WallClock
 from kernelzoo.measure.runner import Runner
-from kernelzoo.registry import Bind, Launch
 
 CPU = torch.device("cpu")
 PROBLEM = measure.Problem("softmax", (64, 33), "float32")
@@ -52,18 +49,6 @@ def test_an_operation_that_torch_lacks_is_called_of_the_backend() -> None:
     eager = kernelzoo.implementation("torch/softmax_backward/eager")
     (result,) = measure.race(problem, [eager], CPU, rounds=2, cache="hot", timed="call").values()
     assert len(result.samples) == 2 and "itself" not in result.clock_detail
-
-
-def right(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: void(torch.softmax(x, 1, out=out))
-
-
-def test_a_refusal_is_one_of_the_call_too(entrant: Callable[[Bind], registry.Implementation]) -> None:
-    def picky(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        raise kernelzoo.UnsupportedProblemError("entrant/softmax/only", "it never can")
-
-    (result,) = race(entrant(picky))
-    assert "it never can" in result.refused
 
 
 def test_a_call_that_returns_another_shape_is_no_result() -> None:

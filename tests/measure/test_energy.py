@@ -26,10 +26,11 @@ class Machine:
     """A GPU that takes so many watts at work, its counter, which moves every ``step`` seconds, and the time there."""
 
     NVMLError = NVMLError
+    until = math.inf
+    """When the counter stands still from then on."""
 
     def __init__(self, step: float = 0.1, *, reading: float = 30e-6) -> None:
         self.now, self.step, self.reading = 100.03, step, reading
-        self.until = math.inf  # when the counter stands still from then on
         self.asked = self.ended = 0
 
     def perf_counter(self) -> float:
@@ -91,32 +92,36 @@ def test_a_span_begins_after_the_device_is_warm_and_where_the_counter_moves(
     assert told(Resting(step)).launch_mj == pytest.approx(1e3 * WATTS * LAUNCH, rel=0.01)
 
 
-def test_a_counter_that_stands_still_is_said_and_no_number(told: Callable[[Machine], Energy]) -> None:
-    machine = Machine()
-    machine.until = 100.25
-    found = told(machine)
-    assert found == Energy(unknown="the counter did not move in 1 s") and machine.ended == 1
+class Still(Machine):
+    until = 100.25
+
+
+class Reloaded(Machine):
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: object) -> int:
+        return super().nvmlDeviceGetTotalEnergyConsumption(handle) - (49_000_000 if self.now >= 100.25 else 0)
+
+
+class Lost(Machine):
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: object) -> int:
+        if self.now > 100.25:
+            raise NVMLError("GPU is lost")
+        return super().nvmlDeviceGetTotalEnergyConsumption(handle)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Still, "the counter did not move in 1 s"),
+        (Reloaded, "the counter went back"),
+        (Lost, "NVML has no energy counter for this GPU: GPU is lost"),
+    ],
+)
+def test_a_counter_that_fails_is_said_and_no_number(
+    kind: type[Machine], words: str, told: Callable[[Machine], Energy]
+) -> None:
+    machine = kind()
+    assert told(machine) == Energy(unknown=words) and machine.ended == 1
     assert machine.now < 100.25 + 1.2
-
-
-def test_a_counter_that_goes_back_is_said_and_no_number(told: Callable[[Machine], Energy]) -> None:
-    class Reloaded(Machine):
-        def nvmlDeviceGetTotalEnergyConsumption(self, handle: object) -> int:
-            told = super().nvmlDeviceGetTotalEnergyConsumption(handle)
-            return told if self.now < 100.25 else told - 49_000_000
-
-    assert told(Reloaded()) == Energy(unknown="the counter went back")
-
-
-def test_a_counter_that_is_lost_on_the_way_is_said_and_no_number(told: Callable[[Machine], Energy]) -> None:
-    class Lost(Machine):
-        def nvmlDeviceGetTotalEnergyConsumption(self, handle: object) -> int:
-            if self.now > 100.25:
-                raise NVMLError("GPU is lost")
-            return super().nvmlDeviceGetTotalEnergyConsumption(handle)
-
-    machine = Lost()
-    assert "GPU is lost" in told(machine).unknown and machine.ended == 1
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

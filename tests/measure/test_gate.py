@@ -258,19 +258,6 @@ def test_an_error_says_how_to_repeat_it(enter: Enter) -> None:
     assert said[1].endswith("(gate seed 7)")
 
 
-def test_refusals_and_errors_go_through(enter: Enter) -> None:
-    def picky(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        raise UnsupportedProblemError("entrant/softmax/only", "it never can")
-
-    def breaks(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        return lambda: void(1 / 0)
-
-    with pytest.raises(UnsupportedProblemError, match="it never can"):
-        Judged(PROBLEMS["softmax"]).admit(enter("softmax", picky))
-    with pytest.raises(ZeroDivisionError):
-        Judged(PROBLEMS["softmax"]).admit(enter("softmax", breaks))
-
-
 def test_the_first_call_is_timed_whole(enter: Enter, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first bind and its first launch, and nothing else."""
     now = 0.0

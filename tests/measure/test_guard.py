@@ -49,79 +49,61 @@ for line in sys.stdin:
     say(done={"entries": entries, "failed": failed})
 """
 
-ACTS = {
-    "segfaults": "os.kill(os.getpid(), signal.SIGSEGV)",
-    "aborts": "os.abort()",
-    "leaves": "os._exit(0)",
-    "odd_signal": "os.kill(os.getpid(), 40)",
-    "hangs": "time.sleep(600)",
-    "deaf": "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; time.sleep(600)",
-    "stops": "os.kill(os.getpid(), signal.SIGSTOP)",
-    "closes": "os.closerange(0, 100); time.sleep(600)",
-    "closes_and_leaves": "os.closerange(3, 100); os._exit(7)",
-    "forks": "os.fork() or time.sleep(600); os._exit(5)",
-    "floods": "[os.write(2, b'x' * 2**20) for _ in range(60)]; os.write(2, b'\\nthe last words\\n'); os._exit(6)",
-    "garbles": "os.write(replies, b'\\xff\\xfe nonsense\\n')",
-    "mistypes": "say(done=7)",
-    "lists": "os.write(replies, b'[]\\n')",
-    "nests": "os.write(replies, b'[' * 100_000 + b'\\n')",
-    "endless": "while True: os.write(replies, b'x' * 2**16)",
-    "warns": "say(warning='a folder of somebody else')",
-    "halves": "os.write(replies, b'{\"done\": '); os._exit(8)",
-    "answers": "say(done={'entries': [entry(i) for i in request['ids']], 'failed': []})",  # and so does the process
-    "doubles": "say(stage='check', id=id, number=7)",
-    "guesses": "say(done={}, number=7)",
-    "blames": "say(lost='fine', reason='it was fine', id='fine'); time.sleep(600)",
-    "loses": "entries.pop()",
-    "repeats": "entries.append(entry(id))",
-    "swaps": "entries[-1] = entry('another')",
-    "moves": "entries[-1] = entry(id, shape=[4, 5])",
-    "warms": "entries[-1] = entry(id, cache='hot')",
-    "invents": "entries[-1]['stats']['data'] = [0.0]",
-    "empties": "entries[-1] = {}",
-    "excuses": "failed.append({**entries.pop()['extra_info'], 'outcome': 'measured', 'reason': ''})",
-}
 UNLIKE = "the answer does not match the request: "
+ELSE = "something else wrote to the answer pipe"
 
-WORDS = {
-    "segfaults": "the process was killed by SIGSEGV",
-    "aborts": "the process was killed by SIGABRT",
-    "leaves": "the process ended with status 0",
-    "odd_signal": "the process was killed by signal 40",
-    "hangs": "hung in check of hangs: no sign of life for 6 s",
-    "deaf": "hung in check of deaf",
-    "stops": "hung in check of stops",
-    "closes": "the process closed its answer pipe and went on",
-    "closes_and_leaves": "the process ended with status 7",
-    "forks": "the process ended with status 5",
-    "floods": "the process ended with status 6: ",
-    "garbles": r"something else wrote to the answer pipe: b'\xff\xfe nonsense'",
-    "mistypes": "something else wrote to the answer pipe",
-    "lists": "something else wrote to the answer pipe",
-    "nests": "something else wrote to the answer pipe",
-    "endless": "something else wrote to the answer pipe: b'xxx",
-    "halves": "the process ended with status 8",
-    "answers": "something else wrote to the answer pipe",
-    "doubles": "something else wrote to the answer pipe",
-    "guesses": "something else wrote to the answer pipe",
-    "blames": "fine",
-    "loses": f"{UNLIKE}rows of ['fine', 'good']",
-    "repeats": f"{UNLIKE}rows of ['fine', 'good', 'repeats', 'repeats']",
-    "swaps": f"{UNLIKE}rows of ['another', 'fine', 'good']",
-    "moves": f'{UNLIKE}moves on {{"dim": -1, "dtype": "float32", "op": "min", "shape": [4, 5]}}',
-    "warms": f"{UNLIKE}warms with 1 samples of a hot cache",
-    "invents": f"{UNLIKE}invents with 1 samples of a cold cache",
-    "empties": f"{UNLIKE}it lacks 'extra_info'",
-    "excuses": f"{UNLIKE}outcomes {{'measured'}}",
+ACTS = {
+    "segfaults": ("os.kill(os.getpid(), signal.SIGSEGV)", "the process was killed by SIGSEGV"),
+    "aborts": ("os.abort()", "the process was killed by SIGABRT"),
+    "leaves": ("os._exit(0)", "the process ended with status 0"),
+    "odd_signal": ("os.kill(os.getpid(), 40)", "the process was killed by signal 40"),
+    "hangs": ("time.sleep(600)", "hung in check of hangs: no sign of life for 6 s"),
+    "deaf": ("[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; time.sleep(600)", "hung in check of deaf"),
+    "stops": ("os.kill(os.getpid(), signal.SIGSTOP)", "hung in check of stops"),
+    "closes": ("os.closerange(0, 100); time.sleep(600)", "the process closed its answer pipe and went on"),
+    "closes_and_leaves": ("os.closerange(3, 100); os._exit(7)", "the process ended with status 7"),
+    "forks": ("os.fork() or time.sleep(600); os._exit(5)", "the process ended with status 5"),
+    "floods": (
+        "[os.write(2, b'x' * 2**20) for _ in range(60)]; os.write(2, b'\\nthe last words\\n'); os._exit(6)",
+        "the process ended with status 6: ",
+    ),
+    "garbles": (
+        "os.write(replies, b'\\xff\\xfe nonsense\\n')",
+        r"something else wrote to the answer pipe: b'\xff\xfe nonsense'",
+    ),
+    "mistypes": ("say(done=7)", ELSE),
+    "lists": ("os.write(replies, b'[]\\n')", ELSE),
+    "nests": ("os.write(replies, b'[' * 100_000 + b'\\n')", ELSE),
+    "endless": ("while True: os.write(replies, b'x' * 2**16)", "something else wrote to the answer pipe: b'xxx"),
+    "warns": ("say(warning='a folder of somebody else')", ""),
+    "halves": ("os.write(replies, b'{\"done\": '); os._exit(8)", "the process ended with status 8"),
+    "answers": ("say(done={'entries': [entry(i) for i in request['ids']], 'failed': []})", ELSE),
+    "doubles": ("say(stage='check', id=id, number=7)", ELSE),
+    "guesses": ("say(done={}, number=7)", ELSE),
+    "blames": ("say(lost='fine', reason='it was fine', id='fine'); time.sleep(600)", "fine"),
+    "loses": ("entries.pop()", f"{UNLIKE}rows of ['fine', 'good']"),
+    "repeats": ("entries.append(entry(id))", f"{UNLIKE}rows of ['fine', 'good', 'repeats', 'repeats']"),
+    "swaps": ("entries[-1] = entry('another')", f"{UNLIKE}rows of ['another', 'fine', 'good']"),
+    "moves": (
+        "entries[-1] = entry(id, shape=[4, 5])",
+        f'{UNLIKE}moves on {{"dim": -1, "dtype": "float32", "op": "min", "shape": [4, 5]}}',
+    ),
+    "warms": ("entries[-1] = entry(id, cache='hot')", f"{UNLIKE}warms with 1 samples of a hot cache"),
+    "invents": ("entries[-1]['stats']['data'] = [0.0]", f"{UNLIKE}invents with 1 samples of a cold cache"),
+    "empties": ("entries[-1] = {}", f"{UNLIKE}it lacks 'extra_info'"),
+    "excuses": (
+        "failed.append({**entries.pop()['extra_info'], 'outcome': 'measured', 'reason': ''})",
+        f"{UNLIKE}outcomes {{'measured'}}",
+    ),
 }
-"""How what is said of each begins."""
+"""What a worker does, and how what is said of it begins; "" for what costs nothing."""
 
 
 @pytest.fixture
 def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A guard of the stub."""
     script = tmp_path / "worker.py"
-    script.write_text(f"ACTS = {ACTS!r}\n{WORKER}")
+    script.write_text(f"ACTS = { {name: act for name, (act, _) in ACTS.items()} }\n{WORKER}")
     monkeypatch.setattr(worker_process, "command", lambda program: [sys.executable, "-S", str(script)])
     monkeypatch.setattr(worker_process, "_ENDING", 0.5)
     monkeypatch.setattr(worker_process, "_LONGEST", 2**20)
@@ -143,12 +125,12 @@ def group(pid: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("act", WORDS)
+@pytest.mark.parametrize("act", [name for name, (_, words) in ACTS.items() if words])
 def test_it_costs_its_own_row(guarded: Guard, act: str) -> None:
     first = guarded._process.pid
     started = time.monotonic()
     # Whose doing a wrong answer at the end is, nobody tells: it is held to be that of the last in hand.
-    words = WORDS[act]
+    words = ACTS[act][1]
     ids = ["fine", "good", act] if words.startswith(UNLIKE) else ["fine", act, "good"]
     done, failed = guarded.race(PROBLEM, ids)
     assert [entry["extra_info"]["id"] for entry in done] == ["fine", "good"]

@@ -32,40 +32,28 @@ def runs(*each: Sequence[float], gap: float = 1.0) -> list[Activity]:
     return [a for i, durations in enumerate(each) for a in run(i * 10_000, *durations, gap=gap)]
 
 
-def test_the_time_of_a_launch_is_its_kernels_without_the_gaps() -> None:
-    assert per_launch(runs([20, 22], [20, 22], [20, 22]), 2, 2) == pytest.approx(21e-6)
-    assert per_launch(runs([20, 22], [20, 22], [20, 22], gap=500.0), 2, 2) == pytest.approx(21e-6)
+WHOLE = runs([50, 50], [20, 22], [20, 22], [20, 22])
+SPUN = Activity(0, 10, spins=True)
 
 
-def test_several_kernels_of_one_launch_add_up() -> None:
-    """Two launches of a fill and a kernel each."""
-    assert per_launch(runs(*[[2, 20, 2, 22]] * 4), 2, 3) == pytest.approx(23e-6)
-
-
-def test_the_median_run_counts() -> None:
-    assert per_launch(runs([20], [90], [21], [22], [23]), 1, 4) == pytest.approx(22e-6)
-
-
-def test_what_overlaps_counts_once() -> None:
-    spin = Activity(0, 10, spins=True)
-    assert per_launch([spin, Activity(10, 20), Activity(12, 14), Activity(15, 30), Activity(40, 50)], 1, 1) == (
-        pytest.approx(30e-6)
-    )
-
-
-def test_the_order_of_the_events_does_not_matter() -> None:
-    made = runs([20, 22], [24, 26], [28, 30])
-    assert per_launch(made[::-1], 2, 2) == per_launch(made, 2, 2) == pytest.approx(25e-6)
-
-
-def test_a_run_whose_beginning_was_lost_does_not_count() -> None:
-    """Of a session CUPTI may lose the first kernels: within a run, or with the spinning kernel that it began with."""
-    whole = runs([50, 50], [20, 22], [20, 22], [20, 22])
-    assert per_launch(whole, 2, 3) == pytest.approx(21e-6)
-    assert per_launch(whole[1:], 2, 3) == pytest.approx(21e-6)
-    assert per_launch(whole[2:], 2, 3) == pytest.approx(21e-6)
-    torn = [*whole[:4], *whole[5:]]
-    assert per_launch(torn, 2, 3) == pytest.approx(21e-6)
+@pytest.mark.parametrize(
+    ("activities", "count", "microseconds"),
+    [
+        (runs([20, 22], [20, 22], [20, 22]), 2, 21),
+        (runs([20, 22], [20, 22], [20, 22], gap=500.0), 2, 21),  # gaps don't count
+        (runs(*[[2, 20, 2, 22]] * 4), 2, 23),  # two launches of a fill and a kernel each
+        (runs([20], [90], [21], [22], [23]), 1, 22),  # the median run
+        ([SPUN, Activity(10, 20), Activity(12, 14), Activity(15, 30), Activity(40, 50)], 1, 30),  # an overlap, once
+        (runs([20, 22], [24, 26], [28, 30])[::-1], 2, 25),  # in any order
+        # Of a session CUPTI may lose the first kernels: within a run, or with the spinning kernel that it began with.
+        (WHOLE, 2, 21),
+        (WHOLE[1:], 2, 21),
+        (WHOLE[2:], 2, 21),
+        ([*WHOLE[:4], *WHOLE[5:]], 2, 21),
+    ],
+)
+def test_the_time_of_a_launch(activities: list[Activity], count: int, microseconds: float) -> None:
+    assert per_launch(activities, count, 2) == pytest.approx(microseconds * 1e-6)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -159,20 +158,6 @@ def test_a_link_is_followed_to_the_one_file(tmp_path: Path) -> None:
         with files.claimed(one), pytest.raises(files.FileError, match="another process is"), files.claimed(other):
             raise AssertionError("claimed twice")
     assert sorted(tmp_path.iterdir()) == [link, path.parent] and list(path.parent.iterdir()) == [path]
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "results.json"
-    files.write_whole(path, b"old")
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        files.write_whole(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_entries_are_those_of_pytest_benchmark() -> None:

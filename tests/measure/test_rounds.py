@@ -1,8 +1,10 @@
-"""How many rounds a race has: those asked for, and more while a verdict is open. The clock tells made-up times."""
+"""Rounds and disturbances of a race, by a clock that tells made-up times and a watch that says what it is told."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from itertools import count
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,10 +12,31 @@ import torch
 
 import kernelzoo
 from kernelzoo import measure
+from kernelzoo.cli import verdicts
 from kernelzoo.measure.judge.doubts import Doubts
+from kernelzoo.measure.measurement import BUSY
 
 RACE: Any = sys.modules[measure.race.__module__]
 PROBLEM = measure.Problem("min", (16, 33), "float32")
+CPU = torch.device("cpu")
+
+
+class Watch:
+    """A device that is disturbed so many times, and on which others may work."""
+
+    def __init__(self, times: float, why: str = "the clock fell", others: str = "") -> None:
+        self.left, self.why, self.beside = times, why, others
+
+    def read(self) -> object:
+        return object()
+
+    def disturbed(self, before: object, after: object) -> str:
+        self.left -= 1
+        return self.why if self.left >= 0 else ""
+
+    def others(self, ours: set[int]) -> str:
+        assert os.getpid() in ours
+        return self.beside
 
 
 def steady(i: int) -> float:
@@ -53,7 +76,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int,
         if not options.pop("watched", False):
             monkeypatch.setattr(module, "watch", lambda device, processes=(): None)
         both = [kernelzoo.implementation(f"torch/min/{variant}") for variant in ("eager", "auto")]
-        found = measure.race(PROBLEM, both, torch.device("cpu"), rounds=asked, cache="hot", **options)
+        found = measure.race(PROBLEM, both, CPU, rounds=asked, cache="hot", **options)
         first, second = found.values()
         assert len(first.samples) == len(second.samples), found
         return len(first.samples), first.rounds
@@ -75,13 +98,7 @@ def test_rounds_are_added_until_the_verdict_is_clear_or_four_times_as_many(
 def test_none_are_added_where_the_device_stayed_disturbed(
     rounds: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Restless:
-        read = object
-
-        def disturbed(self, before: object, after: object) -> str:
-            return "the clock fell"
-
-    monkeypatch.setattr(RACE, "watch", lambda device, processes=(): Restless())
+    monkeypatch.setattr(RACE, "watch", lambda device, processes=(): Watch(inf))
     assert rounds(steady, restless, until_clear=True, watched=True) == (15, 15)
 
 
@@ -96,6 +113,37 @@ def test_who_fails_right_after_a_turn_is_out_of_the_race(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(RACE._Race, "sample", sample)
     both = [kernelzoo.implementation(f"torch/min/{variant}") for variant in ("eager", "auto")]
-    failed, timed = measure.race(PROBLEM, both, torch.device("cpu"), rounds=5, cache="hot").values()
+    failed, timed = measure.race(PROBLEM, both, CPU, rounds=5, cache="hot").values()
     assert (failed.samples, failed.failed) == ([], "raised OSError: a process ended while it was looked at")
     assert (len(timed.samples), timed.failed) == (5, "")
+
+
+@pytest.mark.parametrize(("disturbed", "repeated"), [(0, 0), (2, 2), (5, 4), (99, 4)])
+def test_disturbed_rounds_are_measured_again(disturbed: int, repeated: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to as many as were asked for; a device that never rests gives its samples all the same, and the count."""
+    monkeypatch.setattr(RACE, "watch", lambda device, processes=(): Watch(disturbed))
+    eager = kernelzoo.implementation("torch/min/eager")
+    (result,) = measure.race(PROBLEM, [eager], CPU, rounds=4, cache="hot").values()
+    assert (len(result.samples), result.repeated_rounds) == (4, repeated)
+    assert result.flags == (("disturbed",) if disturbed > 4 else ())
+
+
+@pytest.mark.parametrize(("disturbed", "others"), [("threads waited", ""), ("", "2 other processes"), ("", "")])
+def test_a_time_that_the_judges_clock_contradicts(disturbed: str, others: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is false on a quiet machine; on a busy one there is none, and no blame."""
+    busy = disturbed or others
+    monkeypatch.setattr(RACE, "watch", lambda *given: Watch(inf, disturbed, others))
+    monkeypatch.setattr(Doubts, "false_time", lambda *given: "it took longer")
+    (result,) = measure.race(PROBLEM, [kernelzoo.implementation("torch/min/eager")], CPU, rounds=1).values()
+    assert not result.samples
+    if busy:
+        assert (result.wrong, result.refused) == ("", f"it took longer; but {busy}, so measure again")
+        assert result.details == {"kind": BUSY}
+    else:
+        assert result.wrong.endswith("it took longer") and result.refused == ""
+
+
+def test_a_right_kernel_without_a_time_is_right() -> None:
+    made: Any = verdicts.Case("a.json", None, None)  # type: ignore[arg-type]
+    made.add(PROBLEM, {"outcome": "refused", "kind": BUSY, "reason": "measure again"}, None, None)
+    assert (made.right, made.times, made.refusals) == ([PROBLEM], [], [])

@@ -18,16 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import (
-    IMPORTING,
-    UNSET,
-    WAITING,
-    DiedError,
-    GuardError,
-    Json,
-    WorkerProcess,
-    quiet,
-)
+from kernelzoo.measure.worker_process import IMPORTING, WAITING, DiedError, GuardError, Json, WorkerProcess, quiet
 
 if TYPE_CHECKING:
     from kernelzoo.measure.judge.memory import Sets
@@ -52,7 +43,7 @@ class RaisedError(Pickled, Exception):
 class Apart(WorkerProcess):
     """A :class:`kernelzoo.measure.runner.Runner` in another process."""
 
-    def __init__(self, device: str, modules: Sequence[str], patience: float, waiting: str = UNSET) -> None:
+    def __init__(self, device: str, modules: Sequence[str], patience: float, waiting: str | None = None) -> None:
         self._apart = False
         """Whether it is stopped between requests, since it is known which processes are the runners' own."""
         self.declared: list[str] = []
@@ -68,7 +59,7 @@ class Apart(WorkerProcess):
 
     @classmethod
     def together(
-        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str], waiting: str
+        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str], waiting: str | None
     ) -> list[Apart]:
         """Runners with these modules, started at once. ``lost`` gets why some, but the first, can't start."""
         runners = [cls(device, modules, patience, waiting) for modules in given]

@@ -23,7 +23,7 @@ from kernelzoo.measure.judge.apart import Apart, adopt_orphans
 from kernelzoo.measure.measurement import FULL
 from kernelzoo.measure.problems import problem_of
 from kernelzoo.measure.worker import about, loaded, opened
-from kernelzoo.measure.worker_process import UNSET, DiedError
+from kernelzoo.measure.worker_process import DiedError
 
 _TRIES = 2
 """How often a race may begin in which a runner ends while it runs nothing."""
@@ -52,7 +52,7 @@ class Judge(Answering):
         ceilings: list[float] | None,
         patience: float,
         needs: dict[str, list[str]] | None = None,
-        waiting: str = UNSET,
+        waiting: str | None = None,
     ) -> dict[str, Any]:
         """Start a runner for kernelzoo's kernels, and one for each file of kernels.
 
