@@ -26,19 +26,15 @@ def guard():
     forget_operation("product")  # this process has learned of it
 
 
+TEXT = (SHARED / "attacks.py").read_text(encoding="utf-8")
+ATTACKS = re.findall(r'@attack\((HONEST|"[^"]*")(?:, op="(\w+)")?\)\n(?:@warm\n)?def (\w+)', TEXT)
+"""The reason of a rejection in quotes, or HONEST; the operation, if it is no softmax; and the name."""
+
+
 def names(outcome: str) -> list[str]:
-    """The attacks in the file whose outcome is given as a reason, or as HONEST."""
-    text = (SHARED / "attacks.py").read_text(encoding="utf-8")
-    found = re.findall(r'@attack\((HONEST|"[^"]*")(?:, op="(\w+)")?\)\n(?:@warm\n)?def (\w+)', text)
-    assert len(found) == text.count("@attack(") and len(found) >= 13
-    return [f"{op or 'softmax'}/{name}" for kind, op, name in found if (kind == "HONEST") == (outcome == "HONEST")]
-
-
-def reason_of(name: str) -> str:
-    text = (SHARED / "attacks.py").read_text(encoding="utf-8")
-    found = re.search(rf'@attack\("([^"]*)"(?:, op="\w+")?\)\n(?:@warm\n)?def {name}\(', text)
-    assert found is not None
-    return found[1]
+    """The attacks whose outcome is given as a reason, or as HONEST."""
+    assert len(ATTACKS) == TEXT.count("@attack(") >= 13
+    return [f"{op or 'softmax'}/{name}" for kind, op, name in ATTACKS if (kind == "HONEST") == (outcome == "HONEST")]
 
 
 def raced(guard: Guard, problem: Problem, ids: list[str], rounds: int) -> tuple[list[Any], list[Any]]:
@@ -58,7 +54,8 @@ def test_it_has_no_result(attack: str, guard: Guard) -> None:
     done, failed = raced(guard, SOFTMAX if op == "softmax" else PRODUCT, ids, 6)
     assert [entry["extra_info"]["id"] for entry in done] == ids[1:]
     (lost,) = failed
-    assert lost["id"] == ids[0] and re.search(reason_of(name), lost["reason"]), lost
+    (reason,) = (kind.strip('"') for kind, _, known in ATTACKS if known == name)
+    assert lost["id"] == ids[0] and re.search(reason, lost["reason"]), lost
 
 
 @pytest.mark.parametrize("attack", names("HONEST"))

@@ -1,11 +1,10 @@
 """The watch on a device: what NVML and Linux tell, what they don't, and which samples that speaks against."""
 
-# ruff: noqa: N802 - the fake bears NVML's own names
-
 import os
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -34,43 +33,28 @@ class Nvml(types.ModuleType):
         self.reasons = 0x1 | 0x2  # idle, and clocks that somebody set
         self.clocks = {1: 1980, 2: 3201}
         self.processes = [object()]
+        self.answers: dict[str, Callable[..., Any]] = {
+            "nvmlInit": lambda: None,
+            "nvmlDeviceGetHandleByUUID": {f"GPU-{UUID}": "by uuid"}.__getitem__,
+            "nvmlDeviceGetHandleByPciBusId": {"00000001:1b:00.0": "by place"}.__getitem__,
+            "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: self.reasons,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: self.reasons,
+            "nvmlDeviceGetClockInfo": lambda handle, kind: self.clocks[kind],
+            "nvmlDeviceGetTemperature": lambda handle, sensor: {0: 41}[sensor],
+            "nvmlDeviceGetPowerUsage": lambda handle: 118_250,
+            "nvmlDeviceGetComputeRunningProcesses": lambda handle: self.processes,
+        }
 
-    def _call(self, name: str, answer: Any) -> Any:
-        if name in self.refused:
-            raise NVMLError("Not Supported")
-        return answer
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            if name in self.refused:
+                raise NVMLError("Not Supported")
+            try:
+                return self.answers[name](*arguments)
+            except KeyError:
+                raise NVMLError("Not Found") from None
 
-    def nvmlInit(self) -> None:
-        self._call("nvmlInit", None)
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
-        if uuid != f"GPU-{UUID}":
-            raise NVMLError("Not Found")
-        return self._call("nvmlDeviceGetHandleByUUID", "by uuid")
-
-    def nvmlDeviceGetHandleByPciBusId(self, place: str) -> str:
-        if place != "00000001:1b:00.0":
-            raise NVMLError("Not Found")
-        return "by place"
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
-        return self._call("nvmlDeviceGetCurrentClocksEventReasons", self.reasons)
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
-        return self._call("nvmlDeviceGetCurrentClocksThrottleReasons", self.reasons)
-
-    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
-        return self._call("nvmlDeviceGetClockInfo", self.clocks[kind])
-
-    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
-        assert sensor == 0
-        return self._call("nvmlDeviceGetTemperature", 41)
-
-    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
-        return self._call("nvmlDeviceGetPowerUsage", 118_250)
-
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[object]:
-        return self._call("nvmlDeviceGetComputeRunningProcesses", self.processes)
+        return call
 
 
 @pytest.fixture
@@ -138,8 +122,7 @@ def test_real_nvml_numbers_the_reasons_and_clocks_the_same() -> None:
     }
     assert (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM) == (condition._CLOCK_SM, condition._CLOCK_MEMORY)
     assert condition._TEMPERATURE_GPU == pynvml.NVML_TEMPERATURE_GPU
-    used = [name for name in vars(Nvml) if name.startswith("nvml")]
-    assert len(used) == 9 and all(callable(getattr(pynvml, name)) for name in used)
+    assert all(callable(getattr(pynvml, name)) for name in Nvml().answers)
 
 
 @pytest.mark.parametrize(
