@@ -63,7 +63,6 @@ class CallClock:
     """
 
     name = "call"
-    turn = 2e-3
 
     def __init__(self, base: Clock, device: torch.device, op: str) -> None:
         self.base, self._device = base, device

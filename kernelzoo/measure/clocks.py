@@ -22,6 +22,8 @@ from kernelzoo.torch_private import spin
 Turn = Callable[[int], float]
 """Runs a turn so often in a row; returns the mean seconds of one."""
 
+TURN = 2e-3
+"""Least seconds of a turn: 2000 times a host clock's resolution and cost, 20 times what cold code costs."""
 
 Link = tuple[int, Callable[[], object]]
 """A place in a turn, and what changes an input right before the launch there."""
@@ -43,8 +45,6 @@ class DeviceClock:
     name = "device"
     detail = "CUDA graph between events"
     """What is timed, and how. The caller adds the state of the cache."""
-    turn = 2e-3
-    """Seconds that a turn should take at least."""
     _SPIN = 200_000  # clock cycles (0.1 ms) that hide the submission of a replay
     _CYCLES = 2e9  # most clock cycles per second
     _SUBMITS = 200  # most launches to average the host's time over: fewer than the 1024 that a stream queues
@@ -142,7 +142,6 @@ class WallClock:
 
     name = "wall"
     detail = "time.perf_counter around the launch"
-    turn = 2e-3  # 2000 times the clock's resolution and cost, 20 times what cold code costs
 
     def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
         chosen = linked(launches, link)

@@ -39,7 +39,7 @@ class Guard(WorkerProcess):
         needs: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._checker: WorkerProcess | None = None
-        opening: Json = {"patience": patience}
+        opening: Json = {"patience": patience, "ceilings": None}
         if needs is not None:
             opening["needs"] = {os.path.abspath(own): list(map(os.path.abspath, of)) for own, of in needs.items()}
         # Else threads of the judge wait for work by spinning, for milliseconds in which a runner has its turn.
@@ -86,8 +86,8 @@ class Guard(WorkerProcess):
         request["tables"] = {id: dict(values) for id, values in (tables or {}).items()}
         judge = partial(_unlike, problem, cache, rounds)
         done, failed = self._outlived(request, ids, partial(record.failure, problem, outcome="failed"), progress, judge)
-        entries, self._ceilings = done.get("entries", []), done.get("ceilings") or self._ceilings
-        failed += done.get("failed", [])
+        entries, failed = done.get("entries", []), failed + done.get("failed", [])
+        self._opening["ceilings"] = done.get("ceilings") or self._opening["ceilings"]  # for a process in its place
         if cross_check and cache == "cold":
             twice = {e["extra_info"]["id"]: e for e in entries if e["extra_info"]["clock"] == "device"}
             for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():

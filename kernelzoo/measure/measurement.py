@@ -23,7 +23,6 @@ UNDECIDABLE, BUSY, FULL, UNJUDGED = "undecidable", "busy", "out of memory", "unj
 """Kinds of refusals: the operation's own reference is wrong; other work may have spoilt the time of a right kernel; and
 how the words of one begin for which there was no memory."""
 
-
 APART, ABOVE = 0.03, 10e-6
 """Two clocks disagree if they differ by more than this share, on times above so many seconds."""
 

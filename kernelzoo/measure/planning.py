@@ -1,4 +1,4 @@
-"""The plans that launch tables make of problems, without compiling a kernel, and lanes bound with a table.
+"""The plans that launch tables make of problems, without compiling a kernel.
 
 It imports languages, so it runs in the measuring process or in one for a simulated device.
 """
@@ -10,7 +10,7 @@ import importlib
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations, registry, tables
@@ -23,8 +23,6 @@ from kernelzoo.packages import packages
 if TYPE_CHECKING:
     import torch
 
-    from kernelzoo.launch import Launch
-
 Values = Mapping[str, int]
 """Knobs of a table that differ from the shipped ones."""
 
@@ -33,28 +31,6 @@ REFUSED = "refused"
 
 _LARGEST = 2**26
 """Most elements of a problem. Rotated sets and the gate's copies take about eight times its bytes."""
-
-
-@dataclass(frozen=True)
-class Lane(registry.Implementation):
-    """An implementation bound with a launch table of its own."""
-
-    table: Any = None
-
-    def bind(self, *tensors: torch.Tensor, **scalars: Any) -> Launch:
-        with tables.using(self.table):
-            return super().bind(*tensors, **scalars)
-
-    def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
-        with tables.using(self.table):
-            return super().form(*tensors, **scalars)
-
-
-def lane(name: str, values: Values) -> Lane:
-    """The lane named ``backend/op/variant@label`` with these values. Raises TableError for illegal ones."""
-    i = registry.implementation(name.partition("@")[0])
-    registry.language(i.backend)  # it declares its tables
-    return Lane(i.backend, i.op, i.variant, i.summary, i.chooses, _made(i, values))
 
 
 def declarations(backend: str, op: str) -> dict[str, Any] | None:
@@ -83,7 +59,7 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
 
     implementation = registry.implementation(id)
     bind = registry._registered[implementation.backend, implementation.op, implementation.registered]
-    made = [_made(implementation, one) for one in values]
+    made = [table_of(implementation, one) for one in values]
     found = []
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         for problem in problems:
@@ -112,7 +88,8 @@ def _planned(
     return hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
 
 
-def _made(implementation: registry.Implementation, values: Values) -> Any:
+def table_of(implementation: registry.Implementation, values: Values) -> Any:
+    """A loaded backend's launch table with these values. Raises TableError for illegal ones, or without a table."""
     table = tables.declared(implementation.backend, implementation.op)
     if table is None:
         raise tables.TableError(f"{implementation.backend} declares no launch table for {implementation.op}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernelzoo import registry
+from kernelzoo import registry, tables
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError, KernelZooError, LaunchError
 from kernelzoo.launch import Launch, undelivered
@@ -45,6 +45,8 @@ class Lane:
 
     launches: list[Launch]
     made: registry.Implementation | None = None
+    table: Any = None
+    """The launch table that it is bound with, if that is not the language's own."""
     turn: Turn | None = None
     arranged: dict[tuple[int, ...], tuple[Turn, deque[Callable[[], object]]]] = field(default_factory=dict)
     """Turns, and what delivers the results that a turn's launches returned while they were recorded."""
@@ -56,6 +58,16 @@ class Lane:
     count: int = 0
     """Launches of the turn."""
     replays: Replays | None = None
+
+    def using(self) -> AbstractContextManager[None]:
+        """A context in which it is bound."""
+        return nullcontext() if self.table is None else tables.using(self.table)
+
+    def bound(self, problem: Problem, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
+        """A launch on these tensors."""
+        assert self.made is not None
+        with self.using():
+            return problem.launch(self.made, inputs, outs)
 
 
 class Runner:
@@ -91,27 +103,29 @@ class Runner:
         if id == COPY:
             self._lanes[id] = Lane(copies([sets[number] for number in range(sets.count)]))
             return {"first_call": None, "submit": None, "form": "", "returns": False}
-        made = registry.implementation(id) if table is None else planning.lane(id, table)
-        emulator = backends.get(made.backend).emulator
-        if emulator:
+        made = registry.implementation(id.partition("@")[0])
+        if emulator := backends.get(made.backend).emulator:
             raise KernelZooError(f"{emulator} runs here, and its times mean nothing")
+        lane = Lane([], made, None if table is None else planning.table_of(made, table))
         self._wait()
         started = time.perf_counter()
-        launches = [self._bound(made, 0)]
+        launches = [self._bound(lane, 0)]
         with undelivered(1) as results:
             self._run(launches[:1])
         first = time.perf_counter() - started
         for deliver in results:
             deliver()
-        launches += [self._bound(made, number) for number in range(1, sets.count)]
+        launches += [self._bound(lane, number) for number in range(1, sets.count)]
         inputs, outs = sets[0]
-        form = form_of(made, sets.problem.arguments(inputs), outs)
+        with lane.using():
+            form = form_of(made, sets.problem.arguments(inputs), outs)
         with undelivered(0):
             submit = self._clock.submit(launches)
         if self._timed == "call":
             launches = [call_on(made, sets.problem, *sets[number]) for number in range(sets.count)]
-        self._lanes[id] = Lane(launches, made, returns=bool(results))
-        return {"first_call": first, "submit": submit, "form": form, "returns": self._lanes[id].returns}
+        lane.launches, lane.returns = launches, bool(results)
+        self._lanes[id] = lane
+        return {"first_call": first, "submit": submit, "form": form, "returns": lane.returns}
 
     def launch(self, id: str, numbers: Sequence[int]) -> None:
         """Launch on these sets in this order, and wait."""
@@ -141,21 +155,21 @@ class Runner:
         for number in range(links):
             inputs, (_, *others) = sets[number]
             outs = (sets.linked(number), *others)
-            launches.append(sets.problem.launch(self._implementation(id), inputs, outs))
+            launches.append(self._lanes[id].bound(sets.problem, inputs, outs))
         self._spin()
         self._run(launches)
 
     def overwrite(self, id: str) -> None:
         """Two launches into the outputs of set 1, behind work that still runs: from set 0, then from set 1."""
         sets, lane = self._sets, self._lanes[id]
-        first = sets.problem.launch(self._implementation(id), sets[0][0], sets[1][1])
+        first = lane.bound(sets.problem, sets[0][0], sets[1][1])
         self._spin()
         self._run([first, lane.launches[1]])
 
     def alone(self, id: str, number: int) -> None:
         """Launch on the first row of a set alone, into the first element or row of its outputs."""
-        problem, inputs, outs = self._sets.row(number, (0,) * len(self._sets.inputs[0].shape))
-        self._run([problem.launch(self._implementation(id), inputs, outs)])
+        first = self._sets.row(number, (0,) * len(self._sets.inputs[0].shape))
+        self._run([self._lanes[id].bound(*first)])
 
     def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None:
         """Prepare a turn with a launch on each of these sets, in this order. Their data changes before it is run.
@@ -219,14 +233,9 @@ class Runner:
         replays, self._lanes[id].replays = self._lanes[id].replays, None
         return replays.end() if replays is not None else 0.0
 
-    def _implementation(self, id: str) -> registry.Implementation:
-        made = self._lanes[id].made
-        assert made is not None
-        return made
-
-    def _bound(self, made: registry.Implementation, number: int) -> Launch:
+    def _bound(self, lane: Lane, number: int) -> Launch:
         try:
-            return self._sets.problem.launch(made, *self._sets[number])
+            return lane.bound(self._sets.problem, *self._sets[number])
         except LaunchError as error:
             raise ContractError(str(error), "returns no launch") from None
         except AssertionError as error:  # its failure, not a finding

@@ -45,9 +45,7 @@ class Worker(Answering):
         self._weak: dict[str, tuple[str, ...]] = {}
         """Wrong results that the bounds of an operation accept."""
 
-    def on_open(
-        self, device: str, modules: list[str], simulated: tuple[str, str] | None = None, **_: Any
-    ) -> dict[str, Any]:
+    def on_open(self, device: str, modules: list[str], simulated: tuple[str, str] | None = None) -> dict[str, Any]:
         """Load the user's modules and choose the device; reply with everything that can be measured.
 
         ``simulated``: a backend that only plans, and the architecture of its simulated device.

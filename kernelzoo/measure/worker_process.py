@@ -136,7 +136,6 @@ class WorkerProcess:
             self._environment[children.SCRATCH] = folder = tempfile.mkdtemp(prefix="kernelzoo-")
             self._clean = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._opening: Json = dict(opening or {})
-        self._ceilings: list[float] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: IO[bytes] | None = None
         self._lifeline: int | None = None
@@ -200,8 +199,7 @@ class WorkerProcess:
 
     def _open(self) -> None:
         """Have the process load a user's files, and learn what it can measure. Raises GuardError."""
-        opening = {"do": "open", "device": self._device, "modules": self._modules, "ceilings": self._ceilings}
-        done = self._begun(opening | self._opening)
+        done = self._begun({"do": "open", "device": self._device, "modules": self._modules, **self._opening})
         self._begun({"do": "confirm"})
         self._learn(done.get("operations", ()))
         given = {name: done[name] for name in ("device", "device_name", "versions", "summaries")}

@@ -27,8 +27,7 @@ def stops(process: int) -> bool:
 
 
 def test_a_runner_answers_beside_the_judges_work_and_stops_no_compiler() -> None:
-    lost = dict[int, str]()
-    (runner,) = Apart.together("cpu", [[]], 60.0, lost, None)
+    runner = Apart.together("cpu", {"": []}, 60.0, None)[0][""]
     try:
         (process,) = runner.processes
         assert stops(process)
@@ -44,7 +43,7 @@ def test_a_runner_answers_beside_the_judges_work_and_stops_no_compiler() -> None
 
 
 def test_a_runner_that_dies_meanwhile_is_noticed_by_the_next_request() -> None:
-    (runner,) = Apart.together("cpu", [[]], 60.0, {}, None)
+    runner = Apart.together("cpu", {"": []}, 60.0, None)[0][""]
     try:
         with runner.meanwhile({"do": "tables", "backends": ["torch"], "ops": []}):
             assert runner._process is not None

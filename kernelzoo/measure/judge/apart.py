@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -43,7 +43,7 @@ class RaisedError(Pickled, Exception):
 class Apart(WorkerProcess):
     """A :class:`kernelzoo.measure.runner.Runner` in another process."""
 
-    def __init__(self, device: str, modules: Sequence[str], patience: float, waiting: str | None = None) -> None:
+    def __init__(self, device: str, modules: Sequence[str], patience: float, waiting: str | None) -> None:
         self._apart = False
         """Whether it is stopped between requests, since it is known which processes are the runners' own."""
         self.declared: list[str] = []
@@ -59,26 +59,25 @@ class Apart(WorkerProcess):
 
     @classmethod
     def together(
-        cls, device: str, given: Sequence[Sequence[str]], patience: float, lost: dict[int, str], waiting: str | None
-    ) -> list[Apart]:
-        """Runners with these modules, started at once. ``lost`` gets why some, but the first, can't start."""
-        runners = [cls(device, modules, patience, waiting) for modules in given]
+        cls, device: str, given: Mapping[str, Sequence[str]], patience: float, waiting: str | None
+    ) -> tuple[dict[str, Apart], dict[str, str]]:
+        """Runners with these modules by name, started at once; and why some can't start. That named "" must."""
+        lost = dict[str, str]()
+        runners = {name: cls(device, modules, patience, waiting) for name, modules in given.items()}
         with ThreadPoolExecutor(len(runners)) as threads:
-            list(threads.map(cls._spawn, runners))
-            _know(runners)  # before any code of a user runs
-            opened = [threads.submit(runner._open) for runner in runners]
-        left = []
-        for number, (runner, one) in enumerate(zip(runners, opened, strict=True)):
+            list(threads.map(cls._spawn, runners.values()))
+            _know(runners.values())  # before any code of a user runs
+            opened = {name: threads.submit(runner._open) for name, runner in runners.items()}
+        for name, one in opened.items():
             if (error := one.exception()) is None:
-                left.append(runner)
-            elif number and isinstance(error, GuardError):
-                lost[number] = str(error)
+                runners[name]._apart = True
+                runners[name]._halt()
+            elif name and isinstance(error, GuardError):
+                lost[name] = str(error)
+                del runners[name]
             else:
                 raise error
-        for runner in left:
-            runner._apart = True
-            runner._halt()
-        return left
+        return runners, lost
 
     def _learn(self, said: Sequence[Json]) -> None:
         """Note the names only: the judge loads an operation itself, or knows it."""
@@ -196,7 +195,7 @@ _own: set[int] = set()
 """The processes of all runners, with those that end them when the judge ends."""
 
 
-def _know(runners: Sequence[Apart]) -> None:
+def _know(runners: Iterable[Apart]) -> None:
     """Learn which processes belong to runners themselves."""
     for process in (pid for runner in runners for pid in runner.processes):
         _own.update({process}, _children_of(process), _children_of(os.getpid()))

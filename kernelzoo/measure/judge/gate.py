@@ -25,7 +25,6 @@ from kernelzoo.operations import Expected
 _LAUNCHES = 8
 """Further launches that tell a kernel whose bits vary from one whose rows depend on each other."""
 
-
 _LINKED = 16
 """How many times the rows of a turn's sample are checked of each launch in a chain."""
 

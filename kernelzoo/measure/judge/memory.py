@@ -26,7 +26,6 @@ Set = tuple[Tensors, Tensors]
 GUARD = 512
 """Fewest guard bytes behind a tensor; the alignment of tensors too."""
 
-
 _LINKS = 8
 """Most launches of a chain."""
 

@@ -186,9 +186,8 @@ class Mutation:
     def _kept_axis(self) -> int | None:
         """The longest axis that is not reduced, if there is one."""
         shape = self.sets.inputs[0].shape
-        dims = {d % len(shape) for d in (self.problem.dim,)} if shape else set()
-        kept = [d for d in range(len(shape)) if d not in dims and shape[d] > 1]
-        return max(kept, key=lambda d: shape[d]) if kept else None
+        kept = [d for d in range(len(shape)) if d != self.problem.dim % len(shape) and shape[d] > 1]
+        return max(kept, key=lambda d: shape[d], default=None)
 
     def _rolled(self, x: torch.Tensor, number: int, turned: int, axis: int) -> torch.Tensor:
         names = self.operation.axes[number]
@@ -254,15 +253,11 @@ class Mutation:
 
     def rows_of(self, x: torch.Tensor, names: tuple[str, ...], picked: Sequence[int]) -> torch.Tensor:
         """Some rows of a tensor, as a tensor of rows; the tensor itself if all rows share it."""
-        at = torch.tensor(picked, device=x.device)
-        if names == ROW:
-            length = x.shape[self.problem.dim]
-            rest = x.movedim(self.problem.dim, -1)
-            kept = rest.shape[:-1]
-            return rest[unraveled(at, kept)].reshape(len(picked), length)
-        if names == ("outer", "inner"):
-            return x[unraveled(at, x.shape)].reshape(len(picked))
-        return x
+        if names not in (ROW, ("outer", "inner")):
+            return x
+        x = x.movedim(self.problem.dim, -1) if names == ROW else x
+        kept, row = (x.shape[:-1], x.shape[-1:]) if names == ROW else (x.shape, ())
+        return x[unraveled(torch.tensor(picked, device=x.device), kept)].reshape(len(picked), *row)
 
 
 def _raw(x: torch.Tensor) -> torch.Tensor:

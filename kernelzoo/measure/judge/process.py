@@ -39,11 +39,12 @@ class Judge(Answering):
         super().__init__(replies)
         self._device: Any = None
         self._ceilings: measure.Ceilings | None = None
-        self._runners: list[Apart] = []
-        self._owner: dict[str, int] = {}
-        """The number of the runner that has an implementation of a user; 0 is kernelzoo's own."""
-        self._beside: set[int] = set()
-        """Runners whose file declares an operation too."""
+        self._runners: dict[str, Apart] = {}
+        """By the file of kernels that each has; "" is kernelzoo's own."""
+        self._files: dict[str, str] = {}
+        """The file that has an implementation of a user, by id."""
+        self._beside: set[str] = set()
+        """Files of kernels that declare an operation too."""
 
     def on_open(
         self,
@@ -62,37 +63,36 @@ class Judge(Answering):
         meanings = [path for path in modules if declares_operations(path)]
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
         files = [path for path in modules if path not in alone]
-        given = [[path for path in meanings if path not in files]]  # kernelzoo's own runs no file of kernels
+        given = {"": [path for path in meanings if path not in files]}  # kernelzoo's own runs no file of kernels
         for file in files:
             needed = meanings if needs is None else needs.get(file, [])
-            given.append([path for path in modules if path in needed or path == file])
-        lost = dict[int, str]()
-        starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience, lost, waiting)
+            given[file] = [path for path in modules if path in needed or path == file]
+        starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience, waiting)
         self._device = opened(device)
         refused = loaded(meanings)
-        self._runners = starting.result()
-        refused |= {files[number - 1]: words for number, words in lost.items()}
-        files = [path for path in files if path not in refused]
-        self._beside = {1 + files.index(path) for path in meanings if path in files}
-        for runner in self._runners:
-            refused |= runner.about.refused
-        for number, path in enumerate(files, 1):  # what it declares by way of other files
-            if set(self._runners[number].declared) - set(operations.OPERATIONS):
-                definitions.load_reported(path)
-                self._beside.add(number)
+        self._runners, lost = starting.result()
+        refused |= lost
+        self._beside = {path for path in meanings if path in files}
+        for path, runner in self._runners.items():
+            if path and path not in refused and set(runner.declared) - set(operations.OPERATIONS):
+                definitions.load_reported(path)  # what it declares by way of other files
+                self._beside.add(path)
         if ceilings is not None:
             self._ceilings = measure.Ceilings(*ceilings)
         found = about(str(self._device))
-        for number, runner in enumerate(self._runners):
+        for path, runner in self._runners.items():
+            refused |= runner.about.refused
             for id, summary in runner.about.summaries.items():
                 found["summaries"].setdefault(id, summary)
-                if id not in self._runners[0].about.summaries:
-                    self._owner.setdefault(id, number)
-        named = {id: files[number - 1] for id, number in self._owner.items()}
-        return {**found, "files": named, "refused": refused}
+                if id not in self._runners[""].about.summaries:
+                    self._files.setdefault(id, path)
+        return {**found, "files": self._files, "refused": refused}
+
+    def _file(self, id: str) -> str:
+        return self._files.get(id.partition("@")[0], "")
 
     def _seat(self, id: str) -> Apart:
-        return self._runners[self._owner.get(id.partition("@")[0], 0)]
+        return self._runners[self._file(id)]
 
     def on_race(
         self, problem: dict[str, Any], ids: list[str], label: str, tables: dict[str, dict[str, int]], **how: Any
@@ -106,8 +106,8 @@ class Judge(Answering):
 
             try:
                 if self._ceilings is None:
-                    backends = sorted({id.partition("/")[0] for id in ids if self._seat(id) is self._runners[0]})
-                    with self._runners[0].meanwhile({"do": "tables", "backends": backends, "ops": []}):
+                    backends = sorted({id.partition("/")[0] for id in ids if not self._file(id)})
+                    with self._runners[""].meanwhile({"do": "tables", "backends": backends, "ops": []}):
                         self._ceilings = ceilings(self._device)
             except torch.OutOfMemoryError as error:
                 words = f"{FULL}: {error}"
@@ -124,7 +124,7 @@ class Judge(Answering):
                     **how,
                 )
             except DiedError as error:
-                broken = [runner for runner in self._runners if runner.broken]
+                broken = [runner for runner in self._runners.values() if runner.broken]
                 for runner in broken:
                     runner.restart()
                 if error.id not in left and (tries := tries + 1) < _TRIES:  # nobody was running: it is tried again
@@ -134,7 +134,7 @@ class Judge(Answering):
                 left = [id for id in left if id not in blamed] if blamed else []
                 continue
             for id, one in measured.items():
-                if self._owner.get(id.partition("@")[0], 0) in self._beside:
+                if self._file(id) in self._beside:
                     one.beside = BESIDE
             device, limits = str(self._device), None if how["timed"] == "call" else self._ceilings
             return {

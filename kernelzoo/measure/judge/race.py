@@ -19,6 +19,7 @@ from kernelzoo.errors import BusyError, ContractError, DeviceLostError, KernelZo
 from kernelzoo.measure import energy as energies
 from kernelzoo.measure.calls import clock_for
 from kernelzoo.measure.ceilings import Ceilings, has_copy
+from kernelzoo.measure.clocks import TURN
 from kernelzoo.measure.condition import HostWatch, Watch, watch
 from kernelzoo.measure.judge.apart import RaisedError, own
 from kernelzoo.measure.judge.data import Data
@@ -116,7 +117,6 @@ class _Race:
     lanes: dict[str, Entrant] = field(default_factory=dict)
     """The lanes that are right so far."""
     copy: Entrant | None = None
-    turn: float = 0.0
     empty: float = 0.0
     """Seconds that a turn without launches takes."""
     host: HostWatch | None = None
@@ -125,8 +125,7 @@ class _Race:
     def opened(self) -> bool:
         """Make the memory, and open it in every runner. False if it does not fit, which refuses everything."""
         clock = clock_for(self.data.device, self.timed, self.data.problem.op)
-        self.turn, name = clock.turn, uuid.uuid4().hex
-        detail = f"{clock.detail}, {_CACHES[self.data.cache][self.data.is_gpu]}"
+        detail, name = f"{clock.detail}, {_CACHES[self.data.cache][self.data.is_gpu]}", uuid.uuid4().hex
         self.results = {
             one.id: Measurement(
                 one.implementation, self.data.problem, clock.name, detail, self.data.cache, name, rounds=self.rounds
@@ -134,7 +133,7 @@ class _Race:
             for one in self.entrants
         }
         try:
-            self.data.draw(self.turn if self.rounds else 0.0)
+            self.data.draw(TURN if self.rounds else 0.0)
         except (RuntimeError, MemoryError) as error:  # torch raises a plain RuntimeError for host memory
             short = "can't allocate memory" in str(error)
             if not (short or isinstance(error, torch.OutOfMemoryError | MemoryError) or "out of memory" in str(error)):
@@ -191,7 +190,7 @@ class _Race:
             most = max(1, min(most, self.data.cached // 2 // max(1, self.data.problem.bytes)))
         entrant.count = min(most, 8)
         seconds = min(self.timed_turn(entrant) for _ in range(2))
-        entrant.count, entrant.orders = max(1, min(most, -(-int(self.turn * 1e9) // max(1, int(seconds * 1e9))))), []
+        entrant.count, entrant.orders = max(1, min(most, -(-int(TURN * 1e9) // max(1, int(seconds * 1e9))))), []
 
     def timed_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
         """Seconds of a launch, by a turn over new data that is checked. Raises ContractError for a wrong result."""
@@ -220,7 +219,7 @@ class _Race:
     def sample(self, entrant: Entrant) -> float:
         """Seconds of a launch, from as many turns as make a sample long enough."""
         first = self.timed_turn(entrant)
-        more = min(20, int(self.turn / max(1e-9, first * entrant.count))) - 1
+        more = min(20, int(TURN / max(1e-9, first * entrant.count))) - 1
         return statistics.fmean([first, *(self.timed_turn(entrant) for _ in range(more))])
 
     def unused(self, seat: Seat) -> float:
