@@ -20,7 +20,7 @@ from kernelzoo.calls import backend as backends
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.measure.environment import device_name
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import DiedError, GuardError, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import DiedError, GuardError, Json, WorkerProcess, quiet
 
 Shape = tuple[int, ...]
 
@@ -39,8 +39,6 @@ _CACHES = (
     *("TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR"),
     "XDG_CACHE_HOME",
 )
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from kernelzoo import files
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import record, schema
 from kernelzoo.measure.problems import Problem
+from kernelzoo.measure.record import Json
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 

@@ -133,20 +133,12 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gpu_without_the_counter_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Old(types.ModuleType):
-        NVMLError = NVMLError
+    def refuses(handle: str) -> int:
+        assert handle == "GPU-8f6a"
+        raise NVMLError("Not Supported")
 
-        def nvmlInit(self) -> None:
-            pass
-
-        def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
-            return uuid
-
-        def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:
-            assert handle == "GPU-8f6a"
-            raise NVMLError("Not Supported")
-
-    monkeypatch.setitem(sys.modules, "pynvml", Old("pynvml"))
+    old = {"nvmlInit": lambda: None, "nvmlDeviceGetHandleByUUID": str, "nvmlDeviceGetTotalEnergyConsumption": refuses}
+    monkeypatch.setitem(sys.modules, "pynvml", types.SimpleNamespace(NVMLError=NVMLError, **old))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(uuid="8f6a"))
     with pytest.raises(EnergyError, match="no energy counter for this GPU: Not Supported"):

@@ -16,6 +16,7 @@ from kernelzoo.check.bits import bits
 from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.check.special import special_rows
 from kernelzoo.errors import ContractError, DeviceLostError, UndecidableError, retold
+from kernelzoo.layout import unraveled
 from kernelzoo.measure.judge.entrant import Entrant
 from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.measure.judge.mutation import Mutation
@@ -123,7 +124,7 @@ class Gate:
         by_rows = operation.by_rows and bool(field.shape)
         if by_rows and rules and field.elements:
             length = field.shape[self.problem.dim]
-            count = field.elements // max(1, length)
+            count = field.elements // length
             at_once = min(len(rules), (count + 1) // 2)
             # Few rows take several passes. Long rows get too few passes for every rule; those that matter most come
             # first.
@@ -131,14 +132,11 @@ class Gate:
             for i in range(passes):
                 inputs = self.problem.inputs(generator)
                 rows, names = inputs[0].movedim(self.problem.dim, -1), dict[int, str]()
-                flat = rows.reshape(-1, length)
                 chosen = rules[i * at_once : (i + 1) * at_once]
                 for j, (name, write) in enumerate(chosen):
                     row = j * (count - 1) // max(1, len(chosen) - 1)
-                    write(flat[row])
+                    write(rows[unraveled(row, rows.shape[:-1])])
                     names[row] = name
-                if flat.data_ptr() != inputs[0].data_ptr():
-                    rows.copy_(flat.view(rows.shape))
                 operation.confined(0, inputs[0], length)
                 fresh.append((inputs, names))
         for number, declared in enumerate(operation.inputs.values()):
