@@ -104,7 +104,7 @@ class Sets:
         return self.one(self.inputs[0], number + 1).view(-1)[: self.outs[0].elements].view(self.outs[0].shape)
 
     def row(self, number: int, place: Sequence[int]) -> tuple[Problem, Tensors, Tensors]:
-        """The problem of the row at a place of a set's first input, and views of that row in each of its tensors."""
+        """The problem of one row of a set, and views of it in each tensor. ``place``: of an element in that row."""
         inputs, outs = self[number]
         dim = self.problem.dim % len(place)
         kept = [slice(at, at + 1) for d, at in enumerate(place) if d != dim]
