@@ -14,8 +14,8 @@ SCRIPT = Path(__file__).parent / "described" / "call_path.py"
 LONGEST = {
     "triton/softmax/fused": (12, 352, 12, 327),
     "triton/min/rows": (12, 397, 12, 372),
-    "cpu/softmax/fused": (11, 358, 5, 80),
-    "cpu/min/rows": (11, 371, 5, 82),
+    "cpu/softmax/fused": (11, 361, 5, 80),
+    "cpu/min/rows": (11, 374, 5, 82),
     "torch/softmax/eager": (10, 280, 10, 280),
     "torch/min/eager": (9, 270, 9, 270),
 }

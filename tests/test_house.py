@@ -233,7 +233,7 @@ def test_no_program_hides_a_module_of_python() -> None:
     assert [path for path in programs if path.stem in sys.stdlib_module_names] == []
 
 
-BUDGET = {"kernelzoo": 67_413, "kernelzoo/kernels": 34_180, "kernelzoo/measure": 6_795, "tests": 38_950}
+BUDGET = {"kernelzoo": 65_473, "kernelzoo/kernels": 33_396, "kernelzoo/measure": 6_685, "tests": 38_477}
 """Most lines of source in each folder, docstrings included. What comes beyond is taken away elsewhere first."""
 
 

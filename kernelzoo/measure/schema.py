@@ -9,10 +9,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from jsonschema import Draft202012Validator, FormatChecker
-from jsonschema.exceptions import ValidationError
-from jsonschema.validators import extend
-
 from kernelzoo.files import printable
 from kernelzoo.registry import BATCH_INVARIANT
 
@@ -117,6 +113,10 @@ def _fits() -> Callable[[Any], bool]:
 
 @cache
 def _validator() -> Any:
+    # Slow to import, and the command line starts without it.
+    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema.validators import extend
+
     formats = FormatChecker(formats=())
     for name, right in _FORMATS.items():
         formats.checks(name)(lambda v, right=right: not isinstance(v, str) or right(v))
@@ -127,7 +127,7 @@ def _validator() -> Any:
     return extend(Draft202012Validator, type_checker=strict)(_schema(), format_checker=formats)
 
 
-def _words(document: Any, error: ValidationError) -> str:
+def _words(document: Any, error: Any) -> str:
     """An error as text: the entry of a list, such as ``benchmarks[3] (its name)``, and the field in it."""
     place = list(error.absolute_path)
     told = next((i + 1 for i, key in enumerate(place) if isinstance(key, int)), 0)  # after the entry's number
