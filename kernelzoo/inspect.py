@@ -111,6 +111,12 @@ class Request:
         """The simulated device."""
         return ARCHITECTURES[self.arch]
 
+    def arguments(self, device: str) -> operations.Arguments:
+        """The arguments to bind, on a device; on ``meta`` they have no memory."""
+        op = operations.OPERATIONS[self.op]
+        found = op.meta(self.shape, self.dtype, self.dim, dict(self.sizes))
+        return op.arguments(op.unset(found, device), self.dim)
+
 
 def inspect(
     id: str,
@@ -251,7 +257,7 @@ def check(request: Request) -> None:
 
 
 def launched(request: Request, place: str, context: AbstractContextManager[None]) -> tuple[Kernel, ...]:
-    """The kernels of a launch that is bound and run within the context, on a device; ``meta`` has no memory."""
+    """The kernels of a launch that is bound and run within the context."""
     operation, implementation = operations.OPERATIONS[request.op], registry.implementation(request.id)
     ran = request.id
 
@@ -268,8 +274,7 @@ def launched(request: Request, place: str, context: AbstractContextManager[None]
             return split_in_two(registered, tensors, operation.axes)
 
     with context, recorded(compiles=True) as steps:
-        tensors = operation.meta(request.shape, request.dtype, request.dim, dict(request.sizes))
-        args = operation.arguments(operation.unset(tensors, place), request.dim)
+        args = request.arguments(place)
         outs = operation.allocate(args)
         if not any(out.numel() for out in outs):
             raise InspectionError(

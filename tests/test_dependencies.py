@@ -84,7 +84,7 @@ def test_without_the_metadata_no_version_is_refused(monkeypatch: pytest.MonkeyPa
     def absent(name: str) -> NoReturn:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(importlib.metadata, "requires", absent)
+    monkeypatch.setattr(importlib.metadata, "metadata", absent)
     assert packages.requirement("triton", "triton") == "triton" and packages.unfit("triton", "1.0", "triton") == ""
 
 

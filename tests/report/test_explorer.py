@@ -124,7 +124,7 @@ def test_a_form_of_ours_has_its_source_and_another_s_has_none(entry, write, made
 def test_what_others_wrote_is_not_put_into_a_page(tmp_path, monkeypatch) -> None:
     """Installed beside kernelzoo, as another distribution is."""
     beside = packed.ROOT / "theirs" / "softmax" / "fused.py"
-    monkeypatch.setattr(packed.packages, "files", lambda id, operations: (beside,))
+    monkeypatch.setattr(packed.packages, "files", lambda id: (beside,))
     assert packed.sources("theirs/softmax/fused") == []
 
 
