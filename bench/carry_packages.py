@@ -69,7 +69,8 @@ class Pieces(io.RawIOBase):
             self.files.pop(0).close()
         return 0
 with tarfile.open(fileobj=io.BufferedReader(Pieces()), mode="r|xz") as archive:
-    archive.extractall(sys.argv[1], filter="data")
+    archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2 has none
+    archive.extractall(sys.argv[1])
 ' "$to" "${pieces[@]}"
     rm "${pieces[@]}"
 done
