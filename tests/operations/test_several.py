@@ -120,3 +120,25 @@ def test_a_merged_sum_has_terms_whose_exponential_is_no_number() -> None:
         outs = operation.allocate(args)
         implementation.launch(maximum, total, dim=-1, out=outs)()
         assert outs[1].item() == pytest.approx(exact, rel=1e-12, abs=0)
+
+
+def test_an_own_reduction_converts_as_it_says() -> None:
+    @kernelzoo.operation(dtypes=("float32", "float64"))
+    class total:
+        """The sum of a row."""
+
+        x = kernelzoo.Input("outer n inner")
+        out = kernelzoo.Output("outer inner")
+        converts = True
+
+        @staticmethod
+        def reference(x: Any) -> Any:
+            return x.sum(1)
+
+    try:
+        kernelzoo.register("several", "total", "plain")(lambda x, out: lambda: out.copy_(x.sum(1)))
+        found = kernelzoo.get("several").total(torch.ones(3, 4), dtype=torch.float64)
+        assert found.dtype == torch.float64 and found.tolist() == [4, 4, 4]
+    finally:
+        forget_operation("total")
+        forget("several")
