@@ -2,8 +2,8 @@
 
 ``python bench/references.py FOLDER ... -o FILE.json`` loads every definition, KernelBench problem and gpu-mode folder
 below the folders, each in a process of its own, and runs its reference as a kernel on the cases that it means. That is
-what ``kernelzoo verify`` does, without the cases beyond the definition. With a GPU, all GPUs are used. What had no room
-or no time is tried once more, alone. A file that is there is continued.
+what ``kernelzoo verify`` does, without the cases beyond the definition. With a GPU, all GPUs are used, and processes
+share the memory of one evenly. What does not pass is tried once more, alone. A file that is there is continued.
 
 ``--record FILE.md`` writes a table of a file's verdicts between a page's markers, and runs nothing.
 
@@ -34,6 +34,7 @@ from kernelzoo.report import markers
 Row = dict[str, Any]
 
 PASSES, FAILS, UNDECIDABLE, REFUSED, ROOM, LATE = "passes", "fails", "undecidable", "refused", "no room", "no time"
+DECIDED = (PASSES, UNDECIDABLE, REFUSED)
 KINDS = ("definition", "problem", "folder")
 
 
@@ -61,19 +62,19 @@ def main() -> int:
     document |= {"device": device_name(places[0]), "versions": versions(places[0])}
     rows: list[Row] = document["references"]
     found = [(folder, kind, path) for folder in given.folders for kind in KINDS for path in files(folder, kind)]
-    known = {(row["set"], row["file"]) for row in rows}
+    known = {(row["set"], row["file"]) for row in rows if row["verdict"] in DECIDED}
     left = [one for one in found if (one[0].name, str(one[2].relative_to(one[0]))) not in known]
-    for jobs, seconds in ((given.jobs or (6 if gpus else 1), given.seconds), (1, 4 * given.seconds)):
+    for jobs, seconds in ((given.jobs or (6 if gpus else 1), given.seconds), (1, 2 * given.seconds)):
         judged = []
         with ThreadPoolExecutor(jobs * len(places)) as pool:
             where = itertools.cycle(places)
-            tasks = [pool.submit(apart, one, next(where), seconds, given.most) for one in left]
+            tasks = [pool.submit(apart, one, next(where), seconds, given.most, jobs) for one in left]
             for number, (one, task) in enumerate(zip(left, tasks, strict=True), 1):
                 judged.append((one, task.result()))
                 rows[:] = [row for row in rows if row["file"] != judged[-1][1]["file"]] + [judged[-1][1]]
                 print(f"[{number}/{len(left)}] {told(judged[-1][1])}", flush=True)
                 write_whole(given.to, f"{json.dumps(document, indent=1)}\n".encode())
-        left = [one for one, row in judged if row["verdict"] in (ROOM, LATE)]
+        left = [one for one, row in judged if row["verdict"] not in DECIDED]
     for folder in dict.fromkeys(row["set"] for row in rows):
         print(f"{folder}:", counted([row for row in rows if row["set"] == folder]))
     return int(any(row["verdict"] == FAILS for row in rows))
@@ -115,14 +116,14 @@ def told(row: Row) -> str:
     return f"{row['set']}/{row['file']}: {row['verdict']}{': ' if row['why'] else ''}{row['why']}"
 
 
-def apart(one: tuple[Path, str, Path], device: str, seconds: float, most: int) -> Row:
+def apart(one: tuple[Path, str, Path], device: str, seconds: float, most: int, jobs: int) -> Row:
     """What a process of its own finds of a file; it is ended when its time is over."""
     folder, kind, path = one
     row = {"set": folder.name, "file": str(path.relative_to(folder)), "kind": kind, "verdict": LATE, "why": ""}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "kernelzoo.check.verifying"])
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=judge, args=(theirs, kind, path, device, seconds, most), daemon=True)
+    process = context.Process(target=judge, args=(theirs, kind, path, device, seconds, most, jobs), daemon=True)
     begin = time.monotonic()
     process.start()
     theirs.close()
@@ -139,7 +140,7 @@ def apart(one: tuple[Path, str, Path], device: str, seconds: float, most: int) -
     return {**row, **latest, "seconds": round(time.monotonic() - begin, 1)}
 
 
-def judge(to: Connection, kind: str, path: Path, device: str, seconds: float, most: int) -> None:
+def judge(to: Connection, kind: str, path: Path, device: str, seconds: float, most: int, jobs: int) -> None:
     """Load a file and run its references; what is known so far is sent after each case."""
     import torch
 
@@ -150,6 +151,7 @@ def judge(to: Connection, kind: str, path: Path, device: str, seconds: float, mo
     end, at = time.monotonic() + seconds, torch.device(device)
     if at.type == "cuda":
         torch.cuda.set_device(at)
+        torch.cuda.set_per_process_memory_fraction(0.95 / jobs)
     try:
         loaded = LOADS[kind](path)
     except DefinitionError as error:
@@ -166,12 +168,13 @@ def judge(to: Connection, kind: str, path: Path, device: str, seconds: float, mo
         within = not most or next(each.elements for each in cases_of(implementation) if each.name == check.name) <= most
         again = verifying.Check(check.name, check.dtype, check.run, not within, check.empty)
         found = verifying.verify(implementation, [again], at, whole=True, progress=lambda name, known: None)
-        wrong = [f"{check.name}: {one.reason}" for one in found.findings]
+        full = [one for one in found.findings if "OutOfMemoryError" in one.reason]
+        wrong = [f"{check.name}: {one.reason}" for one in found.findings if one not in full]
         wrong += [f"{name}: {why}" for name, why in found.at_fault.items()]
         count["passed"] += found.passed
         count[FAILS] += len(wrong)
         count[UNDECIDABLE] += len(found.undecidable)
-        count[ROOM] += found.no_room + again.too_large
+        count[ROOM] += found.no_room + again.too_large + len(full)
         words[FAILS] = words[FAILS] or "".join(wrong[:1])
         words[UNDECIDABLE] = words[UNDECIDABLE] or "".join([*found.undecidable.values()][:1])
         if at.type == "cuda":

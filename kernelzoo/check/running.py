@@ -13,7 +13,7 @@ from kernelzoo.calls.backend import get
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.case import Case, Inputs
 from kernelzoo.check.dependence_probe import probe_all_elements
-from kernelzoo.errors import BackendUnavailableError, ContractError, KernelZooError, UndecidableError
+from kernelzoo.errors import BackendUnavailableError, ContractError, KernelZooError, NoRoomError, UndecidableError
 from kernelzoo.launch import Launch
 from kernelzoo.layout import unraveled
 from kernelzoo.lazy import torch
@@ -69,13 +69,7 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
         operation.expect(args)  # raises OperationError if the operation itself fails
         raise
     _check_inputs(operation, inputs, before)
-    expected = operation.expect(args)
-    if words := _undecidable(case, args, expected):
-        raise UndecidableError(f"{case.op} {case}: its reference, computed in the dtypes of kernels, is wrong: {words}")
-    try:
-        expected.check(first)
-    except ContractError as error:
-        raise _cause(error, implementation, args, first) from None
+    expected = _judged(implementation, case, args, first)
     for out in first:
         if not out.is_contiguous():
             raise ContractError(f"the result must be contiguous, has strides {out.stride()}", "wrong kind of result")
@@ -101,15 +95,37 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
                 unwritten = (bits(out) != want) & (bits(out) == bits(fill))
                 if bool(unwritten.any()):
                     raise _unwritten(unwritten, out.shape, f"launched for the {time} time: ")
-                raise ContractError(f"launched for the {time} time, the same input gave other bits", "not repeatable")
+                _other_bits(operation, expected, outs, f"launched for the {time} time, the same input")
     # A repeated call may take a faster path on a GPU. Other memory must give the same bits.
-    if args.x.is_cuda and not _same(call(case.inputs(str(args.x.device))), first):
-        raise ContractError("the same values elsewhere in memory gave other bits", "not repeatable")
+    if args.x.is_cuda and not _same(again := call(case.inputs(str(args.x.device))), first):
+        _other_bits(operation, expected, again, "the same values elsewhere in memory")
     probe_all_elements(operation, args, launch, outs)
     _check_inputs(operation, inputs, before)
     _check_in_place(implementation, case, inputs, first)
     if implementation.batch_invariant:
         _check_alone(implementation, case, inputs, first)
+
+
+def _judged(implementation: Implementation, case: Case, args: Arguments, first: Inputs) -> Expected:
+    """The bounds of a case, once a result is within them. Raises NoRoomError where the device can't hold them."""
+    try:
+        expected = implementation.operation.expect(args)
+        if words := _undecidable(case, args, expected):
+            words = f"its reference, computed in the dtypes of kernels, is wrong: {words}"
+            raise UndecidableError(f"{case.op} {case}: {words}")
+        expected.check(first)
+    except ContractError as error:
+        raise _cause(error, implementation, args, first) from None
+    except torch.OutOfMemoryError as error:  # of the bounds, for which no kernel is to blame
+        raise NoRoomError(f"no room for the bounds: {error}") from error
+    return expected
+
+
+def _other_bits(operation: Operation, expected: Expected, outs: Inputs, what: str) -> None:
+    """Raise ContractError where bits must repeat, or a result is wrong."""
+    if operation.repeats:
+        raise ContractError(f"{what} gave other bits", "not repeatable")
+    expected.check(outs)
 
 
 _decided: WeakKeyDictionary[Operation, dict[tuple[str, str], str]] = WeakKeyDictionary()

@@ -57,10 +57,10 @@ def load_definition(path: str | Path) -> Operation:
     The right result is the reference in float64, whatever dtypes its code converts to. The allowed error is two
     roundings of the first input's dtype, plus float32 arithmetic by the longest axis. It applies to the result and to
     each input; six nearby inputs show the effect. Four times the error that the reference itself makes there, as it is
-    written, is allowed beside. For one element in 10 000 the worst of nine elements of its size counts. The output's
-    rounding comes on top. A case in which the reference breaks its own bounds is undecidable, and counts for nobody.
-    Finite values are at most 1e15, since most references square them in float32. The reference itself is registered as
-    ``reference/NAME/reference``.
+    written, is allowed beside. For one element in 1000 the worst of its row, or of nine elements of its size, counts.
+    The output's rounding comes on top. A case in which the reference breaks its bounds is undecidable, and counts for
+    nobody. Finite values are at most 1e15, since most references square them in float32. The reference itself is
+    registered as ``reference/NAME/reference``.
 
     Raises DefinitionError for a file that is no definition, or one that can't be judged; the message says why.
     """
