@@ -11,4 +11,6 @@ from kernelzoo.registry import register
 def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.cumsum. It adds up in order on the host; on a GPU by blocks of a row, and in order along other axes."""
     x, out, dim = natural(x, out)
+    if x.itemsize == 2 and x.is_floating_point() and x.is_cuda:  # where torch rounds each sum on the way
+        return lambda: void(out.copy_(torch.cumsum(x, dim, dtype=torch.float32)))
     return lambda: void(torch.cumsum(x, dim, dtype=out.dtype, out=out))
