@@ -14,6 +14,7 @@ import argparse
 import datetime
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,8 @@ BACKENDS, EFFORTS = ("triton", "cute"), ("none", "quick", "full")
 TUNED = ("helionexamples/softmax/two_pass",)
 BESIDE = ("helion/softmax/auto", "torch/softmax/eager")
 SAMPLES = 11
+RAISED = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt)\b")
+"""How the line of a traceback begins that says what was raised."""
 
 
 def main() -> int:
@@ -73,7 +76,7 @@ def apart(id: str, backend: str, effort: str, shape: tuple[int, int], budget: in
     except subprocess.TimeoutExpired:
         return {"failed": f"no end after {3 * budget + 60} s"}
     said = [text for text in done.stdout.splitlines() if text.startswith("{")]
-    errors = [f"status {done.returncode}", *(text for text in done.stderr.splitlines() if text.strip())]
+    errors = [f"status {done.returncode}", *(text for text in done.stderr.splitlines() if RAISED.match(text))]
     found: dict[str, Any] = json.loads(said[-1]) if said and not done.returncode else {"failed": errors[-1]}
     return found
 

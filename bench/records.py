@@ -60,6 +60,7 @@ ROWS = ",".join(op for op in OPERATIONS if op.partition("_")[0] not in ("softmax
 """Sums, norms, losses, quantisation, and their gradients."""
 
 COURT = "--definitions out/court --solutions out/court"  # where bench/court.py puts them
+SETS = " ".join(f"out/sets/{name}" for name in ("sol", "flashinfer-bench", "KernelBench", "gpu-mode"))  # other people's
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,8 @@ RECORDS = (
         alone=True,
     ),
     Record("repeat.json", "python bench/repeat_peers.py -o {}", 60, alone=True),
+    Record("helion-tuning.json", "python bench/helion_tuning.py -o {}", 900, alone=True),
+    Record("references.json", f"python bench/references.py {SETS} -o {{}}", 900, alone=True),
     Record("profile.json", "python bench/counters.py {softmax} {min} -o {}", 150, alone=True),
     Record(
         "profile-axes.json",

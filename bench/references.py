@@ -89,7 +89,7 @@ def recorded(document: Row) -> str:
     for name in dict.fromkeys(row["set"] for row in rows):
         counts = [str(len(of(rows, set=name, verdict=verdict))) for verdict in verdicts]
         lines.append(f"| {name} | {len(of(rows, set=name))} | {' | '.join(counts)} |")
-    for verdict in verdicts[1:]:
+    for verdict in [each for each in verdicts[1:] if each not in (ROOM, LATE)]:
         why = Counter((row["set"], plain(row["why"])) for row in of(rows, verdict=verdict))
         lines += ["", f"**{verdict.capitalize()}.**", ""]
         lines += [f"- {name}, {count}: {words}" for (name, words), count in why.most_common()]
@@ -101,7 +101,9 @@ def of(rows: Sequence[Row], **fields: str) -> list[Row]:
 
 
 def plain(why: str) -> str:
-    """A reason on one line, without the place of an element."""
+    """A reason on one line, without names and places of its own."""
+    if " is wrong: " in why:
+        why = f"{why.partition(' is wrong: ')[0].rpartition(': ')[2]} is wrong"
     return why.partition(";")[0].partition("\n")[0].replace("|", "\\|")[:160] or "no reason"
 
 

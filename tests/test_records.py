@@ -213,8 +213,12 @@ def test_every_record_of_several_gpus_is_committed() -> None:
     assert committed == {record.name for record in records.RECORDS if record.ranks}
 
 
-def test_the_page_of_verdicts_is_of_the_committed_ones() -> None:
-    other_sets = loaded(ROOT / "bench" / "other_sets.py")
-    made = other_sets.recorded([ROOT / "bench" / "results" / "h200-verdicts.json"])
-    page = (ROOT / "docs" / "records" / "verdicts.md").read_text(encoding="utf-8")
-    assert f"<!-- results:verdicts -->\n{made}\n<!-- /results -->" in page and "27 right" in made
+def test_pages_of_other_sets_are_of_the_committed_results() -> None:
+    results, pages = ROOT / "bench" / "results", ROOT / "docs" / "records"
+    verdicts = loaded(ROOT / "bench" / "other_sets.py").recorded([results / "h200-verdicts.json"])
+    judged = json.loads((results / "h200-references.json").read_text(encoding="utf-8"))
+    references = loaded(ROOT / "bench" / "references.py").recorded(judged)
+    for name, made in (("verdicts", verdicts), ("references", references)):
+        page = (pages / f"{name}.md").read_text(encoding="utf-8")
+        assert f"<!-- results:{name} -->\n{made}\n<!-- /results -->" in page
+    assert "27 right" in verdicts and "| passes |" in references
