@@ -17,6 +17,8 @@ from kernelzoo.launch import Bind, Launch, void
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation
 
+pytestmark = pytest.mark.xdist_group("fuzz")  # the cases are drawn once
+
 CPU = torch.device("cpu")
 
 Enter = Callable[[str, Bind], Implementation]
@@ -75,10 +77,15 @@ def test_a_wrong_kernel_is_found(
     # What they are built on must itself be right, which torch.softmax on the host is not always.
     monkeypatch.setattr(known_bad, "softmax", lambda x: _softmax_of(x))
     cases = [case for case in drawn[bad.op] if not (case.far and "grows" in bad.name)]
-    implementation = enter(bad.op, bad.bind)
+    hidden = bad.name in NOT_FOUND
+    wrong = first_wrong(enter(bad.op, bad.bind), cases[:200] if hidden else cases)
+    assert bool(wrong) != hidden, wrong[:3]
+
+
+def first_wrong(implementation: Implementation, cases: list[Case]) -> list[tuple[int, str]]:
+    """What is wrong in the first fifty cases of which any is."""
     parts = (cases[start : start + 50] for start in range(0, len(cases), 50))
-    wrong = next((found.wrong for part in parts if (found := running.run(implementation, part, CPU)).wrong), [])
-    assert bool(wrong) == (bad.name not in NOT_FOUND), wrong[:3]
+    return next((found.wrong for part in parts if (found := running.run(implementation, part, CPU)).wrong), [])
 
 
 def _softmax_of(x: torch.Tensor) -> torch.Tensor:
@@ -135,7 +142,7 @@ def never_takes_an_out_with_gaps(x: torch.Tensor, out: torch.Tensor) -> Launch:
 )
 def test_mistakes_of_layout_are_found(bind: Bind, enter: Enter, drawn: dict[str, list[Case]]) -> None:
     cases = [case for case in drawn["min"] if not case.far]
-    assert running.run(enter("min", bind), cases, CPU).wrong
+    assert first_wrong(enter("min", bind), cases)
 
 
 def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) -> None:
@@ -167,7 +174,7 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
         """Whatever its values."""
         return bool(case.elements and case.shape) and math.prod(case.shape[d] for d in case.axes) % 32 == 0
 
-    for case in [case for case in drawn["min"] if in_warps(case) and not case.far and not case.fault][::8]:
+    for case in [case for case in drawn["min"] if in_warps(case) and not case.far and not case.fault][::32]:
         simple = fuzz.reduce("min", case, in_warps, 400)
         assert math.prod(simple.shape[d] for d in simple.axes) == 32 and simple.elements <= 64 and not simple.far
 

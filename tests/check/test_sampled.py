@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import cache
 
 import pytest
 import sampled
@@ -13,6 +14,8 @@ from kernelzoo.check.case import Case
 from kernelzoo.check.cases import cases
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.packages import BUILT_IN
+
+pytestmark = pytest.mark.xdist_group("sampled")  # what is taken is asked once
 
 CLASSES = {
     "special values, NaN, both infinities and subnormal ones among them": r"-special-values-300$",
@@ -24,6 +27,7 @@ CLASSES = {
 }
 
 
+@cache
 def taken(backend: str) -> dict[str, dict[str, list[Case]]]:
     """By operation and variant."""
     found: dict[str, dict[str, list[Case]]] = defaultdict(dict)

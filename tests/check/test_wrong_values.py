@@ -117,18 +117,21 @@ def unread(share: float, start: float) -> Rule:
 
 
 def every(step: int) -> Rule:
+    """A minimum that leaves one in ``step``, a power of two, of a long row unread."""
+
     def rule(x: Tensor) -> Tensor:
         if x.size(1) < 2**22:
             return x.amin(1)
-        return x[:, torch.arange(x.size(1)) % step != 7].amin(1)
+        parts = x.unflatten(1, (-1, step))
+        return torch.minimum(parts[:, :, :7].amin((1, 2)), parts[:, :, 8:].amin((1, 2)))
 
     rule.__name__ = f"every {step}th of a long row unread"
     return rule
 
 
-for made in (unread(0.02, 0.311), unread(0.1, 0.8), every(20)):
-    wrong("min", "float32", (1, 2**23))(made)
-wrong("min", "bool", (1, 2**23))(unread(0.05, 0.5))
+for made in (unread(0.02, 0.311), unread(0.1, 0.8), every(16)):
+    wrong("min", "float32", (1, 2**22))(made)
+wrong("min", "bool", (1, 2**22))(unread(0.05, 0.5))
 
 IDS = [f"{rule.__name__}-{dtype}" for rule, _, dtype, _ in WRONG]
 
@@ -163,7 +166,7 @@ def admit(problem: Problem, implementation: Implementation) -> None:
 def test_a_right_one_passes(rule: Rule, op: str, dtype: str, enter: Any) -> None:
     implementation = enter(op, rule)
     for case in cases(op):
-        if case.dtype == dtype and (case.elements <= 2**15 or case.elements == 2**23):
+        if case.dtype == dtype and case.elements <= 2**15:
             running.check(implementation, case, "cpu")
     for shape in ((64, 300), (1, 2**20)):
         admit(Problem(op, shape, dtype), implementation)
