@@ -341,10 +341,13 @@ def compare(session: nox.Session, *options: str) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Compare all that this machine can run; the table and figures go to out/. Options go after ``--``."""
+    """Compare all that this machine can run; the table and figures go to out/. Options go after ``--``.
+
+    Without a GPU, the shapes are few and small; ``-- --shapes quick`` measures those of a GPU.
+    """
     languages = ("triton", f"cupy-cuda{CUDA}", f"numba-cuda{CUDA}") if GPU else ()
     install(session, "bench", extras=("cpu", *languages, "report"))
-    compare(session)
+    compare(session, *(() if GPU else ("--shapes", "host")))
 
 
 @nox.session(name="bench-torch")

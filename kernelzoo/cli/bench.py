@@ -32,7 +32,7 @@ ShapeSet = Annotated[
     options.option(
         "--shapes",
         "SET",
-        "A set of shapes: quick, sweep, full, map, axes, people, hidden, vocabulary, odd or random:COUNT.",
+        "A set of shapes: quick, host, sweep, full, map, axes, people, hidden, vocabulary, odd or random:COUNT.",
     ),
 ]
 Seed = Annotated[int, options.option("--seed", "S", "Seed of the problems that --shapes random:COUNT draws.", min=0)]

@@ -104,8 +104,7 @@ _FULL = (
     *((256, 131072), (61, 99991), (16, 262144), (8, 1048576), (5, 3000017), (1, 16777259)),
 )
 
-# The map for scoring backends: the kinds above, some of the sweep, and odd and prime lengths. Odd lengths leave
-# remainders in vector loads, power-of-two tiles and even splits.
+# The map for scoring backends: the kinds above, some of the sweep, and odd and prime lengths.
 _MAP = (
     *_FULL,
     *((4096, columns) for columns in (256, 768, 1024, 2048, 4096, 6144, 12672)),
@@ -151,8 +150,9 @@ def _last(shapes: Iterable[Shape]) -> tuple[tuple[Shape, int], ...]:
 
 
 SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
-    # Under two minutes on a laptop: float32 everywhere, other dtypes on three different shapes.
+    # Float32 everywhere, other dtypes on three different shapes; "host" in three minutes on two cores.
     "quick": lambda dtype: _last(_QUICK if dtype == "float32" else ((4096, 1024), (1823, 781), (16, 262144))),
+    "host": lambda dtype: _last(((4096, 256), (4096, 1024), (1823, 781), (16, 262144))),
     # Bandwidth against columns, the usual figure, and two well-known shapes.
     "sweep": lambda dtype: _last(_SWEEP),
     "full": lambda dtype: _last(_FULL),

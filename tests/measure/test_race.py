@@ -333,7 +333,7 @@ def test_problem_sets() -> None:
     assert 0.45 < sum(n % 2 for n in columns) / len(columns) < 0.55  # as many odd lengths as even ones
     sweep = {problem.shape for problem in measure.problems("sweep", ("softmax",), ("float32",))}
     assert {(4096, n) for n in range(256, 12673, 128)} | {(1823, 781), (16, 262144)} == sweep
-    known = "axes, full, hidden, map, odd, people, quick, random:COUNT, sweep, vocabulary"
+    known = "axes, full, hidden, host, map, odd, people, quick, random:COUNT, sweep, vocabulary"
     with pytest.raises(ValueError, match=f"no shape set 'huge'; known: {known}"):
         measure.problems("huge")
     with pytest.raises(LookupError, match="no softmax dtype 'int8'"):
