@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from running_here import OURS
 
 from kernelzoo import registry, tables
@@ -131,6 +132,7 @@ def test_lines_fit_the_terminal(monkeypatch, capsys) -> None:
 
 def test_nothing_but_torch_is_status_1(kernelzoo, tmp_path, monkeypatch) -> None:
     (tmp_path / "numba.py").write_text("raise ImportError('numba is broken on purpose')")
+    warm.found_at(str(tmp_path))  # which has not imported the real one
     monkeypatch.setattr(registry, "backends", lambda: ("cpu", "torch"))
     done = kernelzoo("doctor", PYTHONPATH=before(tmp_path))
     assert done.returncode == 1, done.stdout

@@ -2,8 +2,6 @@
 
 import gc
 import os
-import subprocess
-import sys
 import weakref
 from collections.abc import Iterator
 
@@ -11,6 +9,7 @@ import numba
 import numpy as np
 import pytest
 import torch
+import warm
 from one_input import MIN, SOFTMAX
 
 import kernelzoo
@@ -198,8 +197,8 @@ assert not failures, failures
 def test_sixteen_threads_first_call_included(layer, tmp_path):
     """In a process of its own, with nothing compiled: the workqueue layer ends a process entered twice at once."""
     environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    status, _, err = warm.run(["-c", THREADS], str(tmp_path), environment)
+    assert status == 0, err
 
 
 def test_bits_do_not_depend_on_where_memory_lies() -> None:

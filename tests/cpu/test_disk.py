@@ -3,12 +3,13 @@
 import errno
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import warm
 
 pytest.importorskip("numba", reason="the cpu backend is written in Numba")
 
@@ -31,14 +32,16 @@ print(sum(one.stats.cache_hits.total() for one in (rows._columns, rows._columns.
 """
 
 
-def start(folder: Path, turn: int, **changes: str) -> "subprocess.Popen[str]":
+def start(folder: Path, turn: int, **changes: str) -> Any:
+    """A process that has imported torch, and nothing of Numba."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), **changes}
+    subprocess = warm.forking()
     return subprocess.Popen(
         [sys.executable, "-c", COMPILE, str(turn)], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
     )
 
 
-def hits(process: "subprocess.Popen[str]") -> int:
+def hits(process: Any) -> int:
     printed, _ = process.communicate()
     assert process.returncode == 0
     return int(printed)

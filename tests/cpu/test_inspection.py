@@ -14,14 +14,12 @@ IMPLEMENTATIONS = kernelzoo.implementations("cpu")
 OPERATIONS = dict.fromkeys(i.op for i in IMPLEMENTATIONS)
 
 
-# A kernel whose work is shared out, and one with a loop of its own.
-@pytest.mark.parametrize(
-    "op",
-    [
-        pytest.param(op, marks=() if op in ("min", "rms_norm_backward") else pytest.mark.sampled(20))
-        for op in OPERATIONS
-    ],
-)
+NIGHTLY, SOME = pytest.mark.nightly, pytest.mark.sampled(20)
+# A kernel whose work is shared out; at night one with a loop of its own too, and some of the others.
+MARKS = {"min": (), "rms_norm_backward": NIGHTLY}
+
+
+@pytest.mark.parametrize("op", [pytest.param(op, marks=MARKS.get(op, (NIGHTLY, SOME))) for op in OPERATIONS])
 def test_every_cpu_implementation_is_shown(op: str) -> None:
     variants = [i.variant for i in IMPLEMENTATIONS if i.op == op]
     requests = [Request("cpu", op, variant, (64, 4096), "float32", -1, "sm_90") for variant in variants]

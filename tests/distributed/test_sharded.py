@@ -219,9 +219,10 @@ def test_calls_keep_no_tensors(ranks: Ranks, backend: str) -> None:
     assert ranks.run("kept_tensors", backend) == [[]] * ranks.count
 
 
+@pytest.mark.xdist_group("ranks")
 @pytest.mark.parametrize("how", ["raises", "ends"])
 def test_a_rank_that_fails(tmp_path: pytest.TempPathFactory, how: str) -> None:
-    timeout = 3
+    timeout = 1
     made = Ranks(2, tmp_path, timeout)  # type: ignore[arg-type]
     try:
         if how == "raises":

@@ -30,6 +30,8 @@ INFOS = {
 """Torch's name of each operation that it has samples of."""
 LEFT_OUT = {"probabilities": 10, "class weights": 3, "another dtype": 1}
 """What a sample says that no call of kernelzoo does, and how many of one operation and dtype do."""
+FORMS = pytest.mark.nightly, pytest.mark.sampled(4)
+"""Marks of forms that ``auto`` chooses among."""
 Call = tuple[list[torch.Tensor], dict[str, Any]]
 """The inputs of a call, and what it says by name."""
 
@@ -108,7 +110,7 @@ def check_gradients(op: str, result: torch.Tensor, inputs: Sequence[torch.Tensor
 @pytest.mark.parametrize(
     "id",
     [
-        pytest.param(id, marks=pytest.mark.sampled(4) if has_auto(*id.split("/")[:2]) and "/auto" not in id else ())
+        pytest.param(id, marks=FORMS if has_auto(*id.split("/")[:2]) and "/auto" not in id else ())
         for id in variants(*INFOS)
         if not slow_to_bind(id)
     ],
