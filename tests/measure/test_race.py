@@ -194,7 +194,7 @@ def test_hot_and_cold_are_told_apart(entrant: Callable[[Bind], registry.Implemen
             return launch
 
         unlimited = measure.Ceilings(copy=1e30, read=1e30, floor=1e-9)
-        problem = Problem("softmax", (2048, 2048), "float32")
+        problem = Problem("softmax", (1024, 1024), "float32")
         implementation = entrant(noting)
         how = {
             "rounds": 2,
@@ -205,7 +205,7 @@ def test_hot_and_cold_are_told_apart(entrant: Callable[[Bind], registry.Implemen
         assert result.samples, result
         assert result.cache == cache and ("hot" in result.clock_detail) == (cache == "hot")
         assert (result.of_limit is None) == (cache == "hot")
-    assert len(memory["cold"]) * 2 * 2048 * 2048 * 4 >= 2**27 > len(memory["hot"]) * 2 * 2048 * 2048 * 4
+    assert len(memory["cold"]) * 2 * 1024 * 1024 * 4 >= 2**27 > len(memory["hot"]) * 2 * 1024 * 1024 * 4
 
 
 def test_beyond_the_limit_is_no_result() -> None:

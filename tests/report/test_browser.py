@@ -227,6 +227,7 @@ def test_results_without_a_figure_are_tables_that_sort(entry, write_into, tmp_pa
     assert names == ["torch/softmax/eager", "triton/softmax/auto"] and page.page.locator("figure").count() == 0
 
 
+@pytest.mark.nightly
 def test_twenty_thousand_results_are_drawn_sorted_and_searched(entry, write_into, tmp_path, visit) -> None:
     ids = ["torch/softmax/eager", *(f"{backend}/softmax/auto" for backend in ("cupy", "numba", "triton", "mine"))]
     shapes = [(rows, columns) for rows in range(1, 51) for columns in range(64, 64 + 80)]
