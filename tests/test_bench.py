@@ -26,8 +26,6 @@ def bench(*runs: tuple[str, ...]) -> list[tuple[int, str]]:
 UNKNOWN = {
     "no backend 'cuda'; known: ": ("--backend", "cuda"),
     "no shape set 'huge'; known: ": ("--shapes", "huge"),
-    "no operation 'max'; known: ": ("--op", "max"),
-    "dtype 'float8'; did you mean 'float64'": ("--dtype", "float8"),
 }
 """What is said of options, and these."""
 
