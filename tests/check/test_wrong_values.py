@@ -117,8 +117,6 @@ def unread(share: float, start: float) -> Rule:
 
 
 def every(step: int) -> Rule:
-    """A minimum that leaves one in ``step``, a power of two, of a long row unread."""
-
     def rule(x: Tensor) -> Tensor:
         if x.size(1) < 2**22:
             return x.amin(1)

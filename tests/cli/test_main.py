@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import typer
 
-import kernelzoo as package
 from kernelzoo import operations
 from kernelzoo.cli import app, main
 
@@ -153,11 +152,6 @@ def test_help_is_whole_and_names_no_type(command, width, capsys, monkeypatch) ->
         assert {*(text or "").split()} <= words
     names = {name for parameter in told.params for name in (*parameter.opts, *parameter.secondary_opts)}
     assert {name for name in names if name.startswith("-")} <= {word.rstrip(",") for word in words}
-
-
-def test_version(capsys) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"kernelzoo {package.__version__}\n"
 
 
 def test_no_command_is_bad_usage(capsys) -> None:

@@ -193,15 +193,10 @@ def test_hot_and_cold_are_told_apart(entrant: Callable[[Bind], registry.Implemen
 
             return launch
 
-        unlimited = measure.Ceilings(copy=1e30, read=1e30, floor=1e-9)
+        ceilings = measure.Ceilings(1e30, 1e30, 1e-9) if cache == "cold" else measure.Ceilings(1.0, 1.0, 9.0)
         problem = Problem("softmax", (1024, 1024), "float32")
-        implementation = entrant(noting)
-        how = {
-            "rounds": 2,
-            "cache": cache,
-            "ceilings": unlimited if cache == "cold" else measure.Ceilings(1.0, 1.0, 9.0),
-        }
-        (result,) = measure.race(problem, [implementation], CPU, **how).values()
+        raced = measure.race(problem, [entrant(noting)], CPU, rounds=2, cache=cache, ceilings=ceilings)
+        (result,) = raced.values()
         assert result.samples, result
         assert result.cache == cache and ("hot" in result.clock_detail) == (cache == "hot")
         assert (result.of_limit is None) == (cache == "hot")

@@ -60,7 +60,7 @@ def translated(op: str, x: torch.Tensor, *rest: Any, **named: Any) -> Call | str
 
 
 def samples(op: str, device: str) -> Iterator[tuple[torch.dtype, Call | str]]:
-    """Each sample in each dtype that kernelzoo takes or converts: every other one with other strides, in turn."""
+    """Each sample in each dtype that kernelzoo takes or converts, as it is and with other strides."""
     with mock.patch("torch.backends.disable_global_flags"):  # which the import calls: other tests set such flags
         from torch.testing._internal.common_methods_invocations import op_db
 
@@ -68,17 +68,16 @@ def samples(op: str, device: str) -> Iterator[tuple[torch.dtype, Call | str]]:
         return x.to(device) if isinstance(x, torch.Tensor) else x
 
     for info in (info for info in op_db if info.name == INFOS[op]):
-        names = FLOATS + INTEGERS if info.variant_test_name == "with_dtype" else OPERATIONS[op].dtypes
-        for turn, dtype in enumerate(getattr(torch, name) for name in names):
-            given = info.reference_inputs(device, dtype) if dtype in info.supported_dtypes(device) else ()
-            for number, one in enumerate(given, turn):
-                # Some of torch's are on the host whatever the device.
-                sample = (one.noncontiguous() if number % 2 else one).transform(there)
-                call = translated(op, sample.input, *sample.args, **sample.kwargs)
-                yield dtype, call
-                if op in ("rms_norm", "layer_norm") and not isinstance(call, str):
-                    (x, *rest), named = call
-                    yield dtype, ([x.movedim(-1, 0), *rest], {**named, "dim": 0})
+        for name in FLOATS + INTEGERS if info.variant_test_name == "with_dtype" else OPERATIONS[op].dtypes:
+            dtype = getattr(torch, name)
+            for one in info.reference_inputs(device, dtype) if dtype in info.supported_dtypes(device) else ():
+                for sample in (one, one.noncontiguous()):
+                    sample = sample.transform(there)  # some of torch's are on the host whatever the device
+                    call = translated(op, sample.input, *sample.args, **sample.kwargs)
+                    yield dtype, call
+                    if op in ("rms_norm", "layer_norm") and not isinstance(call, str):
+                        (x, *rest), named = call
+                        yield dtype, ([x.movedim(-1, 0), *rest], {**named, "dim": 0})
 
 
 def check_gradients(op: str, result: torch.Tensor, inputs: Sequence[torch.Tensor], named: dict[str, Any]) -> None:
@@ -136,6 +135,6 @@ def test_torch_s_own_samples(id: str) -> None:
         operation.assert_close(result.detach(), (plain[0].to(converted), *plain[1:]), **named)
         if result.requires_grad and converted == plain[0].dtype:
             check_gradients(op, result, inputs, named)
-    assert all(count <= LEFT_OUT[why] for (_, why), count in left_out.items()), left_out
+    assert all(count <= 2 * LEFT_OUT[why] for (_, why), count in left_out.items()), left_out
     if not seen:
         pytest.skip("refuses all of them")
