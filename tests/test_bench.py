@@ -27,7 +27,6 @@ UNKNOWN = {
     "no backend 'cuda'; known: ": ("--backend", "cuda"),
     "no shape set 'huge'; known: ": ("--shapes", "huge"),
 }
-"""What is said of options, and these."""
 
 LEAVES = """
 import os

@@ -95,6 +95,7 @@ def test_on_paper_figures_fit_and_the_screen_comes_back(visit) -> None:
     page.until(f"{DRAWN}.every((width) => width > 1000)")
 
 
+@pytest.mark.nightly
 def test_printed_pages_hold_the_points_of_the_figures(visit, page_file) -> None:
     page = visit(SOFTMAX)
     page.page.add_style_tag(content=".legend, .icon { display: none !important }")
