@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -35,10 +35,10 @@ MAX_WORKSPACE_BYTES = 2**26
 class CachedLaunch:
     """A launch that takes any addresses, and the call that it is for."""
 
-    variant: str
     dim: Dims
     keepdim: bool
     scalars: Mapping[str, Any]
+    variant: str
     guard: Callable[..., bool]
     """Whether tensors have the dtypes, devices, shapes and strides of that call."""
     offsets: list[int]
@@ -102,7 +102,7 @@ class LaunchCache:
         self.arrays: dict[Key, CachedArrays] = {}
         self.copied: set[Key] = set()
         """Keys of layouts that are copied. The launches of their copies can be cached."""
-        self._launches: dict[Key, CachedLaunch] = {}
+        self._launches: dict[Key | None, CachedLaunch] = {}
         self.expected: dict[Operation, CachedLaunch] = {}
         """What came after the call before the last time, as in a model's layers; it needs no key."""
         self._previous: dict[Operation, CachedLaunch] = {}
@@ -112,8 +112,7 @@ class LaunchCache:
 
     def find(self, call: Call, inputs: Any, outs: Any) -> tuple[CachedLaunch | None, list[int]]:
         """The launch of a call by its key, and its tensors' addresses; none without one. ``outs``: the caller's."""
-        key = self.key(call, inputs, outs)
-        cached = None if key is None else self._launches.get(key)
+        cached = self._launches.get(self.key(call, inputs, outs))
         if cached is None:
             return None, []
         tensors = inputs + outs
@@ -124,9 +123,7 @@ class LaunchCache:
 
     def expect(self, op: Operation, cached: CachedLaunch) -> None:
         """Note what a call used, and with it what the next one is likely to use."""
-        before = self._previous.get(op)
-        if before is not None:
-            before.following = cached
+        self._previous.setdefault(op, cached).following = cached
         self._previous[op] = cached
         self.expected[op] = cached.following or cached
 
@@ -157,22 +154,20 @@ class LaunchCache:
 
     def keep(self, key: Key, call: Call, inputs: Tensors, given: Tensors, launch: Launch | None, outs: Tensors) -> None:
         """Cache the launch of a call, if it can run on other addresses. ``given``: outputs of the caller."""
-        if not _is_movable(launch):
+        if not isinstance(launch, RebindableLaunch):
             if isinstance(launch, ContiguousFallback) and not given and len(self.copied) < MAX_LAUNCHES:
                 self.copied.add(key)
             return
         tensors = inputs + given
         addresses, spans = [x.data_ptr() for x in tensors], [span(x) for x in tensors]
         places = relative_places(addresses, spans) if given else []
-        if None in places:
+        run = None if None in places else self._movable(launch, self._launches.get(key))
+        if run is None:
             return
-        run = self._movable(launch, self._launches.get(key))
+        call = call._replace(scalars=dict(call.scalars)) if call.scalars else call  # the caller may change them
         results = () if given else tuple((tuple(out.shape), out.stride(), out.dtype) for out in outs)
         cached = CachedLaunch(
-            call.variant,
-            call.dim,
-            call.keepdim,
-            dict(call.scalars) if call.scalars else call.scalars,
+            *call[2:],
             make_tensor_guard(*tensors),
             [address % 16 for address in addresses],
             spans,
@@ -187,13 +182,14 @@ class LaunchCache:
 
     def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
         """Cache the launch of a call on arrays; x is the first one as a tensor."""
-        if _is_movable(launch):
-            run = self._movable(launch, self.arrays.get(key))
+        if isinstance(launch, RebindableLaunch) and (run := self._movable(launch, self.arrays.get(key))) is not None:
             self.arrays[key] = CachedArrays(run, x.get_device(), results)
 
-    def _movable(self, launch: RebindableLaunch, before: CachedLaunch | CachedArrays | None) -> Run:
-        """The launch as a function of addresses. ``before``: what was cached in its place."""
-        own = _own_bytes(launch)
+    def _movable(self, launch: RebindableLaunch, before: CachedLaunch | CachedArrays | None) -> Run | None:
+        """The launch on addresses, or None if its workspace is large. ``before``: what was cached in its place."""
+        own = sum(tensor.nbytes for tensor in launch.workspace)
+        if own > MAX_WORKSPACE_BYTES:
+            return None
         if len(self._launches) + len(self.arrays) >= MAX_LAUNCHES or self._workspace_bytes + own > MAX_WORKSPACE_BYTES:
             self.forget()
         self._workspace_bytes += own
@@ -217,18 +213,8 @@ def _differentiable(call: Call, run: Callable[..., Any], results: tuple[Result, 
     """The call for inputs that require a gradient."""
     from kernelzoo.calls.autograd import Ready, followed
 
-    call = call._replace(scalars=dict(call.scalars))
     straight = call.op.gradient and len(call.op.inputs) == 1 == len(results) and not call.scalars
     return Ready(call, run, results[0]).function() if straight else partial(followed, call)
-
-
-def _is_movable(launch: Launch | None) -> TypeGuard[RebindableLaunch]:
-    """Whether a launch can run on other addresses, with a small workspace."""
-    return isinstance(launch, RebindableLaunch) and _own_bytes(launch) <= MAX_WORKSPACE_BYTES
-
-
-def _own_bytes(launch: RebindableLaunch) -> int:
-    return sum(tensor.nbytes for tensor in launch.workspace)
 
 
 def relative_places(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:
