@@ -107,39 +107,29 @@ def bound(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units:
     strides = (stride for tensor in tensors for stride in tensor.stride())
     shape = (x.size(1), x.size(2), *strides, *constants, units, tasks(units, x.numel()))
     arrays = [flat(tensor, ELEMENTS.get(tensor.dtype, tensor.dtype)) for tensor in tensors]
-    return launcher(tensors, arrays, (kernel, (*arrays, *shape)))
+    return launcher(tensors, kernel, (*arrays, *shape))
 
 
-def launcher(tensors: Sequence[torch.Tensor], arrays: Sequence[Any], *steps: Kernel) -> Launch:
-    """A launch that runs compiled kernels with their arguments, in order; under a recording, their steps.
+def launcher(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[Any, ...]) -> Launch:
+    """A launch that runs a compiled kernel with its arguments; under a recording, its step.
 
-    ``arrays``: the memory of the canonical ``tensors``, as it stands among the arguments. It is flat, so that each
-    kernel is compiled once per dtype, whatever the strides, and finds the rows that are contiguous to be so.
+    The arguments begin with the memory of the canonical ``tensors``. It is flat, so that each kernel is compiled once
+    per dtype, whatever the strides, and finds the rows that are contiguous to be so. The launch does not hold it: once
+    cached, it must not keep the tensors of its bind.
     """
     rec = recording.get()
     if rec is not None:
-        return rec.launch(*(_recorded(*step, compiles=rec.compiles) for step in steps))
-    return RebindableLaunch(_on_addresses(arrays, steps), *tensors)
-
-
-def _on_addresses(arrays: Sequence[Any], steps: Sequence[Kernel]) -> Callable[..., None]:
-    """The kernels on other addresses in place of the arrays, whose memory it does not hold: a cached launch must not
-    keep the tensors of its bind. One runs at a time, so that a workspace serves all threads."""
-    memory = [(ctypes.c_byte * array.nbytes, array.dtype) for array in arrays]
-    templates = []
-    for kernel, arguments in (_run(*step) for step in steps):
-        places = {place: i for place, one in enumerate(arguments) for i, own in enumerate(arrays) if one is own}
-        templates.append((kernel, [None if place in places else one for place, one in enumerate(arguments)], places))
+        return rec.launch(_recorded(kernel, arguments, compiles=rec.compiles))
+    memory = [(ctypes.c_byte * array.nbytes, array.dtype) for array in arguments[: len(tensors)]]
+    run, arguments = _run(kernel, arguments)
+    rest = arguments[len(tensors) :]
 
     def at(*addresses: int) -> None:
         with _launching:
             given = [np.frombuffer(kind.from_address(addresses[i]), dtype) for i, (kind, dtype) in enumerate(memory)]
-            for kernel, arguments, places in templates:
-                for place, i in places.items():
-                    arguments[place] = given[i]
-                kernel(*arguments)
+            run(*given, *rest)
 
-    return at
+    return RebindableLaunch(at, *tensors)
 
 
 def _run(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:

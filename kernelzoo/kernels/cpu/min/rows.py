@@ -175,5 +175,4 @@ def chunk_minima(x: torch.Tensor, out: torch.Tensor, chunk: int) -> tuple[Callab
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows: one thread reduces a row, or a tile of rows side by side, in one pass."""
     x, out = lanes_last(x, out)
-    step = chunk_minima(x, out.unsqueeze(1), x.size(1))
-    return launcher((x, out), step[1][:2], step)
+    return launcher((x, out), *chunk_minima(x, out.unsqueeze(1), x.size(1)))

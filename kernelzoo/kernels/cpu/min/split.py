@@ -2,7 +2,7 @@ import torch
 
 from kernelzoo.kernels.cpu.launch import lanes_last, launcher, side_by_side
 from kernelzoo.kernels.cpu.min.rows import LANES, chunk_minima
-from kernelzoo.launch import Launch
+from kernelzoo.launch import Launch, RebindableLaunch, locked_sequence, sequence
 from kernelzoo.registry import register
 
 CHUNK = 32768
@@ -16,5 +16,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     groups, n, lanes = x.shape
     chunk = max(1, CHUNK // min(lanes, LANES)) if side_by_side(x) else CHUNK
     partial = x.new_empty((groups, -(-n // chunk), lanes))
-    first, second = chunk_minima(x, partial, chunk), chunk_minima(partial, out.unsqueeze(1), partial.size(1))
-    return launcher((x, out), (first[1][0], second[1][1]), first, second)
+    first = launcher((x, partial), *chunk_minima(x, partial, chunk))
+    second = launcher((partial, out), *chunk_minima(partial, out.unsqueeze(1), partial.size(1)))
+    if not (isinstance(first, RebindableLaunch) and isinstance(second, RebindableLaunch)):  # recorded
+        return sequence(first, second)
+    into, out_of = first.at, second.at
+    at = locked_sequence(lambda x, out: into(x, partial.data_ptr()), lambda x, out: out_of(partial.data_ptr(), out))
+    return RebindableLaunch(at, x, out)
