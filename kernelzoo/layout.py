@@ -246,11 +246,11 @@ class Rows(Layout):
         vector, alone = self.whole_vector, self.planned == 1 and self.contiguous
         return (self.one_piece or alone) and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
 
-    @cached_property
-    def common(self) -> int:
-        """The power of two, at most 16, that divides a row's length and the offsets of rows. 1 if ``single``."""
+    def common(self, *others: Strides) -> int:
+        """The power of two, at most 16, that divides a row's length and all offsets of rows; 1 if ``single``."""
         written = (self.out_outer, self.out_inner) if self.out_n else ()
-        return math.gcd(1 if self.single else 16, self.n, self.x_outer, self.x_inner, *written)
+        read = (stride for other in others for stride in (other.outer, other.inner))
+        return math.gcd(1 if self.single else 16, self.n, self.x_outer, self.x_inner, *written, *read)
 
     @property
     def apart(self) -> int:

@@ -138,7 +138,7 @@ class Bindable(Signature):
         Raises InputTypeError, ShapeError, GradientError, AxisError, EmptyReductionError, DeviceError, RangeError.
         """
         dims = self.check_tensors(inputs, dim, keepdim)
-        if self.needs_element:
+        if self.needs_element and is_empty(inputs[0].numel()):
             self._check_elements(tuple(inputs[0].shape), dims)
         args = Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars) if self.scalars else ())
         if self.derived or self.checks_values:

@@ -286,9 +286,7 @@ class _Files:
 
     def load(self, key: Any) -> Any:
         """A signature's code, or None if it isn't there whole, from this source and by this Numba."""
-        content = code_cache.read(self.folder, self._name(key))
-        if content is None:
-            return None
+        content = code_cache.read(self.folder, self._name(key)) or b""
         expected = self._content(key, b"")
         # Numba's own form of machine code is a pickle, which is a program: one that this user's own process wrote.
         return pickle.loads(content[len(expected) :]) if content.startswith(expected) else None

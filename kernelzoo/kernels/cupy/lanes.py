@@ -64,7 +64,7 @@ def aligned_width(rows: Rows, *along: Strides) -> int:
     """Elements of a vector where every row is whole vectors, in x, out and other tensors along the row, else 1."""
     wide = width(rows, *along)
     starts = (start for tensor in along for start in (tensor.outer, tensor.inner, tensor.phase))
-    return wide if rows.aligned and rows.common % wide == 0 and not any(start % wide for start in starts) else 1
+    return wide if rows.aligned and rows.common() % wide == 0 and not any(start % wide for start in starts) else 1
 
 
 def ragged_width(rows: Rows) -> int:

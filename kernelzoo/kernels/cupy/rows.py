@@ -48,7 +48,7 @@ def require_held(id: str, rows: Rows, wide: int, most: int, where: str) -> None:
 
 def packed(rows: Rows) -> bool:
     """Whether every row starts and ends on a 16-byte boundary, so that none has edges."""
-    return width(rows) > 1 and rows.aligned and rows.common % width(rows) == 0
+    return width(rows) > 1 and rows.aligned and rows.common() % width(rows) == 0
 
 
 def one_piece(rows: Rows) -> bool:

@@ -45,7 +45,7 @@ class Tile(NamedTuple):
         """Programs that loop over blocks, as many as must fit on a multiprocessor; None is the compiler's choice. One
         less in float64, whose exponential takes more registers; None where lanes have no vectors. ragged: they have,
         though rows begin anywhere."""
-        vectors = ragged or rows.common * rows.itemsize >= VECTOR_BYTES
+        vectors = ragged or rows.common() * rows.itemsize >= VECTOR_BYTES
         return many - (rows.itemsize == 8) if vectors and self.axis == 2 else None
 
     def fold(self, rows: Rows) -> int:

@@ -12,7 +12,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared import held_rows
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, check_held, line_of, row_threads, strip_of
-from kernelzoo.kernels.shared.jit import by_columns, column_arguments, common, edges_of, row_arguments
+from kernelzoo.kernels.shared.jit import by_columns, column_arguments, edges_of, row_arguments
 from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
 from kernelzoo.tables import numbers, of
 
@@ -75,7 +75,7 @@ def vector_of(rows: Rows, *others: Strides) -> int:
         return 1
     if any(other.n and (other.n != 1 or other.phase) for other in others):
         return 1
-    return min(rows.whole_vector, common(rows, *others))
+    return min(rows.whole_vector, rows.common(*others))
 
 
 def place_arguments(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:

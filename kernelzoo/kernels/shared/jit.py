@@ -90,11 +90,6 @@ def wide_type(dtype: torch.dtype) -> tl.dtype:
     return getattr(tl, str(wide_dtype(dtype)).removeprefix("torch."))
 
 
-def common(rows: Rows, *others: Strides) -> int:
-    """``rows.common``, with the strides of other tensors of n elements a row."""
-    return math.gcd(rows.common, *(stride for other in others for stride in (other.outer, other.inner)))
-
-
 def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
     """A kernel's arguments that say where rows lie. They are rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n,
     out_inner, and MULTIPLE, by which some are divided. The output of a reduction is one element to a row, and its
@@ -105,7 +100,7 @@ def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
 
     The strides of other tensors of n elements a row follow: outer, n and inner of each.
     """
-    m = common(rows, *others)
+    m = rows.common(*others)
     m = m if m < 16 else 1
     divisor = m if rows.out_n else 1
     x = rows.total, rows.n // m, rows.inner, rows.x_outer // m, rows.x_n, rows.x_inner // m
@@ -139,7 +134,7 @@ def edges_of(rows: Rows, *others: Strides) -> int:
     reduction's output is of no concern.
     """
     vector = rows.whole_vector
-    if common(rows, *others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
+    if rows.common(*others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
         return 0
     out = Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
     for one in (*others, out) if out.n else others:
@@ -152,7 +147,7 @@ def packed(rows: Rows, *others: Strides) -> bool:
     """Whether rows of half precision may be read as whole vectors of pairs, their edges aside."""
     whole = rows.itemsize == 2 and rows.x_n == rows.out_n == 1 and not rows.across
     aligned = rows.aligned and not any(other.phase or other.n != 1 for other in others)
-    return whole and ((common(rows, *others) >= 8 and aligned) or edges_of(rows, *others) > 0)
+    return whole and ((rows.common(*others) >= 8 and aligned) or edges_of(rows, *others) > 0)
 
 
 def safe(rows: Rows) -> int:

@@ -62,7 +62,7 @@ def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
 
 def vector_along(rows: Rows) -> int:
     """Elements of a row that one load takes: as many as all rows begin with together, up to 16 bytes."""
-    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common)
+    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common())
 
 
 def vector_across(rows: Rows) -> int:
