@@ -177,10 +177,7 @@ def of(table: type[T], device: int) -> T:
     Raises UnknownNameError for a wrong value of the variable KERNELZOO_TABLES.
     """
     whole = _whole.get(table, table)
-    found = chosen.get().get(whole) or _in_force.get((whole, device))
-    if found is None:
-        found = _in_force[whole, device] = _load(whole, device)
-    return cast(T, found)
+    return cast(T, chosen.get().get(whole) or _in_force.get((whole, device)) or _load(whole, device))
 
 
 def label(backend: str, op: str, device: int) -> str | None:
@@ -291,13 +288,14 @@ def reset(card: Card, backend: str, ops: Sequence[str] = ()) -> Path | None:
 
 
 def _load(table: type[T], device: int) -> T:
-    """The stored table for a device, or the shipped one."""
+    """The stored table for a device, or the shipped one, which is in force from now on."""
     setting = os.environ.get(ENVIRONMENT, "")
     if setting not in ("", "shipped"):
         raise UnknownNameError(f"value of {ENVIRONMENT}", setting, ("shipped",))
     shipped = _one(table())
     here = None if setting or device < 0 else card(device)
-    return shipped if here is None else _stored(table, here, shipped)
+    _in_force[table, device] = found = shipped if here is None else _stored(table, here, shipped)
+    return found
 
 
 def _stored(table: type[T], here: Card, shipped: T) -> T:
