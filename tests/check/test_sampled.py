@@ -60,3 +60,11 @@ def test_every_form_meets_special_values_and_other_kinds(backend: str) -> None:
             kinds = {sampled._kind(case) for case in chosen}
             assert {"special-values-300", "special-values-dim0", "dim0"} <= kinds, (backend, op, variant)
             assert len(kinds) >= 5, (backend, op, variant, kinds)
+
+
+def test_most_is_left_out_and_always_the_same() -> None:
+    auto = kernelzoo.implementation("triton/softmax/auto")
+    for i in (auto, kernelzoo.implementation("triton/softmax/fused")):
+        left = [case.name for case in cases("softmax") if sampled.is_left_out(i, case)]
+        assert left == [case.name for case in cases("softmax") if sampled.is_left_out(i, case)]
+        assert len(left) > len(cases("softmax")) / 3

@@ -1,8 +1,8 @@
 import torch
 
-from kernelzoo.kernels.cpu.launch import lanes_last, launcher, side_by_side
+from kernelzoo.kernels.cpu.launch import in_turn, lanes_last, launcher, side_by_side
 from kernelzoo.kernels.cpu.min.rows import LANES, chunk_minima
-from kernelzoo.launch import Launch, RebindableLaunch, locked_sequence, sequence
+from kernelzoo.launch import Launch, RebindableLaunch, sequence
 from kernelzoo.registry import register
 
 CHUNK = 32768
@@ -21,5 +21,5 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if not (isinstance(first, RebindableLaunch) and isinstance(second, RebindableLaunch)):  # recorded
         return sequence(first, second)
     into, out_of = first.at, second.at
-    at = locked_sequence(lambda x, out: into(x, partial.data_ptr()), lambda x, out: out_of(partial.data_ptr(), out))
+    at = in_turn(lambda x, out: into(x, partial.data_ptr()), lambda x, out: out_of(partial.data_ptr(), out))
     return RebindableLaunch(at, x, out)
