@@ -95,10 +95,14 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
                 unwritten = (bits(out) != want) & (bits(out) == bits(fill))
                 if bool(unwritten.any()):
                     raise _unwritten(unwritten, out.shape, f"launched for the {time} time: ")
-                _other_bits(operation, expected, outs, f"launched for the {time} time, the same input")
+                if operation.repeats:
+                    raise ContractError(f"{time} launch: the same input gave other bits", "not repeatable")
+                expected.check(outs)
     # A repeated call may take a faster path on a GPU. Other memory must give the same bits.
     if args.x.is_cuda and not _same(again := call(case.inputs(str(args.x.device))), first):
-        _other_bits(operation, expected, again, "the same values elsewhere in memory")
+        if operation.repeats:
+            raise ContractError("the same values elsewhere in memory gave other bits", "not repeatable")
+        expected.check(again)
     probe_all_elements(operation, args, launch, outs)
     _check_inputs(operation, inputs, before)
     _check_in_place(implementation, case, inputs, first)
@@ -119,13 +123,6 @@ def _judged(implementation: Implementation, case: Case, args: Arguments, first: 
     except torch.OutOfMemoryError as error:  # of the bounds, for which no kernel is to blame
         raise NoRoomError(f"no room for the bounds: {error}") from error
     return expected
-
-
-def _other_bits(operation: Operation, expected: Expected, outs: Inputs, what: str) -> None:
-    """Raise ContractError where bits must repeat, or a result is wrong."""
-    if operation.repeats:
-        raise ContractError(f"{what} gave other bits", "not repeatable")
-    expected.check(outs)
 
 
 _decided: WeakKeyDictionary[Operation, dict[tuple[str, str], str]] = WeakKeyDictionary()
@@ -176,16 +173,12 @@ def _check_alone(implementation: Implementation, case: Case, inputs: Inputs, fir
 
 
 def _poison(outs: Inputs, first: Inputs, repeats: bool = True) -> Inputs:
-    """Fill outputs with bits that differ from the first result; returns the fill. It is NaN where bits need not repeat:
-    another order of additions could give any number close by."""
-    found = tuple(poison_like(x) if repeats or not _has_nan(x) else torch.full_like(x, torch.nan) for x in first)
+    """Fill outputs with other bits than the first result's, and NaN where bits need not repeat; returns the fill."""
+    bitwise = [repeats or not x.is_floating_point() or x.itemsize == 1 for x in first]
+    found = tuple(poison_like(x) if b else torch.full_like(x, torch.nan) for x, b in zip(first, bitwise, strict=True))
     for out, poison in zip(outs, found, strict=True):
         out.copy_(poison)
     return found
-
-
-def _has_nan(x: torch.Tensor) -> bool:
-    return x.is_floating_point() and x.dtype.itemsize > 1
 
 
 def _check_in_place(implementation: Implementation, case: Case, inputs: Inputs, first: Inputs) -> None:

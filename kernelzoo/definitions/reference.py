@@ -176,10 +176,8 @@ def error_of(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> Ca
 
 
 def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tensor:
-    """At least the mean error of elements of about the same size. Few tries may show none.
-
-    ``worst``: at least the worst error of those, and of a row. Beside the kink of a ReLU few elements show any.
-    """
+    """At least the mean error of elements of about the same size; ``worst``: or the worst of those, and of a row. Few
+    tries may show none, and beside the kink of a ReLU few elements do."""
     if own.numel() < _WINDOW:
         return own
     order = result.abs().flatten().argsort()
@@ -191,7 +189,7 @@ def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tenso
         around = torch.nn.functional.avg_pool1d(some, *places, count_include_pad=False)
     around = around.flatten()
     found = torch.empty_like(around).index_copy_(0, order, around).view(own.shape)
-    if worst and own.ndim and own.size(-1) >= _WINDOW:
+    if worst and own.size(-1) >= _WINDOW:
         found = torch.maximum(found, own.amax(-1, keepdim=True))
     return torch.maximum(own, found)
 

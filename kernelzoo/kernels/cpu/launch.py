@@ -49,7 +49,7 @@ if numba.get_num_threads() and torch.get_num_threads() != _of_torch:
 
 # Numba's workqueue threading layer, which it falls back to where neither TBB nor OpenMP is installed, ends the process
 # when two Python threads are inside parallel kernels at once. One launch uses all cores, so waiting costs little.
-_launching = threading.RLock()
+_launching = threading.Lock()
 
 _alone = False
 """Whether this process may not start parallel loops: see _after_fork."""
@@ -59,7 +59,7 @@ def _after_fork() -> None:
     """In a forked child: the lock may be held by a thread that only the parent has, and GNU OpenMP, which Numba takes
     where TBB is not installed, can't be forked. Numba ends a child that enters a parallel loop if its parent had."""
     global _launching, _alone
-    _launching = threading.RLock()
+    _launching = threading.Lock()
     with suppress(ValueError):  # the parent had started no threads: the child may start its own
         _alone = _alone or numba.threading_layer() == "omp"
 
@@ -130,17 +130,6 @@ def launcher(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[Any,
             run(*given, *rest)
 
     return RebindableLaunch(at, *tensors)
-
-
-def in_turn(*steps: Callable[..., None]) -> Callable[..., None]:
-    """Kernels on addresses, one thread at a time, so that a workspace serves all threads."""
-
-    def at(*addresses: int) -> None:
-        with _launching:
-            for step in steps:
-                step(*addresses)
-
-    return at
 
 
 def _run(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:

@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.cpu.launch import in_turn, lanes_last, launcher, side_by_side
+from kernelzoo.kernels.cpu.launch import lanes_last, launcher, side_by_side
 from kernelzoo.kernels.cpu.min.rows import LANES, chunk_minima
 from kernelzoo.launch import Launch, RebindableLaunch, sequence
 from kernelzoo.registry import register
@@ -11,8 +11,8 @@ CHUNK = 32768
 
 @register("cpu", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over the reduced axis as well: minima of chunks of each row to a workspace, then the minima of those."""
-    x, out = lanes_last(x, out)
+    """Parallel over the reduced axis as well: minima of chunks of each row, then the minima of those."""
+    tensors = x, out = lanes_last(x, out)
     groups, n, lanes = x.shape
     chunk = max(1, CHUNK // min(lanes, LANES)) if side_by_side(x) else CHUNK
     partial = x.new_empty((groups, -(-n // chunk), lanes))
@@ -20,6 +20,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     second = launcher((partial, out), *chunk_minima(partial, out.unsqueeze(1), partial.size(1)))
     if not (isinstance(first, RebindableLaunch) and isinstance(second, RebindableLaunch)):  # recorded
         return sequence(first, second)
-    into, out_of = first.at, second.at
-    at = in_turn(lambda x, out: into(x, partial.data_ptr()), lambda x, out: out_of(partial.data_ptr(), out))
-    return RebindableLaunch(at, x, out)
+
+    def at(x: int, out: int) -> None:
+        own = torch.empty_like(partial)  # not shared with another thread's launch
+        first.at(x, own.data_ptr())
+        second.at(own.data_ptr(), out)
+
+    return RebindableLaunch(at, *tensors)
