@@ -3,7 +3,8 @@
 ``python bench/references.py FOLDER ... -o FILE.json`` loads every definition, KernelBench problem and gpu-mode folder
 below the folders, each in a process of its own, and runs its reference as a kernel on the cases that it means. That is
 what ``kernelzoo verify`` does, without the cases beyond the definition. With a GPU, all GPUs are used, and processes
-share the memory of one evenly. What does not pass is tried once more, alone. A file that is there is continued.
+share the memory of one evenly: first six, then two, then one, for what was not decided before. A file that is there is
+continued.
 
 ``--record FILE.md`` writes a table of a file's verdicts between a page's markers, and runs nothing.
 
@@ -43,7 +44,7 @@ def main() -> int:
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("-o", dest="to", type=Path, required=True, metavar="FILE.json")
     parser.add_argument("--seconds", type=float, default=40.0, help="for one file, its loading included")
-    parser.add_argument("--jobs", type=int, default=0, help="processes at once on each GPU")
+    parser.add_argument("--jobs", type=int, default=0, help="processes at once on each GPU, in place of these")
     parser.add_argument("--most", type=int, default=0, metavar="ELEMENTS", help="largest tensor; by default no limit")
     parser.add_argument("--record", type=Path, metavar="FILE.md", help="write what -o holds into a page")
     given = parser.parse_args()
@@ -64,15 +65,15 @@ def main() -> int:
     found = [(folder, kind, path) for folder in given.folders for kind in KINDS for path in files(folder, kind)]
     known = {(row["set"], row["file"]) for row in rows if row["verdict"] in DECIDED}
     left = [one for one in found if (one[0].name, str(one[2].relative_to(one[0]))) not in known]
-    for jobs, seconds in ((given.jobs or (6 if gpus else 1), given.seconds), (1, 2 * given.seconds)):
+    for jobs in [given.jobs] if given.jobs else (6, 2, 1) if gpus else (1,):
         judged = []
         with ThreadPoolExecutor(jobs * len(places)) as pool:
             where = itertools.cycle(places)
-            tasks = [pool.submit(apart, one, next(where), seconds, given.most, jobs) for one in left]
+            tasks = [pool.submit(apart, one, next(where), given.seconds, given.most, jobs) for one in left]
             for number, (one, task) in enumerate(zip(left, tasks, strict=True), 1):
-                judged.append((one, task.result()))
-                rows[:] = [row for row in rows if row["file"] != judged[-1][1]["file"]] + [judged[-1][1]]
-                print(f"[{number}/{len(left)}] {told(judged[-1][1])}", flush=True)
+                judged.append((one, made := task.result()))
+                rows[:] = [row for row in rows if (row["set"], row["file"]) != (made["set"], made["file"])] + [made]
+                print(f"[{number}/{len(left)}] {told(made)}", flush=True)
                 write_whole(given.to, f"{json.dumps(document, indent=1)}\n".encode())
         left = [one for one, row in judged if row["verdict"] not in DECIDED]
     for folder in dict.fromkeys(row["set"] for row in rows):
