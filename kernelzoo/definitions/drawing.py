@@ -194,16 +194,19 @@ class _Custom:
         return tuple(found)
 
     def scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """The scalars for such sizes, drawn on the host once."""
+        """The scalars for such sizes, found once: of tensors without memory, if the function takes such."""
         values = tuple(sorted(self._axes.values(dict(sizes)).items()))
         if values not in self._scalars:
-            made = self._made(sizes, torch.device("cpu"), 0)
-            said = {
-                key: made[key] for key, one in self._axes.data["inputs"].items() if one["shape"] is None and key in made
-            }
-            plain = {key: value.item() if isinstance(value, torch.Tensor) else value for key, value in said.items()}
-            self._scalars[values] = {own_name(key): value for key, value in plain.items()}
+            try:
+                self._scalars[values] = self._numbers(sizes, "meta")
+            except Exception:  # it looks at values
+                self._scalars[values] = self._numbers(sizes, "cpu")
         return self._scalars[values]
+
+    def _numbers(self, sizes: Mapping[str, Any], device: str) -> dict[str, Any]:
+        made = self._made(sizes, torch.device(device), 0)
+        keys = [key for key, one in self._axes.data["inputs"].items() if one["shape"] is None and key in made]
+        return {own_name(k): made[k].item() if isinstance(made[k], torch.Tensor) else made[k] for k in keys}
 
     def _made(self, sizes: Mapping[str, Any], device: torch.device, seed: int) -> dict[str, Any]:
         with seeded(seed, device):

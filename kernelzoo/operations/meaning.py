@@ -226,11 +226,6 @@ class Operation(Bindable):
         """Whether the values of the inputs belong together, so that none may change alone."""
         return "others" in self.hooks or "draws" in self.hooks
 
-    @property
-    def repeats(self) -> bool:
-        """Whether a kernel must give the same bits again. That of another author's definition may add in any order."""
-        return "written" not in self.hooks
-
     def samples(self) -> tuple[Sample, ...]:
         """Inputs to try on this operation only."""
         return tuple(self.call("samples", {})) if "samples" in self.hooks else ()

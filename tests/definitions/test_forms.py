@@ -132,16 +132,17 @@ def test_integers_need_a_range(written: Callable[..., Path]) -> None:
     assert (op.inputs["at"].low, op.inputs["at"].high) == (-1024, 1024)
 
 
-def test_a_definition_draws_its_own_inputs(load: Load) -> None:
+@pytest.mark.parametrize("scale", ["2.5", "2.5 + 0 * float(weight.sum())"])  # the second one looks at values
+def test_a_definition_draws_its_own_inputs(load: Load, scale: str) -> None:
     code = """
 def make(sizes, device):
     weight = torch.rand(sizes["hidden"], device=device)
     order = torch.randperm(sizes["rows"], device=device)
-    return {"x": torch.randn(sizes["rows"], sizes["hidden"], device=device), "order": order, "scale": 2.5, "w": weight}
+    return {"x": torch.randn(sizes["rows"], sizes["hidden"], device=device), "order": order, "w": weight, "scale": S}
 
 def run(x, order, scale, w):
     return x[order] * scale * w
-"""
+""".replace("S}", scale + "}")
     inputs = {
         "x": tensor("float32", "rows", "hidden"),
         "order": tensor("int64", "rows"),
