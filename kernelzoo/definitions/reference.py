@@ -176,7 +176,7 @@ def error_of(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> Ca
 
 
 def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tensor:
-    """At least the mean error of elements of about the same size; ``worst``: or the worst of those, and of a row. Few
+    """At least the mean error of elements of about the same size. ``worst``: or the worst of those, and of a row. Few
     tries may show none, and beside the kink of a ReLU few elements do."""
     if own.numel() < _WINDOW:
         return own
