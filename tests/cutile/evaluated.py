@@ -45,7 +45,8 @@ class Array:
 
     def __init__(self, tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> None:
         room = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
-        self.elements = tensor.as_strided((*sizes[:-1], min(sizes[-1], room)), strides, tensor.storage_offset())
+        last = min(sizes[-1], room) if strides[-1] else sizes[-1]
+        self.elements = tensor.as_strided((*sizes[:-1], last), strides, tensor.storage_offset())
         self.dtype, self.shape = tensor.dtype, tuple(sizes)
 
     def slice(self, axis: int, start: int, stop: int) -> "Array":
