@@ -85,6 +85,7 @@ def measured(section: str, backend: str, options: argparse.Namespace) -> list[Ro
                 time.sleep(1)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            process.kill()  # one that has no group of its own yet
         code = process.wait()
         process.stdout.close()
         log.seek(0)
