@@ -139,7 +139,7 @@ def quick(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The project's tests, the contract of torch and of the host, and a third of its core in Triton's interpreter:
-    twelve minutes on two cores. What is marked ``nightly`` is left out. ``nox -s tests-all`` takes all."""
+    fifteen minutes on two cores. What is marked ``nightly`` is left out. ``nox -s tests-all`` takes all."""
     install_for_tests(session)
     check(session, "tests", "-m", "not nightly", *OTHERS, "--only", "torch,cpu", *WAITING, *session.posargs)
     core = CONFORMANCE, "--core", "triton", "--one-in", "3", *only("triton")  # nox -s tests-triton takes all of it
