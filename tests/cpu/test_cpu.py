@@ -278,7 +278,7 @@ def test_a_launch_runs_on_other_addresses_and_holds_no_memory(id: str, dim: int,
     out.fill_(-2)
     result = torch.full_like(out, -1)
     at(*(tensor.data_ptr() for tensor in (*others, result)))
-    assert torch.equal(result, expected) and (out == -2).all()
+    assert torch.equal(result, expected) and (out == -2).all() and not (expected == -1).all()
 
 
 def test_rows_are_counted_on_where_a_task_begins_and_every_chunk_ends() -> None:
