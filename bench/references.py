@@ -49,9 +49,9 @@ def main() -> int:
     parser.add_argument("--record", type=Path, metavar="FILE.md", help="write what -o holds into a page")
     given = parser.parse_args()
     if given.record:
-        made = recorded(json.loads(given.to.read_text(encoding="utf-8")))
+        table = recorded(json.loads(given.to.read_text(encoding="utf-8")))
         page = given.record.read_text(encoding="utf-8")
-        given.record.write_text(markers.insert(page, {"references": made}, str(given.record))[0], encoding="utf-8")
+        given.record.write_text(markers.insert(page, {"references": table}, str(given.record))[0], encoding="utf-8")
         return 0
     import torch
 
