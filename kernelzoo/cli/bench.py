@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kernelzoo import measure, operations, registry
-from kernelzoo.cli import first_calls, locking, measuring, options, output, sizes
+from kernelzoo.cli import first_calls, measuring, options, output, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.guards import check_gpus
 from kernelzoo.cli.progress import Bar
@@ -79,7 +79,6 @@ def bench(
     cache: options.Cache = "cold",
     clock: options.Clock = "device",
     energy: options.Energy = False,
-    lock_clocks: locking.LockClocks = False,
     cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
     waive: options.Waive,
@@ -103,8 +102,6 @@ def bench(
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or if nothing could be measured; 130 after Ctrl-C.
     """
     wanted = options.words(op) or tuple(operations.MAPPED)
-    if first_call and lock_clocks:
-        raise options.OptionError("--first-call times no launch; leave out --lock-clocks")
     if first_call:
         if shape or axes or workload or resume or gpus or shard or address or engine != "local":
             raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
@@ -137,7 +134,6 @@ def bench(
             Bar() as bar,
             measuring.prepared(path, resume=resume),
             _crew(places, engine, address, device, modules, patience) as crew,
-            locking.locked([worker.about.gpu for worker in crew.workers] if lock_clocks else []),
         ):
             about = crew.first.about
             ids: Sequence[str] = options.select(about.summaries, (), *asked)

@@ -37,8 +37,7 @@ class Commit:
         one |= {"rounds": how.rounds, "cache": how.cache, "clock": how.timed, "output": to}
         several = {"op": asked.ops, "shape": asked.shapes, "axes": asked.axes, "workload": asked.workloads}
         several |= {"dtype": asked.dtypes, "waive": asked.waive, "module": self.modules}
-        flags = {"lock-clocks": asked.lock_clocks, "energy": how.energy}
-        flags |= {"cross-check": how.cross_check, "no-cross-check": not how.cross_check}
+        flags = {"energy": how.energy, "cross-check": how.cross_check, "no-cross-check": not how.cross_check}
         flags["their-tolerance"] = os.environ.get(VARIABLE) == "1"
         words = [f"--{name}={value}" for name, value in one.items() if value != ""]
         words += [f"--{name}={value}" for name, values in several.items() for value in values]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from kernelzoo.cli import against as older
-from kernelzoo.cli import commits, comparing, folder, locking, measuring, options, output
+from kernelzoo.cli import commits, comparing, folder, measuring, options, output
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.against import Held
 from kernelzoo.cli.bench import Resume
@@ -64,7 +64,6 @@ def compare(
     cache: options.Cache = "cold",
     clock: options.Clock = "device",
     energy: options.Energy = False,
-    lock_clocks: locking.LockClocks = False,
     cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
     waive: options.Waive,
@@ -96,7 +95,7 @@ def compare(
     if definitions or solutions or resume or gpus:
         if definitions is None or solutions is None:
             raise options.OptionError("--definitions, --solutions, --resume and --gpus need both folders")
-        others = op, shape, axes, workload, dtype, baseline, against, against_commit, module, energy, waive, lock_clocks
+        others = op, shape, axes, workload, dtype, baseline, against, against_commit, module, energy, waive
         if names or any(others):
             raise options.OptionError("--definitions and --solutions say what is compared; leave out what else does")
         judged = folder.How(definitions, solutions, device, patience, rounds, how.cache)
@@ -120,7 +119,6 @@ def compare(
         waive=options.words(waive),
         device=device,
         patience=patience,
-        lock_clocks=lock_clocks,
     )
     with commits.checked_out(against_commit, module) if against_commit else nullcontext() as then:
         first = then.measure("first", question, how) if then else None

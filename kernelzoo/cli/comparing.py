@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import registry
-from kernelzoo.cli import complete, locking, measuring, options, sizes
+from kernelzoo.cli import complete, measuring, options, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.against import Held, Old
 from kernelzoo.cli.progress import Bar
@@ -37,7 +37,6 @@ class Question:
     waive: Sequence[str] = ()
     device: str = ""
     patience: float = 180.0
-    lock_clocks: bool = False
 
 
 @dataclass
@@ -82,7 +81,6 @@ def measured(
         Bar() as bar,
         nullcontext() if to is None else measuring.prepared(to),
         WorkerPool([partial(Guard, asked.device, modules, patience=asked.patience)]) as crew,
-        locking.locked([crew.first.about.gpu] if asked.lock_clocks else []),
     ):
         known = crew.first.about.summaries
         names = names or sorted({*known} - {i.id for i in registry.implementations()})  # this process runs no module
@@ -134,7 +132,6 @@ def compare(
     rounds: int = 15,
     cache: str = "cold",
     clock: str = "device",
-    lock_clocks: bool = False,
 ) -> Rows:
     """Compare implementations as the command ``kernelzoo compare`` does: its rows, with the facts of their problem.
 
@@ -159,7 +156,6 @@ def compare(
         baseline=baseline,
         modules=list(map(Path, modules)),
         device=device,
-        lock_clocks=lock_clocks,
     )
     told = measured(question, measuring.How(rounds, cache, clock, True, "compare"))
     if not told.whole:
