@@ -45,7 +45,7 @@ class DeviceClock:
     name = "device"
     detail = "CUDA graph between events"
     """What is timed, and how. The caller adds the state of the cache."""
-    _SPIN = 200_000  # clock cycles (0.1 ms) that hide the submission of a replay
+    SPIN = 200_000  # clock cycles (0.1 ms) that hide the submission of a replay
     _CYCLES = 2e9  # most clock cycles per second
     _SUBMITS = 200  # most launches to average the host's time over: fewer than the 1024 that a stream queues
     _QUEUE = 20e-3  # most seconds of queued work
@@ -71,11 +71,6 @@ class DeviceClock:
 
         turn.queue = graph.replay  # type: ignore[attr-defined]  # for the meter of energy
         return turn
-
-    def idle(self) -> None:
-        """What a turn does beside its launches."""
-        with torch.cuda.device(self.device):
-            spin(self._SPIN)
 
     @cached_property
     def start(self) -> float:
@@ -105,9 +100,9 @@ class DeviceClock:
             graph.replay()
             seconds = perf_counter() - began
         torch.cuda.synchronize(self.device)
-        return max(self._SPIN, int(2 * seconds * self._CYCLES))
+        return max(self.SPIN, int(2 * seconds * self._CYCLES))
 
-    def _replay(self, graph: Any, cycles: int = _SPIN, times: int = 1) -> float:
+    def _replay(self, graph: Any, cycles: int = SPIN, times: int = 1) -> float:
         event: Any = torch.cuda.Event  # torch has no type for it
         start, end = event(enable_timing=True), event(enable_timing=True)
         # The graph belongs to its device, and events to the current one, which loaded code may have changed.

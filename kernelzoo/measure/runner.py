@@ -215,10 +215,18 @@ class Runner:
         self._wait()
         return seconds
 
+    def once(self, id: str) -> None:
+        """Run the turn that was arranged, and wait; the judge's clock runs."""
+        turn = self._lanes[id].turn
+        if turn is not None:
+            getattr(turn, "queue", partial(turn, 1))()
+        self._wait()
+
     def empty(self) -> None:
         """A turn without launches, which shows what asking for a turn costs."""
-        if isinstance(self._clock, DeviceClock):
-            self._clock.idle()
+        if self.device.type == "cuda":
+            with torch.cuda.device(self.device):
+                spin(DeviceClock.SPIN)
         self._wait()
 
     def more(self, id: str, seconds: float) -> None:

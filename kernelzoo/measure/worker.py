@@ -74,9 +74,9 @@ class Worker(Answering):
         import torch
 
         self.in_hand = True
-        if call == "open":
-            arguments["problem"] = problem_of(arguments["problem"])
         try:
+            if call == "open":
+                arguments["problem"] = problem_of(arguments["problem"])
             return {"value": getattr(self._runner, call)(**arguments)}
         except ContractError as error:
             return {"raised": "wrong", "words": str(error), "kind": error.kind}

@@ -10,7 +10,6 @@ import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.measure.calls import Call, CallClock, call_on
 from kernelzoo.measure.clocks import WallClock
-from kernelzoo.measure.runner import Runner
 
 CPU = torch.device("cpu")
 PROBLEM = measure.Problem("softmax", (64, 33), "float32")
@@ -72,12 +71,3 @@ def test_a_turn_on_a_gpu_begins_idle_and_delivers_after_the_clock(monkeypatch: p
     assert turn(1) == pytest.approx(3e-6)
     assert events == ["wait", *["call"] * 3, "wait"]
     assert not any(out.item() for out in outs)
-
-
-def test_a_turn_without_calls_only_waits_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited = list[torch.device]()
-    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    runner = Runner(torch.device("cuda"))
-    runner._clock = CallClock(WallClock(), runner.device, "softmax")
-    runner.empty()
-    assert waited == [runner.device]

@@ -10,6 +10,7 @@ import gc
 import multiprocessing
 import os
 import queue
+import subprocess
 import sys
 import threading
 import time
@@ -198,10 +199,67 @@ def replaces_the_clock(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     kernel.work(x, out)
 
 
+def runner() -> Any:
+    """The class that runs the turns of this process."""
+    return sys.modules["kernelzoo.measure.runner"].Runner  # type: ignore[attr-defined]
+
+
+@attack("by the judge's clock")
+@warm
+def shortens_its_report(kernel: Kernel, x: Tensor, out: Tensor) -> None:
+    """Says a third of each turn's time, and leaves out the work of turns in a row"""
+    true, kept = runner().turn, kernel.kept
+
+    def turn(self: Any, id: str, times: int = 1) -> float:
+        if times == 1:
+            kept["last"] = 0.3 * true(self, id)
+        else:
+            time.sleep(kept["last"] * times)
+        return float(kept["last"])
+
+    if kernel.once("patched"):
+        runner().turn = turn
+    kernel.work(x, out)
+
+
+@attack("did not write|elements wrong")
+@warm
+def answers_early(kernel: Kernel, x: Tensor, out: Tensor) -> None:
+    """Says that a turn is over while a thread works on, and has so many threads that to look through them takes long"""
+    turn, once = runner().turn, runner().once
+
+    def begun(work: Callable[..., object], *given: object) -> float:
+        began = time.perf_counter()
+        threading.Thread(target=work, args=given, daemon=True).start()
+        return 0.9 * (time.perf_counter() - began)
+
+    if kernel.once("patched"):
+        for _ in range(4000):
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+        runner().turn = lambda self, id, times=1: begun(turn, self, id)
+        runner().once = lambda self, id: begun(once, self, id) and None
+    kernel.work(x, out)
+
+
+@attack("while it was stopped|left child processes behind")
+@warm
+def works_on_under_a_name(kernel: Kernel, x: Tensor, out: Tensor) -> None:
+    """A process in another session, with the name of torch's compiler, works when the turn is over"""
+    if kernel.once("process"):
+        for _ in range(1000):
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+        name = "/torch/_inductor/compile_worker/"
+        subprocess.Popen([sys.executable, "-c", "while True: pass", name], start_new_session=True)
+    thread = threading.Thread(target=kernel.work, args=(x, out))  # a new one, so that all are looked through
+    thread.start()
+    thread.join()
+
+
 @attack("elements wrong|did not write")
 @warm
 def replaces_the_checker(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Replaces torch.equal and the operators of comparison, and the module torch itself"""
+    out.fill_(0.5)
     torch.equal = lambda a, b: True  # type: ignore[assignment]
     library = kernel.kept.setdefault("library", torch.library.Library("aten", "IMPL"))
     for name in ("le.Tensor", "ge.Tensor", "eq.Tensor"):
@@ -210,7 +268,6 @@ def replaces_the_checker(kernel: Kernel, x: Tensor, out: Tensor) -> None:
         except RuntimeError:
             continue
     sys.modules["torch"] = sys.modules["kernelzoo"]
-    out.fill_(0.5)
 
 
 @attack("elements wrong|did not write")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from time import perf_counter, sleep
+from time import clock_gettime, perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import ContractError, Pickled
@@ -28,8 +29,13 @@ _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
 _ENDING = 1.0
 """Most seconds to wait for processes that were killed."""
 
+_WORKED = 0.3e-3
+"""Most seconds that its processes may run between a request to stop and the next one to go on."""
+
 _LEGAL = ("/torch/_inductor/compile_worker/", "from multiprocessing.resource_tracker import main")
-"""In the command line of torch's compiler, and of the process that counts what Python's multiprocessing shares."""
+"""In the command line of torch's compiler, and of the process that counts what Python's multiprocessing shares. A
+process that begins in a turn is none of these.
+"""
 
 
 class RaisedError(Pickled, Exception):
@@ -49,8 +55,14 @@ class Apart(WorkerProcess):
         self.declared: list[str] = []
         """The names of the operations that its files declare."""
         self.took = 0.0
-        """Seconds of the last request, by this process's clock."""
+        """Seconds of the last request until it was stopped, by this process's clock."""
         self._stopped: list[int] = []
+        self._before: list[int] = []
+        """What was stopped before the last request."""
+        self._used = dict[int, float]()
+        """Seconds that each of these had run when they were stopped."""
+        self.worked = 0.0
+        """Seconds that they ran while they were stopped before the last request."""
         self._seen: tuple[int, set[int]] = 0, set()
         """How many processes had begun on this machine when they were last looked through, and what was found."""
         self.broken = False
@@ -93,22 +105,24 @@ class Apart(WorkerProcess):
 
     @property
     def processes(self) -> Sequence[int]:
-        return [self._process.pid] if self._process is not None else []
+        """The number of its process, while that runs."""
+        return [self._process.pid] if self._process is not None and self._process.poll() is None else []
 
     def _answer(self, request: Json, progress: Any, patience: float) -> Json:
         if not self._apart:
             return super()._answer(request, progress, patience)
+        used = [(_ran(process), ran) for process, ran in self._used.items()]
+        self.worked = sum(max(0.0, now - ran) for now, ran in used if now < math.inf)
+        self._before = self._stopped
         _send(self._stopped, signal.SIGCONT)
+        started = perf_counter()
         try:
-            started = perf_counter()
-            done = super()._answer(request, progress, patience)
-            self.took = perf_counter() - started
-            return done
+            return super()._answer(request, progress, patience)
         except DiedError:
             self.broken = True
             raise
         finally:
-            self._halt()
+            self.took = self._halt() - started
 
     @contextlib.contextmanager
     def meanwhile(self, request: Json) -> Iterator[None]:
@@ -127,15 +141,24 @@ class Apart(WorkerProcess):
         _send(self._all()[1:], signal.SIGKILL)
         super()._stop()
 
-    def _halt(self) -> None:
+    def _halt(self) -> float:
+        """Stop it, and all that it has started; when it had stopped. What works on after an answer counts with it."""
+        for process in self.processes:
+            _send([process], signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process, signal.SIGSTOP)
+        others = {process: _ran(process) for process in self._stopped[1:]}
+        for process in self.processes if not self.broken else ():  # a signal may wait for a processor
+            os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        halted = perf_counter()
         self._stopped = self._all()
         _send(self._stopped, signal.SIGSTOP)
+        self._used = {process: _ran(process) for process in self._stopped} | others
+        return halted
 
     def _all(self) -> list[int]:
         """The process, and all that it has started."""
-        if self._process is None or self._process.poll() is not None:
-            return []
-        return [self._process.pid, *self._strays()]
+        return [*self.processes, *self._strays()] if self.processes else []
 
     def _strays(self) -> set[int]:
         """Processes that began after this one, below it or without a parent."""
@@ -153,8 +176,8 @@ class Apart(WorkerProcess):
         return found
 
     def _named_strays(self) -> dict[int, str]:
-        """Those of its processes that still run, compilers aside, with their names."""
-        return {process: name for process in sorted(self._strays()) if (name := _name(process))}
+        """Those of its processes that still run, compilers that ran before aside, with their names."""
+        return {one: name for one in sorted(self._strays()) if (name := _name(one, one in self._before))}
 
     def end_strays(self) -> list[str]:
         """End what it started and still runs, except compilers; returns their names."""
@@ -181,8 +204,11 @@ class Apart(WorkerProcess):
             case {"raised": "refused" | "failed" as outcome, "words": str() as words}:
                 raise RaisedError(outcome, words)
             case {"value": value}:
-                left = self.end_strays() if call in ("turn", "release") else []
-                if left and call == "turn":
+                if call in ("turn", "once") and self.worked > _WORKED:
+                    words = f"its process ran for {self.worked * 1e3:.1f} ms while it was stopped"
+                    raise ContractError(words, "changes the process")
+                left = self.end_strays() if call in ("turn", "once", "release") else []
+                if left and call != "release":
                     raise ContractError(f"left child processes behind: {', '.join(left)}", "changes the process")
                 return value
         raise DiedError(self._in_hand, f"something else answered for {call}: {str(done)[:80]}")
@@ -235,11 +261,18 @@ def _children_of(process: int) -> set[int]:
     return found
 
 
-def _name(process: int) -> str:
-    """A process's name and number; "" if it has ended, or a compiler's may run it."""
+def _ran(process: int) -> float:
+    """Seconds that all threads of a process have run; infinitely many if it has ended."""
+    with contextlib.suppress(OSError):
+        return clock_gettime(~process << 3 | 2)  # the process's clock; see <linux/posix-timers.h>
+    return math.inf
+
+
+def _name(process: int, known: bool) -> str:
+    """A process's name and number; "" if it has ended, or is ``known`` and a compiler's may run it."""
     with contextlib.suppress(OSError):
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
         command = Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
-        if state not in "ZX" and not any(legal in command for legal in _LEGAL):
+        if state not in "ZX" and not (known and any(legal in command for legal in _LEGAL)):
             return f"{os.path.basename(command.split()[0]) if command.split() else 'a process'} ({process})"
     return ""

@@ -93,3 +93,8 @@ class Entrant:
     def turn(self, times: int = 1) -> tuple[float, float]:
         """Seconds of a turn as the runner says, and of the request by the judge's clock."""
         return float(self.ask("turn", times=times)), self.seat.took
+
+    def once(self) -> float:
+        """Seconds of the turn by the judge's clock alone."""
+        self.ask("once")
+        return self.seat.took

@@ -104,7 +104,7 @@ class Mutation:
 
         Raises ContractError, also for a set that was left out and for a changed input.
         """
-        self._all_written(numbers)
+        self.all_written(numbers)
         size = self.sets.inputs[0].elements
         most = max(1, min(_SETS, ELEMENTS[self.sets.device.type] // max(1, size)))
         for number in whole:
@@ -115,6 +115,23 @@ class Mutation:
         drawn = [numbers[-1], *self._python.sample(list(numbers), min(most, len(numbers)))][:most]
         for number in self._python.sample(drawn, len(drawn)):
             self._check_sample(number)
+
+    def all_written(self, numbers: Sequence[int]) -> None:
+        """Raise ContractError for a set whose output still holds poison at one of some random places."""
+        for field, poison, name in zip(self.sets.outs, self._poisons, self.operation.outputs, strict=True):
+            if not field.elements or not field.dtype.is_floating_point:
+                continue
+            at = torch.tensor(list(numbers), device=self.sets.device)[:, None]
+            size = len(numbers), max(1, _PLACES // len(numbers))
+            places = torch.randint(field.elements, size, device=self.sets.device, generator=self.generator)
+            kept = _raw(self.sets.all(field))[at, places] == _raw(torch.tensor([poison], dtype=field.dtype)).item()
+            left = kept.any(1)
+            for place in left.nonzero().flatten().tolist()[:_SETS]:  # of half precision a right result may be the same
+                try:
+                    self.check_results(numbers[place], self.sets[numbers[place]][1])
+                except ContractError:
+                    words = f"{int(left.sum())} of {len(numbers)} launches did not write {name}"
+                    raise ContractError(words, "leaves out unwritten") from None
 
     def check_results(self, number: int, results: Tensors) -> None:
         """Check results for the inputs of a set, wherever they are. Raises ContractError."""
@@ -197,23 +214,6 @@ class Mutation:
             reduced = self.problem.dim % len(self.sets.inputs[0].shape)
             return x.roll(turned, axis - (axis > reduced))
         return x
-
-    def _all_written(self, numbers: Sequence[int]) -> None:
-        """Raise ContractError for a set whose output still holds poison at one of some random places."""
-        for field, poison, name in zip(self.sets.outs, self._poisons, self.operation.outputs, strict=True):
-            if not field.elements or not field.dtype.is_floating_point:
-                continue
-            at = torch.tensor(list(numbers), device=self.sets.device)[:, None]
-            size = len(numbers), max(1, _PLACES // len(numbers))
-            places = torch.randint(field.elements, size, device=self.sets.device, generator=self.generator)
-            kept = _raw(self.sets.all(field))[at, places] == _raw(torch.tensor([poison], dtype=field.dtype)).item()
-            left = kept.any(1)
-            for place in left.nonzero().flatten().tolist()[:_SETS]:  # of half precision a right result may be the same
-                try:
-                    self.check_results(numbers[place], self.sets[numbers[place]][1])
-                except ContractError:
-                    words = f"{int(left.sum())} of {len(numbers)} launches did not write {name}"
-                    raise ContractError(words, "leaves out unwritten") from None
 
     def _unchanged(self, number: int) -> None:
         for name, field, x in zip(self.operation.inputs, self.sets.inputs, self.inputs(number), strict=True):

@@ -120,6 +120,7 @@ class Judge(Answering):
                     self._device,
                     until_clear=not tables,  # tuning combines races of equal rounds
                     ceilings=self._ceilings,
+                    own=self._runners[""],
                     progress=self._tell,
                     **how,
                 )

@@ -53,6 +53,7 @@ def race(
     energy: bool = False,
     ceilings: Ceilings | None = None,
     waive: Collection[str] = (),
+    own: Seat | None = None,
     progress: Callable[[Stage, str], None] = lambda stage, id: None,
 ) -> dict[str, Measurement]:
     """Measure implementations of one problem on one device; returns every id in the given order.
@@ -68,6 +69,7 @@ def race(
     rounds, up to fourfold, while a verdict against the first implementation is UNCLEAR. ``timed``: whole calls pass the
     same gate, and have no limit.
 
+    ``own``: the runner of kernelzoo's own kernels, which shows what a turn without launches and a copy take.
     With ``ceilings``, a cold result more than 5 % faster than its limit is wrong. So is a cold host result faster than
     memory, and one whose turns took longer by the judge's clock. An id in ``waive`` may be wrong on special values. It
     is timed, and its result says that it breaks the contract. ``progress`` is called before each step. With 0
@@ -81,8 +83,9 @@ def race(
     meter = energies.meter(device) if energy else None
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         data = Data(problem, device, cache, shared=any(entrant.seat is not here for entrant in entrants))
-        seats: list[Seat] = list({id(entrant.seat): entrant.seat for entrant in entrants}.values())
-        made = _Race(timed, entrants, seats, data, progress, rounds)
+        asked = [*([own] if own else []), *(entrant.seat for entrant in entrants)]
+        seats: list[Seat] = list({id(seat): seat for seat in asked}.values())
+        made = _Race(timed, entrants, seats, data, progress, rounds, own)
         try:
             if made.opened():
                 made.admit(waive)
@@ -113,6 +116,7 @@ class _Race:
     data: Data
     progress: Callable[[Stage, str], None]
     rounds: int
+    own: Seat | None
     results: dict[str, Measurement] = field(default_factory=dict)
     lanes: dict[str, Entrant] = field(default_factory=dict)
     """The lanes that are right so far."""
@@ -143,12 +147,15 @@ class _Race:
             for measurement in self.results.values():
                 measurement.refused = f"this device's memory does not hold the problem's data: {error}"
             return False
+        usable = []
         for seat in self.seats:
             try:
                 seat.open(self.data.problem, self.data.sets, self.timed)
+                usable.append(seat)
             except RaisedError as raised:
                 for entrant in (one for one in self.entrants if one.seat is seat):
                     self.results[entrant.id].refused = f"its process can't use the judge's memory: {raised.words}"
+        self.seats = usable
         return True
 
     def admit(self, waive: Collection[str]) -> None:
@@ -178,8 +185,8 @@ class _Race:
             self.copy = Entrant(implementation, self.seats[0], name=COPY)
             self.copy.bind()
             self.size(self.copy)
-        for seat in {id(entrant.seat): entrant.seat for entrant in self.lanes.values()}.values():
-            self.empty = max(self.empty, *(self.unused(seat) for _ in range(4)))
+        if self.lanes and self.timed != "call":
+            self.empty = statistics.median(self.unused(self.own or self.seats[0]) for _ in range(5))
 
     def size(self, entrant: Entrant) -> None:
         """Choose the number of launches of a turn, by a turn of a few."""
