@@ -30,7 +30,7 @@ def wrong(document: Any) -> str:
     if _fits()(document):
         return ""
     error = next(_validator().iter_errors(document), None)
-    return "" if error is None else _words(document, error)
+    return "holds a number that is none" if error is None else _words(document, error)
 
 
 def is_name(value: object) -> bool:

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from kernelzoo import definitions, measure, operations, registry
 from kernelzoo.errors import DeviceLostError
-from kernelzoo.measure import record
+from kernelzoo.measure import record, schema
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.judge.apart import Apart, adopt_orphans
 from kernelzoo.measure.measurement import FULL
@@ -138,8 +138,16 @@ class Judge(Answering):
                 if self._file(id) in self._beside:
                     one.beside = BESIDE
             device, limits = str(self._device), None if how["timed"] == "call" else self._ceilings
+            entries = []
+            for one in measured.values():
+                if one.samples:
+                    entry = record.entry(one, device, limits, label or "custom")
+                    if words := schema.wrong({"benchmarks": [entry]}):  # by what its runner said
+                        one.samples, one.failed = [], f"its facts are no result: {words.lstrip(': ')}"
+                    else:
+                        entries.append(entry)
             return {
-                "entries": [record.entry(m, device, limits, label) for m in measured.values() if m.samples],
+                "entries": entries,
                 "failed": [*lost, *(failure for m in measured.values() if (failure := record.failure_of(m)))],
                 "right": [id for id, m in measured.items() if not m.samples and not record.failure_of(m)],
                 "ceilings": astuple(self._ceilings) if self._ceilings else None,

@@ -85,7 +85,7 @@ def race(
         data = Data(problem, device, cache, shared=any(entrant.seat is not here for entrant in entrants))
         asked = [*([own] if own else []), *(entrant.seat for entrant in entrants)]
         seats: list[Seat] = list({id(seat): seat for seat in asked}.values())
-        made = _Race(timed, entrants, seats, data, progress, rounds, own)
+        made = _Race(timed, entrants, seats, data, progress, rounds, own or here)
         try:
             if made.opened():
                 made.admit(waive)
@@ -116,7 +116,8 @@ class _Race:
     data: Data
     progress: Callable[[Stage, str], None]
     rounds: int
-    own: Seat | None
+    own: Seat
+    """The runner that has kernelzoo's own kernels alone."""
     results: dict[str, Measurement] = field(default_factory=dict)
     lanes: dict[str, Entrant] = field(default_factory=dict)
     """The lanes that are right so far."""
@@ -186,7 +187,7 @@ class _Race:
             self.copy.bind()
             self.size(self.copy)
         if self.lanes and self.timed != "call":
-            self.empty = statistics.median(self.unused(self.own or self.seats[0]) for _ in range(5))
+            self.empty = statistics.median(self.unused(self.own) for _ in range(5))
 
     def size(self, entrant: Entrant) -> None:
         """Choose the number of launches of a turn, by a turn of a few."""
@@ -289,7 +290,7 @@ class _Race:
 
     def finish(self, meter: energies.Meter | None, ceilings: Ceilings | None) -> None:
         """The last turn of each lane, with special values; the energy; and whether its times can be true."""
-        doubts, watcher = Doubts(self.data, self.timed, self.empty), self.watcher()
+        doubts, watcher = Doubts(self.data, self.timed, self.empty, self.own), self.watcher()
         for id, entrant in list(self.lanes.items()):
             measurement = self.results[id]
             self.progress("energy" if meter else "check", id)
