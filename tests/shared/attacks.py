@@ -241,18 +241,38 @@ def answers_early(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     kernel.work(x, out)
 
 
-@attack("while it was stopped|left child processes behind")
+def compiler(code: str) -> None:
+    """A process in another session, with the name of torch's compiler."""
+    subprocess.Popen([sys.executable, "-c", code, "/torch/_inductor/compile_worker/"], start_new_session=True)
+
+
+@attack("left child processes behind")
 @warm
-def works_on_under_a_name(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """A process in another session, with the name of torch's compiler, works when the turn is over"""
+def leaves_a_compiler_behind(kernel: Kernel, x: Tensor, out: Tensor) -> None:
+    """Begins a process in a turn that has the name of torch's compiler"""
     if kernel.once("process"):
+        compiler("import time; time.sleep(60)")
+    kernel.work(x, out)
+
+
+busy = list[threading.Event]()
+
+
+@attack("while it was stopped")
+def works_on_under_a_name(x: Tensor, out: Tensor) -> Launch:
+    """A process that was there before works on when the turn is over, while many threads are looked through"""
+    if not busy:
+        busy.append(threading.Event())
         for _ in range(1000):
-            threading.Thread(target=threading.Event().wait, daemon=True).start()
-        name = "/torch/_inductor/compile_worker/"
-        subprocess.Popen([sys.executable, "-c", "while True: pass", name], start_new_session=True)
-    thread = threading.Thread(target=kernel.work, args=(x, out))  # a new one, so that all are looked through
-    thread.start()
-    thread.join()
+            threading.Thread(target=busy[0].wait, daemon=True).start()
+        compiler("while True: pass")
+
+    def launch() -> None:
+        thread = threading.Thread(target=softmax, args=(x, out))  # a new one, so that all are looked through
+        thread.start()
+        thread.join()
+
+    return launch
 
 
 @attack("elements wrong|did not write")
