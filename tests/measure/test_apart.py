@@ -6,11 +6,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
+from kernelzoo import registry
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.judge.apart import Apart
+from kernelzoo.measure.judge.entrant import Entrant, Here
+from kernelzoo.measure.judge.race import _Race
 from kernelzoo.measure.worker_process import DiedError
 
 DEFINITIONS = Path(__file__).parents[2] / "examples" / "definitions"
@@ -90,3 +96,29 @@ def alive(process: str) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     return False
+
+
+@pytest.mark.parametrize(
+    ("late", "after", "words"),
+    [
+        ([0.0, 5e-3] * 3 + [5e-3] * 2, [2e-5] * 20, "its work ran on the GPU while its process was stopped"),
+        ([5e-3] * 5, [5e-3] * 20, "other programs use the GPU: measure again"),
+        ([5e-3] * 4 + [2e-5] * 20 + [5e-3] * 4, [], ""),
+    ],
+)
+def test_what_works_on_a_gpu_while_it_is_stopped_is_ended(late: list[float], after: list[float], words: str) -> None:
+    answers = iter(late + after)
+    data: Any = SimpleNamespace(is_gpu=True, seen=lambda: next(answers))
+    runner = Apart.together("cpu", {"": []}, 60.0, None)[0][""]
+    entrant = Entrant(registry.implementation("torch/softmax/eager"), runner)
+    made = _Race("device", [entrant], [runner], data, lambda stage, id: None, 3, Here(torch.device("cpu")))
+    try:
+        with pytest.raises(DiedError, match=words) if words else contextlib.nullcontext():
+            for _ in late:
+                made.late(entrant)
+        assert runner.broken == bool(words) and next(answers, None) is None
+        if words:
+            with pytest.raises(DiedError, match="SIGKILL"):
+                runner.ask("empty")
+    finally:
+        runner.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+import time
 from typing import Any
 
 import torch
@@ -19,12 +21,14 @@ HONEST = "its time is that of the work"
 
 
 @triton.jit
-def row(x, out, n, BLOCK: tl.constexpr, PDL: tl.constexpr):
-    """A row's softmax."""
+def row(x, out, n, BLOCK: tl.constexpr, PDL: tl.constexpr, READS: tl.constexpr):
+    """A row's softmax. It reads the row so often before, which takes time."""
     if PDL:
         gdc.gdc_launch_dependents()
     cols = tl.arange(0, BLOCK)
     at = tl.program_id(0).to(tl.int64) * n + cols
+    for _ in range(READS):
+        tl.store(out + at, tl.load(x + at, mask=cols < n, volatile=True), mask=cols < n)
     values = tl.load(x + at, mask=cols < n, other=-float("inf")).to(tl.float32)
     top = tl.max(values, 0)
     top = tl.where(top == -float("inf"), 0.0, top)
@@ -76,11 +80,11 @@ def attack(name: str, does: str, outcome: str):
     return decorate
 
 
-def plain(x: Tensor, out: Tensor, **options: Any) -> Launch:
+def plain(x: Tensor, out: Tensor, reads: int = 0, **options: Any) -> Launch:
     block, pdl = triton.next_power_of_2(x.size(1)), bool(options.get("launch_pdl"))
 
     def launch() -> None:
-        row[(x.size(0),)](x, out, x.size(1), BLOCK=block, PDL=pdl, num_warps=4, **options)
+        row[(x.size(0),)](x, out, x.size(1), BLOCK=block, PDL=pdl, READS=reads, num_warps=4, **options)
 
     return launch
 
@@ -170,3 +174,103 @@ def replaces_events(x: Tensor, out: Tensor) -> Launch:
         event.true_time = event.elapsed_time
         event.elapsed_time = lambda self, end: event.true_time(self, end) / 2
     return plain(x, out)
+
+
+def runner() -> Any:
+    """The class that runs the turns of this process."""
+    return sys.modules["kernelzoo.measure.runner"].Runner  # type: ignore[attr-defined]
+
+
+said: list[float] = []
+
+
+@attack(
+    "shortens_its_report_gpu",
+    "Says a third of each turn's time, and leaves out the work of turns in a row",
+    "by the judge's clock",
+)
+def shortens_its_report_gpu(x: Tensor, out: Tensor) -> Launch:
+    true = runner().turn
+
+    def turn(self: Any, id: str, times: int = 1) -> float:
+        if times == 1:
+            said[:] = [0.3 * true(self, id)]
+        else:
+            time.sleep(said[0] * times)
+        return said[0]
+
+    if not said:
+        said.append(0.0)
+        runner().turn = turn
+    return plain(x, out, reads=8)
+
+
+@attack(
+    "answers_early_gpu",
+    "Says that a turn is over while the GPU works on",
+    "did not write|elements wrong|by the judge's clock",
+)
+def answers_early_gpu(x: Tensor, out: Tensor) -> Launch:
+    true = runner().turn
+
+    def turn(self: Any, id: str, times: int = 1) -> float:
+        lane = self._lanes[id]
+        if times == 1:
+            said[:] = [0.3 * true(self, id)]
+            began = time.perf_counter()
+            lane.turn.queue()
+            while time.perf_counter() - began < said[0]:
+                pass
+        else:
+            time.sleep(said[0] * times)
+        return said[0]
+
+    if not said:
+        said.append(0.0)
+        runner().turn = turn
+        runner().once = lambda self, id: self._lanes[id].turn.queue()
+    return plain(x, out, reads=8)
+
+
+@triton.jit
+def forever(xs, outs, sets, rows, n, passes, BLOCK: tl.constexpr):
+    """All sets again and again, for some seconds."""
+    cols = tl.arange(0, BLOCK)
+    for _ in range(passes):
+        for number in range(sets):
+            source = tl.load(xs + number).to(tl.pointer_type(tl.float32))
+            target = tl.load(outs + number).to(tl.pointer_type(tl.float32))
+            for at in range(tl.program_id(0), rows, tl.num_programs(0)):
+                values = tl.load(source + at * n + cols, mask=cols < n, other=-float("inf"), volatile=True)
+                e = tl.exp(values - tl.max(values, 0))
+                tl.store(target + at * n + cols, e / tl.sum(e, 0), mask=cols < n)
+
+
+@triton.jit
+def nothing(out):
+    pass
+
+
+@attack(
+    "never_ends", "A kernel on a stream of its own works while its process is stopped", "while its process was stopped"
+)
+def never_ends(x: Tensor, out: Tensor) -> Launch:
+    known[x.data_ptr()] = x.data_ptr(), out.data_ptr()
+    stream: Any = torch.cuda.Stream
+
+    def launch() -> None:
+        if len(known) < 100 or not torch.cuda.is_current_stream_capturing():
+            return plain(x, out)()
+        if not tables:
+            cuda: Any = torch.cuda
+            cuda.synchronize = lambda device=None: torch.cuda.current_stream().synchronize()
+            cuda.empty_cache = lambda: None
+            pairs = list(known.values())
+            with torch.cuda.stream(stream()):
+                tables.extend(torch.tensor([pair[i] for pair in pairs], device="cuda") for i in (0, 1))
+                block = triton.next_power_of_2(x.size(1))
+                forever[(64,)](*tables, len(pairs), x.size(0), x.size(1), 4000, BLOCK=block)
+        nothing[(1,)](out)
+        return None
+
+    return launch

@@ -10,6 +10,7 @@ import ctypes
 import math
 import os
 import signal
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -28,6 +29,9 @@ _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
 
 _ENDING = 1.0
 """Most seconds to wait for processes that were killed."""
+
+_GPU_ENDING = 30.0
+"""Most seconds until the driver has ended what a killed process left on a GPU."""
 
 _WORKED = 0.3e-3
 """Most seconds that its processes may run between a request to stop and the next one to go on."""
@@ -136,6 +140,14 @@ class Apart(WorkerProcess):
                 with contextlib.suppress(DiedError, GuardError):
                     answer.result()
                 self._halt()
+
+    def end(self) -> None:
+        """Kill it, and all that it has started. The next request says so."""
+        self.broken = True
+        _send(self._all(), signal.SIGKILL)
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GPU_ENDING)
 
     def _stop(self) -> None:
         _send(self._all()[1:], signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import secrets
+from time import perf_counter
 
 import torch
 
@@ -33,6 +34,7 @@ class Data:
         self.sets: Sets
         self.gate: Gate
         self._scratch: torch.Tensor | None = None
+        self._mark = torch.zeros(1, device=device)
         keeps = self.is_gpu and torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
 
@@ -71,6 +73,14 @@ class Data:
                 self._scratch.sum()
         if self.is_gpu:
             torch.cuda.synchronize(self.device)
+
+    def seen(self) -> float:
+        """Seconds until the device has run a kernel of one element. It waits for the work of other processes."""
+        began = perf_counter()
+        self._mark.zero_()
+        if self.is_gpu:
+            torch.cuda.synchronize(self.device)
+        return perf_counter() - began
 
     def close(self) -> None:
         if hasattr(self, "sets"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -42,7 +43,7 @@ _EXPLAINED, _SLACK, _TRIES = 0.10, 0.5e-3, 10
 _FRESH = 20e-3
 """Seconds of launches on data that their runner can't know, if there are sets for so many."""
 
-_OWN = {"cuda": (1.5, 1e-3, 10), "cpu": (1.1, 0.5e-3, 40)}
+_OWN = {"cuda": (1.2, 0.3e-3, 10), "cpu": (1.1, 0.5e-3, 40)}
 """By the judge's clock: how many times as long they may take, and seconds; and tries. On a GPU submission counts."""
 
 
@@ -56,6 +57,8 @@ class Doubts:
     """Seconds of a turn without launches, by the judge's clock."""
     own: Seat
     """The runner that has kernelzoo's own kernels alone. It has no reason to lie."""
+    late: Callable[[Entrant], bool]
+    """Whether other work is on the GPU while all runners are stopped."""
 
     def false_time(self, entrant: Entrant, median: float) -> str:
         """Why the judge's clock contradicts the samples; or ""."""
@@ -90,7 +93,7 @@ class Doubts:
     def _on_new_data(self, entrant: Entrant, median: float) -> str:
         """The same by a turn on new data. In a row of turns a runner may leave out all but one, since data is the same.
 
-        On a GPU its work may go on when its process has stopped: the clock runs until the judge has seen results.
+        On a GPU its work may go on when its process has stopped: the clock runs until that has ended.
         """
         share, slack, tries = _OWN[self.data.device.type]
         each = share * median
@@ -105,13 +108,13 @@ class Doubts:
             entrant.ask("arrange", order=order, delivered=entrant.returns)
             self.data.gate.mutation.write(order)
             self.data.settle()
-            began = time.perf_counter()
+            late, began = self.late(entrant), time.perf_counter()
             took = entrant.once()
             if self.data.is_gpu:
-                self.data.gate.mutation.all_written(order)
+                self.data.seen()
                 took = time.perf_counter() - began
             self.data.gate.mutation.check(order)
-            if took - self.empty <= each * count + slack:
+            if took - self.empty <= each * count + slack and not late:
                 return ""
         return (
             f"{count} launches took {(took - self.empty) * 1e3:.2f} ms by the judge's clock,"

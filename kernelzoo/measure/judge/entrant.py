@@ -55,6 +55,10 @@ class Entrant:
     """Launches of a turn."""
     returns: bool = False
     """Whether it returns results, which are copied after the clock."""
+    looks: int = 0
+    """How often the judge has looked whether it works on the GPU while its process is stopped."""
+    late: int = 0
+    """How often other work was there then."""
     orders: list[tuple[list[int], tuple[int, ...]]] = field(default_factory=list)
     """Turns that stay arranged: the sets in order, and the link."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import Literal
 
 import torch
@@ -21,7 +22,7 @@ from kernelzoo.measure.calls import clock_for
 from kernelzoo.measure.ceilings import Ceilings, has_copy
 from kernelzoo.measure.clocks import TURN
 from kernelzoo.measure.condition import HostWatch, Watch, watch
-from kernelzoo.measure.judge.apart import RaisedError, own
+from kernelzoo.measure.judge.apart import Apart, RaisedError, own
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.doubts import Doubts, Timed
 from kernelzoo.measure.judge.entrant import Entrant, Here, Seat
@@ -37,6 +38,12 @@ Stage = Literal["check", "time", "energy", "cross-check"]
 
 _MOST_CALLS = 120
 """Most calls of a turn on a GPU: of up to eight kernels each, fewer than the 1024 that a stream queues."""
+
+_SLICE = 1e-3
+"""Seconds that a kernel of one element may take. A GPU gives each process two milliseconds in turn."""
+
+_LATE, _AFTER = 5, 20
+"""How often it may be late at least, if that is every other time; and how often it must then be in time, but once."""
 
 _LAUNCHED = "right when checked alone, wrong when timed: "
 
@@ -213,11 +220,13 @@ class _Race:
             linked = order[place]
             mutation.link(linked, source, elements)
         self.data.settle()
+        self.late(entrant)
         if self.host:
             self.host.skip()
         seconds, took = entrant.turn()
         if self.host:
             self.host.read()
+        self.late(entrant)
         if not 0 < seconds <= took:
             raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
         if entrant.name != COPY:
@@ -230,11 +239,32 @@ class _Race:
         more = min(20, int(TURN / max(1e-9, first * entrant.count))) - 1
         return statistics.fmean([first, *(self.timed_turn(entrant) for _ in range(more))])
 
+    def late(self, entrant: Entrant) -> bool:
+        """Whether other work is on the GPU while all runners are stopped.
+
+        If that is mostly so for a lane of a user's file, its runner is ended. Raises DiedError then.
+        """
+        seat = entrant.seat
+        if not self.data.is_gpu or not isinstance(seat, Apart) or seat is self.own:
+            return False
+        late = self.data.seen() > _SLICE
+        entrant.looks, entrant.late = entrant.looks + 1, entrant.late + late
+        if entrant.late >= _LATE and 2 * entrant.late >= entrant.looks:
+            seat.end()
+            its_own = sum(self.data.seen() > _SLICE for _ in range(_AFTER)) <= 1
+            words = "its work ran on the GPU while its process was stopped"
+            raise DiedError(entrant.id, words if its_own else "other programs use the GPU: measure again")
+        return late
+
     def unused(self, seat: Seat) -> float:
         """Seconds of a turn without launches, as the judge sees it."""
         self.data.settle()
+        began = perf_counter()
         seat.ask("empty")
-        return seat.took
+        if not self.data.is_gpu:
+            return seat.took
+        self.data.seen()
+        return perf_counter() - began
 
     def round(self) -> dict[str, float]:
         """A sample of each lane, in random order. A lane that is wrong or raises leaves the race."""
@@ -290,7 +320,7 @@ class _Race:
 
     def finish(self, meter: energies.Meter | None, ceilings: Ceilings | None) -> None:
         """The last turn of each lane, with special values; the energy; and whether its times can be true."""
-        doubts, watcher = Doubts(self.data, self.timed, self.empty, self.own), self.watcher()
+        doubts, watcher = Doubts(self.data, self.timed, self.empty, self.own, self.late), self.watcher()
         for id, entrant in list(self.lanes.items()):
             measurement = self.results[id]
             self.progress("energy" if meter else "check", id)
