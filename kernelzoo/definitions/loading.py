@@ -13,8 +13,9 @@ from kernelzoo.definitions.axes import Axes
 from kernelzoo.definitions.drawing import drawn
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_name, read
 from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
-from kernelzoo.definitions.reference import Reference, error_of, errors_of, hook_of, named
+from kernelzoo.definitions.reference import CHANGES, Reference, error_of, errors_of, hook_of, named
 from kernelzoo.definitions.tolerance import Tolerance, Tolerated, asked, tolerance_of, tolerated
+from kernelzoo.errors import UndecidableError
 from kernelzoo.launch import Launch
 from kernelzoo.lazy import torch
 from kernelzoo.operations import FLOATS, OPERATIONS, Arguments, Operation, Output, Scalar, operation
@@ -80,6 +81,9 @@ def declare(
         raise DefinitionError(f"{path}: it takes no tensor")
     if scalars := [key for key, tensor in data["outputs"].items() if tensor["shape"] is None]:
         raise DefinitionError(f"{path}: its output {', '.join(scalars)} is no tensor")
+    if data.get("custom_inputs_entrypoint"):  # whose function may ask for what workloads alone say
+        said = {axis: {"type": "var"} for one in workloads for axis in one["axes"]}
+        data = {**data, "axes": {**said, **data["axes"]}}
     run, axes = Reference(data, where, given or {}), Axes(where, data)
     inputs = drawn(axes, run.space, workloads)
     order = tuple(map(own_name, data["inputs"]))
@@ -124,7 +128,7 @@ def declare(
     operation(dtypes=(first,), name=name)(type(name, (), body))
     loaded[name] = Loaded(order, data, workloads)
     if known is None:
-        registry.register(REFERENCE, name, REFERENCE)(_plainly(name, run))
+        registry.register(REFERENCE, name, REFERENCE)(_plainly(name, run, order))
     return OPERATIONS[name]
 
 
@@ -213,12 +217,17 @@ def _scalar(key: str, axes: Axes, workloads: Sequence[Json]) -> Scalar:
     return Scalar(1.0, also=(0.375,)) if "float" in tensor["dtype"] else Scalar(1)
 
 
-def _plainly(name: str, run: Reference) -> Callable[..., Launch]:
+def _plainly(name: str, run: Reference, order: Sequence[str]) -> Callable[..., Launch]:
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(name, tensors, scalars)
 
         def launch() -> None:
-            for out, result in zip(outs, run(arguments), strict=True):
+            before = [getattr(x, "_version", 0) for x in arguments]
+            results = run(arguments)
+            for key, x, version in zip(order, arguments, before, strict=True):
+                if getattr(x, "_version", 0) != version:
+                    raise UndecidableError(f"{CHANGES} {key}")
+            for out, result in zip(outs, results, strict=True):
                 out.copy_(result)
 
         return launch

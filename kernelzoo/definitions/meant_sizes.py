@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kernelzoo.definitions.axes import Axes, constraints
 from kernelzoo.definitions.files import Json, own_name
+from kernelzoo.operations.derived import variables
 
 _STARTS = ((3, 2, 5, 4, 7), (1, 1, 2, 3, 1), (2, 4, 8, 16, 2), (17, 9, 33, 5, 6))
 """Sizes to begin with where no workload says any."""
@@ -27,7 +28,7 @@ def meant_sizes(
 ) -> list[dict[str, int]]:
     """A few small sizes of the free axes, smallest first. ``texts``: each tensor's axes; ``least``: least sizes."""
     found = list[dict[str, int]]()
-    known = _known(free, workloads)
+    known = _known(axes, free, texts, workloads)
     starts = _scaled(free, texts, known, axes) if known else [_start(free, start) for start in _STARTS]
     for sizes in starts:
         fitting = _fitted({axis: max(size, least.get(axis, 0)) for axis, size in sizes.items()}, axes)
@@ -40,15 +41,19 @@ def workload_sizes(
     axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json]
 ) -> list[dict[str, int]]:
     """The sizes of the smallest, the middle and the largest workload that says every free axis."""
-    order = sorted(_known(free, workloads), key=lambda sizes: _elements(sizes, texts, axes))
+    order = sorted(_known(axes, free, texts, workloads), key=lambda sizes: _elements(sizes, texts, axes))
     found = [order[place] for place in (0, len(order) // 2, -1)] if order else []
     return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
 
 
-def _known(free: Sequence[str], workloads: Sequence[Json]) -> list[dict[str, int]]:
-    """The sizes of free axes in each workload that says all, without empty ones."""
+def _known(
+    axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json]
+) -> list[dict[str, int]]:
+    """The sizes of free axes in each workload that says all. None is empty, but an axis that no tensor has may be 0."""
     said = [{own_name(axis): size for axis, size in one["axes"].items()} for one in workloads]
-    return [{axis: one[axis] for axis in free} for one in said if all(one.get(axis, 0) > 0 for axis in free)]
+    used = {name for names in (*texts, *map(variables, axes.derived.values())) for name in names}
+    least = {axis: int(axis in used) for axis in free}
+    return [{axis: one[axis] for axis in free} for one in said if all(one.get(a, -1) >= n for a, n in least.items())]
 
 
 def _start(free: Sequence[str], start: Sequence[int]) -> dict[str, int]:

@@ -139,6 +139,17 @@ def test_a_reference_that_returns_a_changed_input_decides_nothing(load: Load, re
             op.undecidable(args, op.expect(args))
 
 
+def test_a_reference_that_changes_an_input_is_undecidable_itself(load: Load) -> None:
+    """Where it does not return it, others are judged: they get inputs that nothing has changed."""
+    rows = (["rows"], "float32")
+    load("def run(x, seen):\n    seen.add_(x)\n    return 2 * x", {"x": rows, "seen": rows}, {"out": rows})
+    own = kernelzoo.implementation("reference/made/reference")
+    checks = verifying.checks(own, torch.device("cpu"), whole=True)
+    found = verifying.verify(own, checks, torch.device("cpu"), whole=True, progress=lambda name, known: None)
+    assert not found.findings and not found.passed
+    assert {*found.undecidable.values()} == {"its reference changes its input seen"}
+
+
 DOUBLE = "def run(x):\n    return 2 * x"
 
 

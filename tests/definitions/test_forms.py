@@ -161,6 +161,21 @@ def run(x, order, scale, w):
     assert torch.equal(x, again[0]) and not torch.equal(x, other[0])
 
 
+def test_what_workloads_alone_say_reaches_its_own_inputs(load: Load, written: Callable[..., Path]) -> None:
+    code = """
+def make(sizes, device):
+    return {"x": torch.randn(sizes["rows"], 8, device=device), "doubled": sizes["doubled"]}
+
+def run(x, doubled):
+    return 2 * x if doubled else x
+"""
+    said = [{"uuid": "1", "axes": {"rows": 512, "doubled": value}, "inputs": {}} for value in (0, 1)]
+    written("\n".join(map(json.dumps, said)), "workload.jsonl")
+    inputs = {"x": tensor("float32", "rows", 8), "doubled": scalar("int32")}
+    op = load(code, {"rows": VAR}, inputs, {"out": tensor("float32", "rows", 8)}, custom_inputs_entrypoint="make")
+    assert {op.sized_scalars(sizes)["doubled"] for sizes in op.hooks["workloads"]} == {0, 1}
+
+
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
 def test_narrow_floats_are_read_and_written(load: Load, dtype: str) -> None:
     code = (
