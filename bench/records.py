@@ -212,14 +212,7 @@ RECORDS = (
     Record("verdicts.json", f"kernelzoo compare {COURT} --gpus all -o {{}}", 1100, alone=True),
     Record("hints.json", "python bench/hints.py -o {}", 60, alone=True),
     Record("training.json", "python bench/training.py -o {}", 30, alone=True),
-    Record("aa.json", "python bench/aa.py --pairs 20 -o {}", 150, alone=True),
-    Record(
-        "aa-languages.json",
-        "python bench/aa.py --pairs 15 --ids gluon/softmax/auto cutile/softmax/auto cute/softmax/auto"
-        " helion/softmax/auto -o {}",
-        180,
-        alone=True,
-    ),
+    Record("aa.json", "python bench/aa.py --pairs 20 -o {}", 420, alone=True),
     Record("repeat.json", "python bench/repeat_peers.py -o {}", 60, alone=True),
     Record("helion-tuning.json", "python bench/helion_tuning.py -o {}", 900, alone=True),
     Record("references.json", f"python bench/references.py {SETS} -o {{}}", 900, alone=True),
