@@ -4,6 +4,8 @@ Helion's published softmax (bench/peers/published.py) is tuned at each of its ef
 backend, on a few shapes. Each row has the seconds that tuning took, with compilation, and the time of the kernel found.
 Beside them stand ours in Helion, which needs no tuning, and torch's. Every result is checked first.
 
+Each GPU measures one row at a time. A file that is there is continued: the rows that it has are kept.
+
 Set PEERS_SOURCES to a folder that holds a clone named helion. ``--budget`` is the most seconds that Helion may search
 for one problem: its autotuner ends with the best that it has found by then, and the row says so.
 """
@@ -19,7 +21,10 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 import torch
@@ -51,25 +56,39 @@ def main() -> int:
         "format": "kernelzoo-helion-tuning/1",
         "environment": {"device": measure.device_name("cuda"), "versions": measure.versions("cuda")},
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "budget_seconds": given.budget,
         "rows": [],
     }
+    if given.to.exists():
+        document["rows"] = json.loads(given.to.read_text(encoding="utf-8"))["rows"]
     tuned = [(id, backend, effort) for effort in EFFORTS for backend in BACKENDS for id in TUNED]
-    for id, backend, effort in [*((id, "", "") for id in BESIDE), *tuned]:
-        for shape in SHAPES:
-            found = {"id": id, "backend": backend, "effort": effort, "shape": list(shape), "dtype": DTYPE}
-            found |= apart(id, backend, effort, shape, given.budget)
+    asked = [(*one, shape) for one in [*((id, "", "") for id in BESIDE), *tuned] for shape in SHAPES]
+    known = {(row["id"], row["backend"], row["effort"], tuple(row["shape"])) for row in document["rows"]}
+    gpus, lock = SimpleQueue[str](), Lock()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    for gpu in visible.split(",") if visible else map(str, range(torch.cuda.device_count())):
+        gpus.put(gpu)
+
+    def measured(id: str, backend: str, effort: str, shape: tuple[int, int]) -> None:
+        gpu = gpus.get()
+        found = {"id": id, "backend": backend, "effort": effort, "shape": list(shape), "dtype": DTYPE}
+        found |= {"budget_seconds": given.budget} if effort == "full" else {}
+        found |= apart(id, backend, effort, shape, given.budget, gpu)
+        gpus.put(gpu)
+        with lock:
             document["rows"].append(found)
             print(line(found), flush=True)
             write_whole(given.to, f"{json.dumps(document, indent=1)}\n".encode())
+
+    with ThreadPoolExecutor(gpus.qsize()) as threads:
+        list(threads.map(lambda one: measured(*one), (one for one in asked if one not in known)))
     return 0
 
 
-def apart(id: str, backend: str, effort: str, shape: tuple[int, int], budget: int) -> dict[str, Any]:
+def apart(id: str, backend: str, effort: str, shape: tuple[int, int], budget: int, gpu: str) -> dict[str, Any]:
     """A row of a process of its own: Helion reads its settings at import, and a search may break the GPU."""
     settings = {"HELION_BACKEND": backend, "HELION_AUTOTUNE_EFFORT": effort, "HELION_SKIP_CACHE": "1"}
     settings |= {"HELION_AUTOTUNE_BUDGET_SECONDS": str(budget)} if effort == "full" else {}
-    environment = {**os.environ, **(settings if backend else {})}
+    environment = {**os.environ, **(settings if backend else {}), "CUDA_VISIBLE_DEVICES": gpu}
     command = [sys.executable, __file__, "--row", id, "x".join(map(str, shape))]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=3 * budget + 60)
