@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from kernelzoo.children import end_group
 from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
 
 
@@ -86,10 +87,10 @@ def _end_with(lifeline: int) -> None:
         with contextlib.suppress(BaseException):
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
-            group = os.getpgrp()
+            group = os.getpgrp()  # numbered as its first process
             os.setpgid(0, 0)  # the group may be stopped, and this process must not be
             os.closerange(0, lifeline)
             os.closerange(lifeline + 1, 4096)
             os.read(lifeline, 1)
-            os.killpg(group, signal.SIGKILL)
+            end_group(group)
     os._exit(0)

@@ -222,8 +222,7 @@ class WorkerProcess:
     def _stop(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            children.end_group(process.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_ENDING)
             for pipe in (process.stdin, self._replies):

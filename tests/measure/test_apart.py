@@ -81,6 +81,34 @@ def test_nothing_that_a_check_starts_stays_behind(tmp_path: Path) -> None:
         assert found and not any(map(alive, found))
 
 
+COMPILES = """
+import subprocess, sys
+command = [sys.executable, "-c", "import time; time.sleep(600)", "/torch/_inductor/compile_worker/"]
+print(subprocess.Popen(command, start_new_session=True).pid, file=open(PATH, "a"))
+"""
+GUARDED = """
+import os, signal, sys
+from kernelzoo.measure.guard import Guard
+with Guard("cpu", [sys.argv[1]], patience=60):
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_no_compiler_stays_behind(how: str, tmp_path: Path) -> None:
+    """They are stopped with their runner, and would never hear that it has ended."""
+    file, numbers = tmp_path / "compiles.py", tmp_path / "numbers"
+    file.write_text(COMPILES.replace("PATH", repr(str(numbers))), encoding="utf-8")
+    done = subprocess.run([sys.executable, "-c", GUARDED, str(file), how], timeout=120, capture_output=True)
+    assert (done.returncode == 0) == (how == "closed"), done.stderr
+    found = numbers.read_text().split()
+    until = time.monotonic() + 10
+    while any(map(alive, found)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert found and not any(map(alive, found))
+
+
 def test_no_folder_stays_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of processes that are killed, as the judge and its runners are."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -18,6 +18,7 @@ from pathlib import Path
 from time import clock_gettime, perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.children import children_of
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import IMPORTING, WAITING, DiedError, GuardError, Json, WorkerProcess, quiet
@@ -181,7 +182,7 @@ class Apart(WorkerProcess):
         found, left = set[int](), [self._process.pid, os.getpid()]
         while left:
             place = left.pop()
-            new = _children_of(place) - found - _own
+            new = children_of(place) - found - _own
             found |= new
             left += new
         self._seen = begun, found
@@ -236,7 +237,7 @@ _own: set[int] = set()
 def _know(runners: Iterable[Apart]) -> None:
     """Learn which processes belong to runners themselves."""
     for process in (pid for runner in runners for pid in runner.processes):
-        _own.update({process}, _children_of(process), _children_of(os.getpid()))
+        _own.update({process}, children_of(process), children_of(os.getpid()))
 
 
 def own() -> set[int]:
@@ -261,16 +262,6 @@ def _begun() -> int:
     with contextlib.suppress(OSError, ValueError), open("/proc/stat", "rb", 0) as counts:
         return int(counts.read().partition(b"\nprocesses ")[2].partition(b"\n")[0])
     return 0
-
-
-def _children_of(process: int) -> set[int]:
-    found = set[int]()
-    with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{process}/task"):
-            # Of every thread, after each request: an unbuffered file is read in a third of a Path's time.
-            with contextlib.suppress(OSError), open(f"/proc/{process}/task/{task}/children", "rb", 0) as children:
-                found.update(map(int, children.read().split()))
-    return found
 
 
 def _ran(process: int) -> float:
