@@ -5,6 +5,8 @@ It has the runner that the judge drives, and answers what needs no judge: the co
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import random
 import sys
 from collections.abc import Callable, Sequence
@@ -274,5 +276,14 @@ def _admit(
         measure.Gate(sets, seed).admit(measure.Entrant(implementation, runner))
 
 
+def _alike_in_all() -> None:
+    """Have glibc keep freed memory. Else it learns to from what a process has freed, and page faults are timed."""
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, of which this is the most
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+
+
 if __name__ == "__main__":
+    _alike_in_all()
     serve(Worker, *map(int, sys.argv[1:]))

@@ -201,12 +201,16 @@ class WorkerProcess:
         """Have the process load a user's files, and learn what it can measure. Raises GuardError."""
         done = self._begun({"do": "open", "device": self._device, "modules": self._modules, **self._opening})
         self._begun({"do": "confirm"})
-        self._learn(done.get("operations", ()))
-        given = {name: done[name] for name in ("device", "device_name", "versions", "summaries")}
-        more = {name: done.get(name, {}) for name in ("files", "refused")}
-        index = self._gpu.index if self._gpu else int(done["device"].partition(":")[2] or 0)
-        gpu = {"index": index, "uuid": done["gpu"]} if done.get("gpu") else None
-        self.about = About(**given, **more, gpu=gpu)
+        try:
+            self._learn(done.get("operations", ()))
+            given = {name: done[name] for name in ("device", "device_name", "versions", "summaries")}
+            more: dict[str, Any] = {name: dict(done.get(name, {})) for name in ("files", "refused")}
+            index = self._gpu.index if self._gpu else int(done["device"].partition(":")[2] or 0)
+            gpu = {"index": index, "uuid": done["gpu"]} if done.get("gpu") else None
+            self.about = About(**given, **more, gpu=gpu)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            self._stop()
+            raise GuardError(f"the measuring process says nothing sensible of itself: {error!r:.80}") from None
 
     def _learn(self, said: Sequence[Json]) -> None:
         """Know what the process says of its operations."""
@@ -275,8 +279,9 @@ class WorkerProcess:
             self._process.stdin.write(json.dumps({**request, "number": self._number}).encode() + b"\n")
         except OSError:
             raise DiedError(self._in_hand, self._last_words()) from None
+        until = time.monotonic() + patience
         while True:
-            line = self._line(patience)
+            line = self._line(until)
             if line is None:
                 where = f" in {stage} of {self._in_hand}" if stage else ""
                 raise DiedError(self._in_hand, f"hung{where}: no sign of life for {patience:g} s")
@@ -294,16 +299,16 @@ class WorkerProcess:
                 case {"stage": str() as stage, "id": str() as id, "number": self._number, **more}:
                     self._in_hand, self.told = id, {str(key): value for key, value in more.items()}
                     progress(stage, id)
+                    until = time.monotonic() + patience
                 case _:
                     raise DiedError(self._in_hand, f"something else wrote to the answer pipe: {line[:80]!r}")
 
-    def _line(self, patience: float) -> bytes | None:
-        """The next reply; empty if the process has ended, None after the patience."""
+    def _line(self, until: float) -> bytes | None:
+        """The next reply; empty if the process has ended, None if there is none until then."""
         assert self._replies is not None
         assert self._process is not None
-        deadline = time.monotonic() + patience
         while b"\n" not in self._pending[-65536:]:
-            left = deadline - time.monotonic()
+            left = until - time.monotonic()
             gone = self._process.poll() is not None  # asked before the last read, which then has everything
             if not connection.wait([self._replies.fileno()], 0.0 if gone else max(0.0, min(left, _LIVENESS))):
                 if gone:  # a process that it started may hold the pipe open

@@ -1,6 +1,8 @@
 """Attacks on the judge, each by a class that the threat model names: rejected, or timed as the work that it does."""
 
 import re
+import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from kernelzoo.measure import Problem
 from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.measurement import BUSY
+from kernelzoo.measure.worker_process import GuardError
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +93,56 @@ def test_facts_that_no_file_holds_cost_their_own_row(tmp_path: Path) -> None:
         done, (lost,) = guard.race(SOFTMAX, ["attack/softmax/simple", "cpu/softmax/auto"], rounds=2)
     assert [entry["extra_info"]["id"] for entry in done] == ["cpu/softmax/auto"]
     assert (lost["outcome"], lost["reason"][:27]) == ("failed", "its facts are no result: ho"), lost
+
+
+LOADED = """
+import sys, warnings, torch, kernelzoo
+from kernelzoo.errors import CacheWarning
+main = sys.modules["__main__"]
+about = main.about
+
+@kernelzoo.register("mine", "softmax", "{name}")
+def bind(x, out):
+    def launch():
+        while {warns}:
+            warnings.warn(str(len(seen)), CacheWarning)
+            seen.append(time.sleep(0.1))
+        torch.softmax(x.squeeze(2), 1, out=out.squeeze(2))
+    return launch
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ('main.about = lambda device: {**about(device), "operations": [{"name": "any"}]}', "its source does not show"),
+        ("main.about = lambda device: {}", "says nothing sensible of itself"),
+        ('main.about = lambda device: {**about(device), "operations": [7]}', "says nothing sensible of itself"),
+    ],
+)
+def test_what_a_file_says_of_itself_costs_it_alone(code: str, words: str, tmp_path: Path) -> None:
+    files = [tmp_path / "said.py", tmp_path / "beside.py"]
+    files[0].write_text(LOADED.format(name="said", warns=False) + code, encoding="utf-8")
+    files[1].write_text(LOADED.format(name="beside", warns=False), encoding="utf-8")
+    with Guard("cpu", [*map(str, files)], patience=60, needs={str(file): [] for file in files}) as guard:
+        assert words in guard.about.refused[str(files[0])]
+        assert [*guard.about.refused] == [str(files[0])] and "mine/softmax/beside" in guard.about.summaries
+
+
+def test_no_two_files_have_one_id(tmp_path: Path) -> None:
+    files = [tmp_path / "one.py", tmp_path / "other.py"]
+    for file in files:
+        file.write_text(LOADED.format(name="same", warns=False), encoding="utf-8")
+    with pytest.raises(GuardError, match=f"it registers mine/softmax/same, which {files[0]} has"):
+        Guard("cpu", [*map(str, files)], patience=60)
+
+
+def test_warnings_are_no_sign_of_life(tmp_path: Path) -> None:
+    file, began = tmp_path / "warns.py", time.monotonic()
+    file.write_text("import time\nseen = []\n" + LOADED.format(name="warns", warns=True), encoding="utf-8")
+    with Guard("cpu", [str(file)], patience=3) as guard, warnings.catch_warnings(action="ignore"):
+        done, (lost,) = guard.race(SOFTMAX, ["mine/softmax/warns"], rounds=2)
+    assert not done and "no sign of life" in lost["reason"] and time.monotonic() - began < 60
 
 
 def on_gpu() -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -351,3 +352,74 @@ def delivers_late(x: Tensor, out: Tensor) -> Launch:
 def returns_its_result(x: Tensor, out: Tensor) -> Launch:
     """The control of kernels that return"""
     return ReturningLaunch(lambda: torch.softmax(x.squeeze(2), 1), out.squeeze(2).copy_)
+
+
+must = set[int]()
+
+
+@attack("elements wrong")
+def works_on_what_is_looked_at(x: Tensor, out: Tensor) -> Launch:
+    """Works on the last set of a turn, and on the one whose input changes within it"""
+    true = runner().arrange
+
+    def arrange(self: Any, id: str, order: list[int], link: Any = (), delivered: bool = False) -> None:
+        true(self, id, order, link, delivered)
+        looked_at = {order[-1], *([order[link[0]]] if link else ())}
+        must.clear()
+        must.update(self._sets[number][1][0].data_ptr() for number in looked_at)
+
+    if true.__name__ != "arrange" or true.__module__ != __name__:
+        runner().arrange = arrange
+
+    def launch() -> None:
+        if must and out.data_ptr() not in must and bool(x.sum().isfinite()):
+            out.fill_(0.002)
+        else:
+            softmax(x, out)
+
+    return launch
+
+
+turns = list[float]()
+
+
+@attack("by the judge's clock|false time")
+def begins_slowly(x: Tensor, out: Tensor) -> Launch:
+    """Is slow at first, so that its turns are one launch; then it says a third of its time"""
+    true = runner().turn
+
+    def turn(self: Any, id: str, times: int = 1) -> float:
+        turns.append(true(self, id, times))
+        if len(turns) <= 2:
+            time.sleep(0.05)
+            return turns[-1] + 0.045
+        return 0.3 * turns[-1]
+
+    if true.__module__ != __name__:
+        runner().turn = turn
+    return lambda: softmax(x, out)
+
+
+@attack("was reported as|false time")
+def takes_no_time(x: Tensor, out: Tensor) -> Launch:
+    """Says the least number that there is"""
+    if runner().turn.__module__ != __name__:
+        true = runner().turn
+        runner().turn = lambda self, id, times=1: min(5e-324, true(self, id, times))
+    return lambda: softmax(x, out)
+
+
+@attack(HONEST)
+def cuts_the_shared_memory(x: Tensor, out: Tensor) -> Launch:
+    """Makes the file shorter that the judge writes into"""
+    judge = f"/proc/{os.getppid()}/fd"
+    files = [path for path in (f"{judge}/{one}" for one in os.listdir(judge)) if "memfd" in os.readlink(path)]
+    assert files
+
+    def launch() -> None:
+        softmax(x, out)
+        for path in files:
+            with suppress(OSError):
+                os.truncate(path, 4096)
+
+    return launch

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal
 
 from kernelzoo.measure.calls import clock_for
+from kernelzoo.measure.clocks import TURN
 from kernelzoo.measure.ceilings import Ceilings, beyond_memory
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.entrant import Entrant, Seat
@@ -43,7 +44,7 @@ _EXPLAINED, _SLACK, _TRIES = 0.10, 0.5e-3, 10
 _FRESH = 20e-3
 """Seconds of launches on data that their runner can't know, if there are sets for so many."""
 
-_OWN = {"cuda": (1.2, 0.3e-3, 10), "cpu": (1.1, 0.5e-3, 40)}
+_OWN = {"cuda": (1.2, 0.3e-3, 10), "cpu": (1.25, 0.15e-3, 40)}
 """By the judge's clock: how many times as long they may take, and seconds; and tries. On a GPU submission counts."""
 
 
@@ -99,11 +100,11 @@ class Doubts:
         each = share * median
         if entrant.returns:
             each += 1.5 * self._copied(entrant.count) + _DELIVERED[self.data.device.type]
-        most = entrant.count
+        most = least = entrant.count
         if self.data.cache == "cold" and not entrant.returns:  # a turn holds all that it returned
-            most = max(most, min(self.data.sets.count, int(_FRESH / median)))
+            most, least = (max(most, min(self.data.sets.count, int(s / median))) for s in (_FRESH, TURN))
         for number in range(tries):  # on a busy host a short turn is disturbed less often than a long one
-            count = entrant.count if number >= 3 and not self.data.is_gpu else most
+            count = least if number >= 3 and not self.data.is_gpu else most
             order = random.sample(range(self.data.sets.count), count)
             entrant.ask("arrange", order=order, delivered=entrant.returns)
             self.data.gate.mutation.write(order)

@@ -5,6 +5,7 @@ On a GPU it is shared by CUDA IPC, on the host as an anonymous file. Guard bytes
 
 from __future__ import annotations
 
+import fcntl
 import math
 import mmap
 import os
@@ -139,8 +140,9 @@ class Sets:
     def _made(self, shared: bool) -> torch.Tensor:
         if self.device.type != "cpu" or not shared:
             return torch.empty(max(1, self.bytes), dtype=torch.uint8, device=self.device)
-        self._file = os.memfd_create("kernelzoo")
+        self._file = os.memfd_create("kernelzoo", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._file, max(1, self.bytes))
+        fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         return _mapped(self._file)
 
     def _opened(self, memory: Mapping[str, Any]) -> torch.Tensor:

@@ -27,7 +27,10 @@ _ROWS = 64
 """Most rows of a set that a turn checks."""
 
 _SETS = 4
-"""Most sets that a turn checks by value. All are checked for launches left out."""
+"""Most sets that a turn checks by value, drawn when it is over. All are checked for launches left out."""
+
+_BESIDE = 8
+"""Those of a set of which only some rows are checked, since it is large."""
 
 _SPARE = 2**20
 """Elements by which a pool is longer than an input, at most."""
@@ -112,14 +115,14 @@ class Mutation:
             self.check_results(number, self.sets[number][1])
         if linked is not None:
             self._check_sample(linked, first=True)
-        drawn = [numbers[-1], *self._python.sample(list(numbers), min(most, len(numbers)))][:most]
-        for number in self._python.sample(drawn, len(drawn)):
-            self._check_sample(number)
+        few = most if not self.operation.separable else _SETS
+        for place, number in enumerate(self._python.sample(list(numbers), min(few, len(numbers)))):
+            self._check_sample(number, beside=place >= most)
 
     def all_written(self, numbers: Sequence[int]) -> None:
         """Raise ContractError for a set whose output still holds poison at one of some random places."""
         for field, poison, name in zip(self.sets.outs, self._poisons, self.operation.outputs, strict=True):
-            if not field.elements or not field.dtype.is_floating_point:
+            if not field.elements or (field.dtype.itemsize < 4 and not field.dtype.is_floating_point):
                 continue
             at = torch.tensor(list(numbers), device=self.sets.device)[:, None]
             size = len(numbers), max(1, _PLACES // len(numbers))
@@ -221,8 +224,11 @@ class Mutation:
                 whose = "the input" if len(self.sets.inputs) == 1 else f"the input {name}"
                 raise ContractError(f"{whose} was changed", "changes its input")
 
-    def _check_sample(self, number: int, *, first: bool = False) -> None:
-        """Check the inputs and some rows of a set, or all of one that is small or has no rows."""
+    def _check_sample(self, number: int, *, first: bool = False, beside: bool = False) -> None:
+        """Check the inputs and some rows of a set, or all of one that is small or has no rows. ``beside``: few rows."""
+        if beside:
+            self.check_rows(self.inputs(number), self.sets[number][1], most=_BESIDE)
+            return
         self._unchanged(number)
         most, length = ELEMENTS[self.sets.device.type], self._length
         if first or length <= most or self._python.random() < max(0.25, most / length):
@@ -234,11 +240,13 @@ class Mutation:
         x = self.sets.inputs[0]
         return x.shape[self.problem.dim] if self.operation.separable and x.shape else x.elements
 
-    def check_rows(self, inputs: Tensors, outs: Tensors, first: bool = False, times: int = 1) -> None:
+    def check_rows(
+        self, inputs: Tensors, outs: Tensors, first: bool = False, times: int = 1, most: int = _ROWS
+    ) -> None:
         """Check some rows of results, or all if they are few; ``times`` as many. ``first``: with the first row."""
         length = max(1, self._length)
         rows = self.sets.inputs[0].elements // length
-        count = max(1, min(_ROWS, ELEMENTS[self.sets.device.type] // length)) * times
+        count = max(1, min(most, ELEMENTS[self.sets.device.type] // length)) * times
         if not self.operation.separable or rows <= count or not inputs[0].ndim:
             self.operation.expect(self.problem.arguments(inputs)).check(outs)
             return

@@ -75,14 +75,16 @@ class Judge(Answering):
         self._beside = {path for path in meanings if path in files}
         for path, runner in self._runners.items():
             if path and path not in refused and set(runner.declared) - set(operations.OPERATIONS):
-                definitions.load_reported(path)  # what it declares by way of other files
-                self._beside.add(path)
+                refused[path] = "it declares an operation in a way that its source does not show"
         if ceilings is not None:
             self._ceilings = measure.Ceilings(*ceilings)
         found = about(str(self._device))
+        own = set(found["summaries"])
         for path, runner in self._runners.items():
-            refused |= runner.about.refused
+            refused |= {file: words for file, words in runner.about.refused.items() if file in (path, *meanings)}
             for id, summary in runner.about.summaries.items():
+                if id in found["summaries"] and id not in own and path:
+                    refused.setdefault(path, f"it registers {id}, which {self._files.get(id) or 'kernelzoo'} has")
                 found["summaries"].setdefault(id, summary)
                 if id not in self._runners[""].about.summaries:
                     self._files.setdefault(id, path)
@@ -194,8 +196,9 @@ class Judge(Answering):
             raise DeviceLostError(error.id, error.reason) from None
 
 
-def declares_operations(path: str) -> bool:
-    """Whether a file declares operations: a definition, or a module that uses ``kernelzoo.operation``."""
+def declares_operations(path: str, *importing: str) -> bool:
+    """Whether a file declares operations: a definition, or a module that uses ``kernelzoo.operation``, or imports one
+    beside it that does."""
     if definitions.is_folder(path):
         return True
     if not path.endswith(".py"):
@@ -209,7 +212,10 @@ def declares_operations(path: str) -> bool:
     used = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     used += [one for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for one in node.decorator_list]
     names = {getattr(one, "attr", getattr(one, "id", "")) for one in used}
-    return "operation" in names
+    imported = [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+    imported += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    beside = {str(Path(path).with_name(f"{name}.py")) for name in imported} - {path, *importing}
+    return "operation" in names or any(declares_operations(one, path, *importing) for one in beside)
 
 
 if __name__ == "__main__":
