@@ -199,6 +199,13 @@ def test_several_axes_and_others_than_the_last() -> None:
     assert torch.equal(backend.softmax(x, dim=1, batch_invariant=True, out=out), columns) and out.stride(0) == 1
 
 
+def test_a_lazily_negated_weight_is_read_as_it_is() -> None:
+    """Though no row is copied."""
+    x, weight = torch.randn(3, 8), torch.randn(8)
+    found = kernelzoo.get("cpu").rms_norm(x, torch._neg_view(-weight), batch_invariant=True)
+    assert torch.equal(found, kernelzoo.get("cpu").rms_norm(x, weight, batch_invariant=True))
+
+
 def test_a_gradient_is_batch_invariant_too() -> None:
     x, weights = torch.randn(64, 24, requires_grad=True), torch.randn(64, 24)
 

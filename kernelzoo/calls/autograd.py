@@ -154,11 +154,16 @@ def batched(call: Call, size: int, in_dims: Sequence[int | None], inputs: Tensor
         results = several(call._replace(dim=dim)(*fronted))
     else:
         parts = [
-            several(call(*(x if at is None else x.select(at, i) for x, at in zip(inputs, in_dims, strict=True))))
-            for i in range(size)
+            several(call(*(x if at is None else _part(x, at, i) for x, at in zip(inputs, in_dims, strict=True))))
+            for i in range(max(size, 1))
         ]
-        results = tuple(torch.stack(part) for part in zip(*parts, strict=True))
+        results = tuple(torch.stack(part)[:size] for part in zip(*parts, strict=True))
     return one(results), one([0] * len(results))
+
+
+def _part(x: torch.Tensor, at: int, i: int) -> torch.Tensor:
+    """One of a batch; of an empty one zeros, from which the shapes of its results follow."""
+    return x.select(at, i) if x.size(at) else x.sum(at, dtype=x.dtype)
 
 
 def _fronted(x: torch.Tensor, at: int | None, size: int) -> torch.Tensor:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from kernelzoo.errors import AxisError, InputTypeError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation
+from kernelzoo.operations.arguments import scalar_of
 from kernelzoo.registry import BATCH_INVARIANT
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -140,7 +141,8 @@ def method_of(op: Operation) -> Callable[..., Any]:
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), keepdim, _NO_SCALARS, variant, out)
 
     else:
-        signature, names, scalars = signature_of(op), tuple(op.inputs), tuple(op.scalars)
+        signature, names = signature_of(op), tuple(op.inputs)
+        scalars = tuple((name, type(scalar.default)) for name, scalar in op.scalars.items())
         parameters = signature.parameters
         placed = tuple(p.name for p in parameters.values() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
         defaults = {p.name: p.default for p in parameters.values() if p.default is not _NEEDED}
@@ -164,7 +166,10 @@ def method_of(op: Operation) -> Callable[..., Any]:
                 tuple(inputs),
                 dim if axis is _DIM else _axis(dim, axis),
                 _keeps(said.get("keepdim", False), said.get("keepdims")),
-                {name: said[name] for name in scalars},
+                {
+                    name: value if type(value := said[name]) is float is kind else scalar_of(name, value, kind)
+                    for name, kind in scalars
+                },
                 _invariant(said["variant"]) if said["batch_invariant"] else said["variant"],
                 said["out"],
             )

@@ -36,7 +36,7 @@ from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of,
 from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.tensors import check_storage, has_tangent, is_traced, is_wrapper
 from kernelzoo.registry import BATCH_INVARIANT
-from kernelzoo.torch_private import count_modes, is_hidden, is_profiled, is_transformed
+from kernelzoo.torch_private import carries_tangents, count_modes, is_hidden, is_profiled, is_transformed
 
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
@@ -71,6 +71,8 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     # A kernel reads memory, and would go unseen.
     seen = seen or any(is_hidden(x) or is_wrapper(x) or x.is_meta for x in tensors)
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    if differentiated and call.op.counts:
+        return call(*(x.detach() for x in tensors), out=out)
     profiled = not (tracing or transformed or seen) and is_profiled()
     if not (transformed or seen or differentiated or profiled):
         return NotImplemented
@@ -79,10 +81,10 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
             f"{call.op.name} writes no out where torch follows the call, for a gradient or a tangent; "
             "call it without out=, or under torch.no_grad()"
         )
-    if transformed:
+    if transformed and (call.op.gradient or differentiated or carries_tangents()):
         refuse(call.op)
         return named(Transformed, call.op).apply(call, *tensors)
-    if tracing:
+    if tracing or transformed:
         return _into(out, overload(call.op)(*_flat(call, tensors)))
     if seen:
         return _into(out, _dispatched(call, tensors))

@@ -97,6 +97,20 @@ def _plain_axis(axis: Any) -> Any:
     return int(axis) if isinstance(axis, numbers.Integral) and not isinstance(axis, bool) else axis
 
 
+def scalar_of(name: str, value: Any, kind: type) -> Any:
+    """A scalar as a float or an int of 64 bits, if its default is one. Raises InputTypeError."""
+    if (type(value) is int is kind and -(2**63) <= value < 2**63) or kind not in (int, float):
+        return value
+    wanted: Any = numbers.Real if kind is float else numbers.Integral
+    if isinstance(value, wanted) and not isinstance(value, bool) and (kind is float or -(2**63) <= value < 2**63):
+        return kind(value)
+    import torch
+
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.fx.Proxy):  # torch traces
+        return value
+    raise InputTypeError(f"{name} is {'a float' if kind is float else 'an int of 64 bits'}, got {value!r}")
+
+
 def axes_of(dim: Dims, ndim: int) -> tuple[int, ...]:
     """The axes of a call, sorted, non-negative and distinct. An empty tuple means all. Raises AxisError."""
     if type(dim) is int and -ndim <= dim < ndim:

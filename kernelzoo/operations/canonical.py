@@ -77,7 +77,7 @@ def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Seq
     own: list[torch.Tensor] = []
 
     def contiguous(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.is_contiguous():
+        if tensor.numel() and tensor.is_contiguous():  # of no elements any strides count as contiguous
             return tensor
         own.append(tensor.new_empty(tensor.shape))
         return own[-1]
@@ -176,8 +176,8 @@ def launch_invariant(
                 after.append(_copy(lies, place))
             lies = place
         views.append(lies.as_strided(*(((rows, n, 1), (step, 1, 1)) if "n" in names else ((rows, 1), (1, 1)))))
-    launch = bind(*views)
-    return keeping_alive(sequence(*before, launch, *after), *own) if own else launch
+    launch = sequence(*before, bind(*views), *after)
+    return keeping_alive(launch, *own) if own else launch
 
 
 def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: int) -> tuple[int, ...] | None:
@@ -196,6 +196,8 @@ def launch_reduced(
     ``out`` has no reduced axes. Reduced axes that do not merge in memory are reduced one after the other, by way of
     tensors of ``stage_dtype``. The smallest stride comes first: it is the cheapest to read.
     """
+    if not x.numel():  # its reduced axes as one, since an empty axis merges with no other
+        x, dims = x.new_empty((*out.shape, 0)), (out.ndim,)
     out_strides = iter(out.stride())
     axes: list[Group] = [
         (x.size(d), (x.stride(d), 0) if d in dims else (x.stride(d), next(out_strides)), d in dims)

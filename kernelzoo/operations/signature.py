@@ -56,6 +56,8 @@ class Signature:
         """Whether it rounds, so that errors are counted in ulp. Otherwise an element must equal the reference."""
         self.gradient: str = hooks.get("gradient", "")
         """The operation that computes its gradient, or ``"reference"``; "" if it has none."""
+        self.counts = not self.gradient and all(re.match(r"u?int\d+$", out.dtype) for out in self.outputs.values())
+        """Whether its outputs are integers, which lose no gradient."""
         self.autocast: str = hooks.get("autocast", "")
         """The dtype to which ``torch.autocast`` casts half precision on a GPU, or ""."""
         self.converts: bool = hooks.get("converts", False)

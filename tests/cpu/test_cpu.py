@@ -249,6 +249,24 @@ def test_an_infinite_sum_is_no_nan():
         assert result[1, 7].isnan() and (result[1, 8:] == -float("inf")).all() and result[2].isfinite().all()
 
 
+@pytest.mark.parametrize("eps", [0.0, 1e-50])
+def test_norms_of_nothing_are_no_numbers_as_torch_s(eps):
+    """A division by zero raises nothing."""
+    cpu, weight, grad = kernelzoo.get("cpu"), torch.ones(8), torch.randn(3, 8)
+    for value in (0.0, 1e-25, 3.0):
+        x = torch.full((3, 8), value, requires_grad=True)
+        right = torch.nn.functional.rms_norm(x, (8,), weight, eps)
+        for found in (cpu.rms_norm(x, weight, eps=eps), cpu.add_rms_norm(x, torch.zeros(3, 8), weight, eps=eps)[0]):
+            torch.testing.assert_close(found, right, equal_nan=True)
+        if value != 1e-25:  # torch's gradient is NaN and infinities there
+            found, _ = cpu.rms_norm_backward(x.detach(), weight, grad, eps=eps)
+            torch.testing.assert_close(found, torch.autograd.grad(right, x, grad)[0], equal_nan=True)
+        right = torch.nn.functional.layer_norm(x, (8,), weight, weight, eps)
+        torch.testing.assert_close(cpu.layer_norm(x, weight, weight, eps=eps), right, equal_nan=True)
+        found, *_ = cpu.layer_norm_backward(x.detach(), weight, grad, eps=eps)
+        torch.testing.assert_close(found, torch.autograd.grad(right, x, grad)[0], equal_nan=True)
+
+
 @pytest.fixture
 def uncollected() -> Iterator[None]:
     """Nothing is freed that is part of a cycle."""

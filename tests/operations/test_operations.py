@@ -221,6 +221,17 @@ def test_canonical_form_copies_nothing(
     assert seen == [(shape, strides, view.data_ptr())]
 
 
+def test_an_empty_axis_of_a_strided_tensor() -> None:
+    """It merges with no other, and the tensor counts as contiguous."""
+    x = torch.zeros(4, 6, 8, 10)[::2, :0, ::2, ::2]
+    for name in {"torch", kernelzoo.calls.backend.best("sum", x).name}:
+        backend = kernelzoo.get(name)
+        for dims in (1, (1, 3)):
+            assert torch.equal(backend.sum(x, dims), x.sum(dims))
+        assert torch.equal(backend.logsumexp(x, 1), x.logsumexp(1))
+        assert torch.equal(backend.quantize_rows(x, 1)[1], torch.ones(2, 4, 5))
+
+
 def test_bytes_moved() -> None:
     def moved(op: operations.Operation, x: torch.Tensor, dim: int = -1) -> int:
         return op.bytes_moved(op.arguments((x,), dim))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from running_here import backends
@@ -94,6 +96,27 @@ def test_jit_is_refused(given: Given) -> None:
         given.call(given.x)
     with pytest.raises(InputTypeError, match="jit"):
         torch.jit.trace(lambda x: given.call(x), given.x)
+
+
+def test_a_batch_of_what_has_no_gradient() -> None:
+    """Integers lose none, and other results are refused where they would."""
+    x, batch = torch.randn(3, 5), torch.func.vmap(kernelzoo.quantize_rows)
+    for found, right in zip(batch(x), kernelzoo.quantize_rows(x), strict=True):
+        assert torch.equal(found.float(), right.float())
+    for given in (x, x.clone().requires_grad_()):
+        for call in (kernelzoo.argmin, torch.func.vmap(kernelzoo.argmin)):
+            assert torch.equal(call(given), x.argmin(-1))
+    with pytest.raises(kernelzoo.GradientError):
+        batch(given)
+    with pytest.raises(kernelzoo.GradientError):
+        torch.func.jvp(kernelzoo.quantize_rows, (x,), (x,))
+
+
+def test_an_empty_batch() -> None:
+    """Its results have shapes too, where it is no axis of rows, and gradients."""
+    x = torch.empty(0, 5, requires_grad=True)
+    found = torch.func.vmap(kernelzoo.rms_norm)(x, torch.ones(0, 5))
+    assert found.shape == (0, 5) and torch.autograd.grad(found.sum(), x)[0].shape == (0, 5)
 
 
 def test_a_tangent_is_never_dropped(given: Given) -> None:
@@ -325,3 +348,22 @@ def test_an_axis_is_an_int(dim: Any) -> None:
     for call in (kernelzoo.get("torch").min, kernelzoo.get("torch").softmax):
         with pytest.raises(kernelzoo.AxisError):
             call(torch.ones(3, 5), dim)
+
+
+@pytest.mark.parametrize("eps", [torch.tensor(0.5), "a", None, True], ids=repr)
+def test_a_scalar_is_a_float(eps: Any) -> None:
+    with pytest.raises(InputTypeError, match="eps is a float"):
+        kernelzoo.get("torch").rms_norm(torch.ones(3, 5), torch.ones(5), eps=eps)
+
+
+@pytest.mark.parametrize("ignored", [torch.tensor(1), "a", None, 1.5, True, 2**63, -(2**63) - 1], ids=repr)
+def test_a_scalar_is_an_int(ignored: Any) -> None:
+    with pytest.raises(InputTypeError, match="ignore_index is an int of 64 bits"):
+        kernelzoo.get("torch").cross_entropy(torch.ones(3, 5), torch.zeros(3).long(), ignore_index=ignored)
+
+
+def test_a_scalar_may_be_another_number() -> None:
+    backend, x = kernelzoo.get("torch"), torch.ones(3, 5)
+    for eps in (1, Fraction(1), np.float32(1)):
+        assert torch.equal(backend.rms_norm(x, x[0], eps=eps), backend.rms_norm(x, x[0], eps=1.0))
+    assert backend.cross_entropy(x, torch.zeros(3).long(), ignore_index=np.int64(0)).tolist() == [0, 0, 0]

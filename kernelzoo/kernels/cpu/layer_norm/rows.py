@@ -30,7 +30,7 @@ def block_of_distances(x, at, step, n, mean):
     return total, squares
 
 
-@njit
+@njit(error_model="numpy")
 def moments(x, at, step, n, eps):
     """A row's mean, and one over the root of its variance and eps.
 

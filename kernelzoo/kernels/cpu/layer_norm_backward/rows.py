@@ -25,6 +25,7 @@ def block_of_sums(x, at, xn, grad, beside, gn, weight, wat, wn, n, mean):
 def _rows_task(
     x, weight, grad, dx, sums, carries, begin, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps, first, last
 ):
+    sums[begin : begin + 2 * n], carries[begin : begin + 2 * n] = 0, 0  # in _rows, a parallel loop
     n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
     zero, block, begin = zero_of(x), block_of(xn, gn, wn), np.uint64(begin)
     for row in range(first, last):
@@ -49,7 +50,6 @@ def _rows(
     x, weight, grad, dx, dweight, dbias, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, dn, bn, eps, units, tasks
 ):
     sums, carries = empty(2 * tasks * n, x), empty(2 * tasks * n, x)
-    sums[:], carries[:] = 0, 0
     args = n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps
     if tasks == 1:
         _rows_task(x, weight, grad, dx, sums, carries, 0, *args, FIRST, units)

@@ -21,7 +21,7 @@ def block_of_squares(x, at, step, n, zero):
     return total
 
 
-@njit
+@njit(error_model="numpy")
 def scale_of(x, at, step, n, eps):
     """One over the root of a row's mean square and eps."""
     zero, block = zero_of(x), block_of(step)

@@ -22,6 +22,7 @@ def block_of_products(x, at, xn, grad, beside, gn, weight, wat, wn, n, zero):
 def _rows_task(
     x, weight, grad, dx, sums, carries, begin, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps, first, last
 ):
+    sums[begin : begin + n], carries[begin : begin + n] = 0, 0  # in _rows, a parallel loop
     n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
     zero, block, begin = zero_of(x), block_of(xn, gn, wn), np.uint64(begin)
     for row in range(first, last):
@@ -41,7 +42,6 @@ def _rows_task(
 @compiled(parallel=True)
 def _rows(x, weight, grad, dx, dweight, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, dn, eps, units, tasks):
     sums, carries = empty(tasks * n, x), empty(tasks * n, x)
-    sums[:], carries[:] = 0, 0
     args = n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps
     if tasks == 1:
         _rows_task(x, weight, grad, dx, sums, carries, 0, *args, FIRST, units)
