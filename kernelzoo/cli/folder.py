@@ -16,11 +16,11 @@ from kernelzoo.cli import measuring, options, output, verdicts
 from kernelzoo.cli.guards import check_gpus, in_threads
 from kernelzoo.cli.progress import Bar
 from kernelzoo.definitions.folders import Found, Solution, Task, paired
-from kernelzoo.definitions.reference import CHANGES
+from kernelzoo.definitions.reference import CHANGES, RANDOM
 from kernelzoo.measure import Problem
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.guard import Guard
-from kernelzoo.measure.measurement import UNJUDGED
+from kernelzoo.measure.measurement import UNDECIDABLE, UNJUDGED
 from kernelzoo.measure.record import Record
 from kernelzoo.measure.worker_process import GuardError
 
@@ -193,7 +193,7 @@ class Crew:
         """Judge all solutions that may still be right on one workload, and time them with the reference.
 
         Returns whether the definition can be judged on others: not where its reference changes an input that it
-        returns, nor where it, or the judge itself, dies or hangs.
+        returns, or draws random numbers, nor where it, or the judge itself, dies or hangs.
         """
         mine = {id: case for case in cases for id in case.ids if options.op_of(id) == problem.op and not case.wrong}
         if not mine:
@@ -205,6 +205,13 @@ class Crew:
             again, still = self.raced(guard, problem, [row["id"]], rounds)
             failed = [other for other in failed if other is not row] + still
             entries += again
+        for _ in range(2):  # the reference may break its bounds on one draw of inputs, and not on others
+            unlucky = [row["id"] for row in failed if row.get("kind") == UNDECIDABLE and " is wrong" in row["reason"]]
+            if not unlucky:
+                break
+            again, still = self.raced(guard, problem, unlucky, rounds)
+            failed = [row for row in failed if row["id"] not in unlucky] + still
+            entries += again
         result.entries.extend(entries)
         result.failed.extend(failed)
         lost = {row["id"]: row for row in failed}
@@ -213,7 +220,9 @@ class Crew:
         times = {entry["extra_info"]["id"]: entry["stats"]["median"] for entry in entries}
         for id, case in mine.items():
             case.add(problem, lost.get(id), times.get(id), times.get(reference))
-        return not any(row.get("kind") == UNJUDGED or row["reason"].startswith(CHANGES) for row in lost.values())
+        return not any(
+            row.get("kind") == UNJUDGED or row["reason"].startswith((CHANGES, RANDOM)) for row in lost.values()
+        )
 
     def raced(self, guard: Guard, problem: Problem, ids: Sequence[str], rounds: int) -> tuple[list[Row], list[Row]]:
         return guard.race(

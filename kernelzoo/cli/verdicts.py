@@ -181,19 +181,22 @@ def show(found: Sequence[Row], judged: int, timed: int) -> None:
         "speedup: the time of the reference, as it is written, over its own; the geometric mean. published: what its "
         "own set states.",
     )
-    made = output.table(
-        "definition", "solution", "verdict", "kind", ">µs", ">speedup", ">published", spare=("definition",)
-    )
+    rows = list[list[str]]()
     for one in order:
         speedup = output.number(1 / ratio) if (ratio := one.get("ratio")) else ""
         us = "" if one.get("median_us") is None else output.number(one["median_us"])
         published = output.number(stated) if (stated := one.get("published_speedup")) else ""
         names = short(one["definition"]), short(one["solution"])
-        made.add_row(*names, one["verdict"], one["kind"], us, speedup, published, style=_STYLES.get(one["verdict"]))
+        rows.append([*names, one["verdict"], one["kind"], us, speedup, published])
+    titles = "definition", "solution", "verdict", "kind", ">µs", ">speedup", ">published"
+    kept = [place for place in range(len(titles)) if place < 4 or any(row[place] for row in rows)]
+    made = output.table(*(titles[place] for place in kept), spare=("definition",))
+    for one, row in zip(order, rows, strict=True):
+        made.add_row(*(row[place] for place in kept), style=_STYLES.get(one["verdict"]))
     output.show(console, made)
-    for one in order:
+    for one, row in zip(order, rows, strict=True):
         if one["verdict"] != "right":
-            output.note(console, f"{one['solution']}: {told(one)}")
+            output.note(console, f"{'/'.join(filter(None, row[:2]))}: {told(one)}")
 
 
 def told(one: Row) -> str:
@@ -204,7 +207,9 @@ def told(one: Row) -> str:
     scalars = "".join(f" {name}={value}" for name, value in case.get("scalars", {}).items() if name not in axes)
     words = f"{one['verdict']}, {one['kind']}" + (f" ({case['dtype']} {where}{scalars})" if case else "")
     if "place" in case:
-        return f"{words}: at {tuple(case['place'])} got {case['got']}, expected {case['expected']}"
+        several = re.search(r"\w (\w+): [0-9]+ of [0-9]+ elements wrong", one["reason"])
+        of = f" of {several[1]}" if several else ""
+        return f"{words}: at {tuple(case['place'])}{of} got {case['got']}, expected {case['expected']}"
     return f"{words}: {output.brief(re.sub(r' [(]gate seed [0-9]+[)]', '', one['reason']))}"
 
 

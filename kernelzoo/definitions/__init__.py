@@ -7,6 +7,7 @@ https://bench.flashinfer.ai/docs/flashinfer-trace/definition
 
 from __future__ import annotations
 
+import sys
 import traceback
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from kernelzoo.definitions.exporting import export_definition
 from kernelzoo.definitions.files import DefinitionError, read
 from kernelzoo.definitions.gpumode import is_folder, is_kernel, load_folder, load_kernel
 from kernelzoo.definitions.kernelbench import is_problem, is_submission, load_problem, load_submission
-from kernelzoo.definitions.loading import load_definition
+from kernelzoo.definitions.loading import load_definition, loaded
 from kernelzoo.definitions.solutions import load_solution
 from kernelzoo.errors import KernelZooError, RegistrationError
+from kernelzoo.operations import OPERATIONS
 from kernelzoo.packages import load_module
+from kernelzoo.registry import implementations
 
 __all__ = [
     "DefinitionError",
@@ -52,7 +55,10 @@ def load_file(path: str | Path) -> None:
         elif is_submission(path):
             load_submission(path)
         else:
-            load_module(str(path))
+            modules, count = {*sys.modules}, len(implementations()) + len(OPERATIONS)
+            module = load_module(str(path))
+            if loaded and module.__name__ not in modules and len(implementations()) + len(OPERATIONS) == count:
+                raise DefinitionError(f"{path} registers no kernel; a submission defines ModelNew or custom_kernel")
         return
     kind, _ = read(path)
     if kind == "definition":

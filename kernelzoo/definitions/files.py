@@ -39,17 +39,25 @@ def read(path: str | Path) -> tuple[str, Any]:
         raise DefinitionError(f"{path} holds no JSON object")
     if "workload" in data or "uuid" in data:
         return "workloads", [_workload(path, text, 1)]
-    kind = "solution" if "sources" in data else "definition"
+    kind = "solution" if {"sources", "spec", "definition"} & data.keys() else "definition"
     _check(path, data, kind)
     return kind, data
 
 
+_DEFINED = re.compile(r"^(?:def +|class +)?(\w+)(?= *[=(:])", re.MULTILINE)
+
+
 def names_in(path: str | Path) -> set[str]:
-    """The functions, classes and variables that a Python file defines at its top. Nothing of it is run."""
+    """The functions, classes and variables that a Python file defines at its top, also one that is no whole Python.
+
+    Nothing of it is run.
+    """
     try:
         code = ast.parse(Path(path).read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except OSError:
         return set()
+    except (SyntaxError, ValueError):
+        return {*_DEFINED.findall(Path(path).read_text(encoding="utf-8", errors="replace"))}
     targets = [one for node in code.body if isinstance(node, ast.Assign) for one in node.targets]
     found = {node.name for node in code.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     return found | {one.id for one in targets if isinstance(one, ast.Name)}

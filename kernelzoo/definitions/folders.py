@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
@@ -74,36 +75,37 @@ def paired(definitions: Path, solutions: Path) -> Found:
 
     Raises DefinitionError if there is no definition or no solution.
     """
-    known, twice = _tasks(definitions), list[tuple[Path, str]]()
-    by_name = dict[str, Task]()
+    refused, by_name = dict[Path, str](), dict[str, Task]()
+    known, twice, judged = _tasks(definitions, refused), dict[Path, str](), set[tuple[Path, str, str]]()
     for task in known:
         if task.kind != "definition" or by_name.setdefault(identifier(task.name), task) is task:
             continue
-        twice.append((task.path, f"a definition {task.name!r} is in {by_name[identifier(task.name)].path} already"))
+        twice[task.path] = f"a definition {task.name!r} is in {by_name[identifier(task.name)].path} already"
     published = _published({definitions, solutions})
-    refused = list(twice)
-    for path, data in _solutions(solutions):
-        if isinstance(data, str):
-            refused.append((path, data))
-            continue
+    refused |= twice
+    for path, data in _solutions(solutions, known, refused):
         try:
             task = by_name[identifier(data["definition"])] if data else _problem_of(path, known)
         except LookupError:
             named = repr(data["definition"]) if data else "any, by its name or its folders'"
-            refused.append((path, f"its definition is not there: {named}"))
+            refused[path] = f"its definition is not there: {named}"
             continue
+        one = Solution(path, path.stem)
         if data:
             link = next((data[key] for key in _LINKS if isinstance(data.get(key), str)), "")
             stated = published.get((identifier(data["definition"]), data["name"]))
-            task.solutions.append(Solution(path, data["name"], data["author"], link, stated))
-        else:
-            task.solutions.append(Solution(path, path.stem))
+            one = Solution(path, data["name"], data["author"], link, stated)
+        if (key := (task.path, identifier(one.author), identifier(one.name))) in judged:
+            refused[path] = "another solution of its definition has its author and name"
+            continue
+        judged.add(key)
+        task.solutions.append(one)
     tasks = tuple(task for task in known if task.solutions)
     if not known:
         raise DefinitionError(f"no definition, problem or task.yml lies in {definitions}")
     if not tasks and not refused:
         raise DefinitionError(f"no solution or submission lies in {solutions}")
-    return Found(tasks, tuple(refused), len(known) - len(tasks) - len(twice))
+    return Found(tasks, tuple(refused.items()), len(known) - len(tasks) - len(twice))
 
 
 def _below(folder: Path, pattern: str) -> Iterator[Path]:
@@ -113,11 +115,12 @@ def _below(folder: Path, pattern: str) -> Iterator[Path]:
     yield from [folder] if folder.is_file() else sorted(folder.rglob(pattern))
 
 
-def _tasks(folder: Path) -> list[Task]:
+def _tasks(folder: Path, refused: dict[Path, str]) -> list[Task]:
+    """The definitions, also those that lack a part, as loading them will say."""
     found = list[Task]()
     for path in _below(folder, "*.json"):
-        data = _json(path)
-        if {"axes", "inputs", "outputs", "reference"} <= data.keys():
+        data = _json(path, refused)
+        if len({"axes", "inputs", "outputs", "reference"} & data.keys()) > 2:
             found.append(Task(path, str(data.get("name", path.stem)), "definition"))
     problems = [path for path in _below(folder, "*.py") if path.suffix == ".py" and is_problem(path)]
     found += [Task(path, path.stem, "problem") for path in problems]
@@ -126,25 +129,43 @@ def _tasks(folder: Path) -> list[Task]:
     return sorted(found, key=lambda task: (task.name, task.path))
 
 
-def _json(path: Path) -> Json:
+def _json(path: Path, refused: dict[Path, str]) -> Json:
+    """What a file holds. One that is no JSON is refused."""
     try:
         data = json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else {}
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        refused[path] = f"no JSON: {error}"
         return {}
     return data if isinstance(data, dict) else {}
 
 
-def _solutions(folder: Path) -> Iterator[tuple[Path, Any]]:
-    """Each file of a solution, with its data; None for a submission in Python; why it is none, as text."""
+def _solutions(folder: Path, tasks: Sequence[Task], refused: dict[Path, str]) -> Iterator[tuple[Path, Any]]:
+    """Each file of a solution, with its data; None for a submission in Python. What is none, and should be, is refused:
+    what has a part of a solution, or lies in a folder that is named after a problem."""
     for path in _below(folder, "*.json"):
-        if "sources" in _json(path):
+        data = _json(path, refused)
+        if {"sources", "spec", "definition"} & data.keys() and not {"workload", "uuid"} & data.keys():
             try:
                 yield path, read(path)[1]
             except DefinitionError as error:
-                yield path, str(error)
+                refused[path] = str(error).removeprefix(f"{path} ")
+    problems, own = {task.name for task in tasks if task.kind != "definition"}, {task.path for task in tasks}
     for path in _below(folder, "*.py"):
         if path.suffix == ".py" and (is_submission(path) or is_kernel(path)):
             yield path, None
+        elif path.suffix == ".py" and path.parent.name in problems and not {path, path.parent} & own:
+            refused[path] = _lacking(path)
+
+
+def _lacking(path: Path) -> str:
+    """Why a Python file is no submission."""
+    try:
+        ast.parse(path.read_bytes())
+    except SyntaxError as error:
+        return f"no Python: line {error.lineno}: {error.msg}"
+    except (OSError, ValueError) as error:
+        return f"no Python: {error}"
+    return "it has neither ModelNew nor custom_kernel"
 
 
 def _problem_of(path: Path, tasks: Sequence[Task]) -> Task:

@@ -15,6 +15,7 @@ from typing import Any
 from kernelzoo import children
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, names_in
 from kernelzoo.definitions.loading import EXPECTS, declare_drawn
+from kernelzoo.definitions.reference import ONE_OF_SEVERAL
 from kernelzoo.definitions.solutions import bind_returning, registered
 from kernelzoo.definitions.tolerance import asked
 from kernelzoo.errors import ContractError
@@ -49,6 +50,9 @@ class Folder:
                 compile(ast.fix_missing_locations(_Placed().visit(code)), str(path / "reference.py"), "exec"),
                 self.space,
             )
+        for name in ("generate_input", "ref_kernel", "check_implementation"):
+            if name not in self.space:
+                raise DefinitionError(f"{path / 'reference.py'} has no {name}")
 
     @contextmanager
     def importing(self) -> Iterator[None]:
@@ -79,6 +83,8 @@ class Entry:
         found = self.run(self.inputs)
         unset = dict(self.shapes[number] for number in self.buffers)
         several = found if isinstance(found, list | tuple) else [found]
+        if strange := [type(x).__name__ for x in several if not isinstance(x, torch.Tensor)]:
+            raise TypeError(f"ref_kernel returned {strange[0]}, must return tensors")
         self.results = [x.to(unset.get(tuple(x.shape), x.dtype)) for x in several]
         """In the dtype of memory that is left for them: a reference may return a wider one."""
 
@@ -168,6 +174,8 @@ def load_folder(path: str | Path) -> tuple[Operation, ...]:
         space: dict[str, Any] = {"_kernelzoo_run": entry.run, "_kernelzoo_draw": entry.draw}
         if folder.by_property or asked():
             space[EXPECTS] = entry.expects
+        if folder.by_property:
+            space[ONE_OF_SEVERAL] = True
         description = f"{folder.path.name} of gpu-mode, {entry.given}."
         found.append(declare_drawn(name, description, entry.inputs, entry.results, _CODE, path, space))
         folder.operations[found[-1].name] = entry

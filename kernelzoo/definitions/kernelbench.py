@@ -81,8 +81,9 @@ def built(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> Any:
 
 
 def is_problem(path: str | Path) -> bool:
-    """Whether a file is a problem of KernelBench. Nothing of it is run."""
-    return {"Model", "get_inputs", "get_init_inputs"} <= names_in(path)
+    """Whether a file is a problem of KernelBench, if maybe an incomplete one. Nothing of it is run."""
+    names = names_in(path)
+    return "Model" in names and len({"get_inputs", "get_init_inputs"} & names) > ("ModelNew" in names)
 
 
 def is_submission(path: str | Path) -> bool:
@@ -102,7 +103,11 @@ def load_problem(path: str | Path) -> Operation:
     space: dict[str, Any] = {"__name__": "reference"}
     try:
         exec(compile(source, str(path), "exec"), space)
+        if lacking := [name for name in ("get_inputs", "get_init_inputs") if name not in space]:
+            raise DefinitionError(f"{path} is a problem that lacks {lacking[0]}")
         problem = Problem(space)
+    except DefinitionError:
+        raise
     except Exception as error:
         raise DefinitionError(f"{path}: the problem fails: {type(error).__name__}: {error}") from error
     if problem.random:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import linecache
 import math
+import random
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +25,12 @@ _LEARNT = (1, 3, _TRIES)
 
 CHANGES = "its reference changes its input"
 """How the reason begins where one changes an input and returns it: of an input changed already, nothing is right."""
+
+RANDOM = "its reference draws random numbers"
+"""How the reason begins where results differ for the same inputs."""
+
+ONE_OF_SEVERAL = "_kernelzoo_one_of_several"
+"""Among the names given to a reference: that its result is one of several right ones, so that it may draw it."""
 
 PREPARE = "_kernelzoo_prepare"
 """A function of a reference's code that is called with a device before the reference runs in float64."""
@@ -70,12 +78,19 @@ class Reference:
         return in_order(found, self._outputs)
 
     def copied(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """The results for copies of the inputs. Raises UndecidableError if it changes a copy and returns it."""
-        copies = [_copied(x) for x in arguments]
+        """The results for copies of the inputs. Raises UndecidableError if it changes a copy and returns it, or draws
+        random numbers. One that leaves the global generators as they are draws none; else the same results must come
+        again, as of one that seeds itself."""
+        copies, before = [_copied(x) for x in arguments], _generators(arguments)
         found = self(copies)
         for name, x in zip(self._inputs, copies, strict=True):
             if any(_changed(x, result) for result in found):
                 raise UndecidableError(f"{CHANGES} {name} and returns it")
+        if ONE_OF_SEVERAL not in self.space and _generators(arguments) != before:
+            first = [_bytes(x) for x in found]
+            again = self([_copied(x) for x in arguments])
+            if len(again) != len(first) or not all(map(torch.equal, first, map(_bytes, again))):
+                raise UndecidableError(f"{RANDOM}, so no result is the right one")
         return found
 
     def wide(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -103,14 +118,19 @@ class Reference:
                 found = self(arguments)
         finally:
             torch.set_default_dtype(usual)
-        return tuple(result.double() if result.is_floating_point() else result for result in found)
+        return tuple(x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in found)
 
 
 def in_order(found: Any, outputs: Iterable[str]) -> tuple[Any, ...]:
-    """What a function returned, in the order of the outputs. It is a tensor, several, or a dict by name."""
-    if isinstance(found, Mapping):
-        return tuple(found[name] for name in outputs)
-    return tuple(found) if isinstance(found, list | tuple) else (found,)
+    """What a function returned, in the order of the outputs. It is a tensor, several, or a dict by name.
+
+    No method of a class of its own is called, which could do the work after the clock.
+    """
+    if isinstance(found, dict):
+        plain = dict(dict.items(found))
+        return tuple(plain[name] for name in outputs)
+    several = next((kind for kind in (list, tuple) if isinstance(found, kind)), None)
+    return (found,) if several is None else tuple(several.__iter__(found))
 
 
 def hook_of(results: Callable[[Sequence[Any]], tuple[Any, ...]], order: tuple[str, ...]) -> Callable[..., Any]:
@@ -218,6 +238,20 @@ def _widened(x: Any) -> Any:
 def _copied(x: Any) -> Any:
     """A copy that a reference may change."""
     return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def _generators(arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The states of the global generators that a reference may draw from."""
+    devices = {x.device for x in arguments if isinstance(x, torch.Tensor) and x.is_cuda}
+    states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, devices)]
+    own = sys.modules["numpy"].random.get_state(legacy=False) if "numpy" in sys.modules else {}
+    known = [*own.get("state", {}).values(), own.get("has_gauss")]
+    return random.getstate(), [x.tolist() if hasattr(x, "tolist") else x for x in (*states, *known)]
+
+
+def _bytes(x: torch.Tensor) -> torch.Tensor:
+    """A copy of a result's bytes, by which NaN equals NaN."""
+    return x.contiguous().flatten().view(torch.uint8).clone()
 
 
 def _changed(x: Any, result: Any) -> bool:

@@ -80,7 +80,10 @@ def _built(data: Json, folder: Path) -> Any:
     spec = data["spec"]
     entry, _, symbol = spec["entry_point"].partition("::")
     if not entry.endswith(_COMPILED):
-        return getattr(_module(folder, entry), symbol)
+        module = _module(folder, entry)
+        if not hasattr(module, symbol):
+            raise AttributeError(f"{entry} has no function {symbol!r}")
+        return getattr(module, symbol)
     files = [str(folder / source["path"]) for source in data["sources"]]
     cpp_files = [file for file in files if file.endswith((".cpp", ".cc", ".cxx", ".c"))]
     cuda_files = [file for file in files if file.endswith(".cu")]
@@ -127,7 +130,7 @@ def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
 def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
     """The results that a function returned, if they are of the kind that the definition says.
 
-    Raises ContractError for another number of them, shape, dtype or device.
+    Raises ContractError for another number of them, shape, dtype or device, or for what is no plain tensor.
     """
     names = list(loaded[op].data["outputs"])
     try:
@@ -137,8 +140,9 @@ def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ..
     if len(results) != len(outs):
         raise ContractError(f"it returned {len(results)} results, must return {len(outs)}: {', '.join(names)}", _KIND)
     for name, result, out in zip(names, results, outs, strict=True):
-        if not isinstance(result, torch.Tensor):
-            raise ContractError(f"it returned {type(result).__name__} as {name}, must return a tensor", _KIND)
+        what = type(result).__name__ if type(result) not in (torch.Tensor, torch.nn.Parameter) else ""
+        if what or result.layout != torch.strided:  # a subclass could do its work when it is copied
+            raise ContractError(f"it returned {what or result.layout} as {name}, must return a plain tensor", _KIND)
         if words := unlike(result, out.shape, out.dtype, out.device):
             raise ContractError(f"the {name} that it returned {words}", _KIND)
     return results

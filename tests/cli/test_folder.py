@@ -9,7 +9,7 @@ import pytest
 from registered import forget_operation
 
 import kernelzoo as package
-from kernelzoo.cli import folder
+from kernelzoo.cli import folder, verdicts
 
 DEFINITION: dict[str, Any] = {
     "name": "scaled_rows",
@@ -122,13 +122,20 @@ def test_a_faulty_definition_costs_only_its_own(answer, tmp_path) -> None:
     forget_operation("drawn", "faulty")
 
 
+BROKEN = {key: value for key, value in DEFINITION.items() if key != "reference"}
 CACHE = "def run(x):\n    x[0] = 0\n    return x"
+DRAWS = "import torch\ndef run(x):\n    return torch.nn.Dropout(0.5)(3 * x)"
 DYING = "import os\ndef run(x):\n    return (3 * x.float()).bfloat16() if len(x) != 8 else os._exit(3)"
 
 
 @pytest.mark.parametrize(
     ("reference", "verdict", "reason", "asked"),
-    [(CACHE, "undecidable", "its reference changes its input x", 1), (DYING, "refused", "ended with status 3", 4)],
+    [
+        (CACHE, "undecidable", "its reference changes its input x", 1),
+        (DRAWS, "undecidable", "its reference draws random numbers", 1),
+        (DYING, "refused", "ended with status 3", 4),
+        (None, "refused", "it lacks 'reference'", 0),
+    ],
 )
 def test_a_reference_s_fault_is_no_solution_s(reference, verdict, reason, asked, tmp_path, monkeypatch, capsys) -> None:
     """It is told on the first workload that shows it, since each may cost minutes, whatever was right before.
@@ -136,13 +143,48 @@ def test_a_reference_s_fault_is_no_solution_s(reference, verdict, reason, asked,
     The one of 8 rows is not timed: there the reference has no row of its own.
     """
     put(tmp_path, ["right"], (4, 8, 16, 32, 64))
-    (tmp_path / "there" / "d.json").write_text(json.dumps({**DEFINITION, "reference": reference}))
+    (tmp_path / "there" / "d.json").write_text(
+        json.dumps({**DEFINITION, "reference": reference} if reference else BROKEN)
+    )
     races, race = list[Any](), folder.Crew.race
     monkeypatch.setattr(folder.Crew, "race", lambda *given: races.append(given) or race(*given))
     how = folder.How(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
     assert folder.folder(how, "", None, resume=False, json=True) == 2
     (found,) = json.loads(capsys.readouterr().out)["verdicts"]
     assert found["verdict"] == verdict and reason in found["reason"] and len(races) == asked
+
+
+@pytest.mark.parametrize(("unlucky", "verdict", "asked"), [(1, "right", 2), (9, "undecidable", 3)])
+def test_an_unlucky_draw_is_judged_again(unlucky, verdict, asked, tmp_path, monkeypatch, capsys) -> None:
+    put(tmp_path, ["right"], (4, 4))
+    draws, raced = list[Any](), folder.Crew.raced
+
+    def drawn(crew: Any, guard: Any, problem: Any, ids: Sequence[str], rounds: int) -> Any:
+        draws.append(ids)
+        words = "its own reference is wrong here, so nothing is decided: out"
+        row = {"outcome": "refused", "kind": "undecidable", "reason": words}
+        lost = [{**row, "id": id} for id in ids]
+        return ([], lost) if len(draws) <= unlucky else raced(crew, guard, problem, ids, rounds)
+
+    monkeypatch.setattr(folder.Crew, "raced", drawn)
+    how = folder.How(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
+    folder.folder(how, "", None, resume=False, json=True)
+    (found,) = json.loads(capsys.readouterr().out)["verdicts"]
+    assert found["verdict"] == verdict and len(draws) == asked and len({*map(tuple, draws)}) == 1
+
+
+def test_a_narrow_table_names_definitions(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    reason = "doubled_by_a_long_name total: 1 of 4 elements wrong; first at (0,): got 1, expected 2"
+    case = {"dtype": "float32", "axes": {"rows": 4}, "place": [0], "got": "1", "expected": "2"}
+    row = {"solution": "a", "verdict": "wrong", "kind": "wrong value", "reason": reason, "case": case}
+    names = [f"{number}_doubled_by_a_long_and_winding_name" for number in range(2)]
+    verdicts.show([{**row, "definition": name} for name in names], 9, 9)
+    shown = capsys.readouterr().out
+    assert "speedup  " not in shown and "published  " not in shown
+    for name in map(verdicts.short, names):
+        assert shown.count(f"{name}  a") == 1 and f"{name}/a: wrong, wrong value" in shown
+    assert "at (0,) of total got 1, expected 2" in " ".join(shown.split())
 
 
 def test_slow_solutions_are_judged_on_what_is_timed(tmp_path, monkeypatch, capsys) -> None:

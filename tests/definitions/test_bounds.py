@@ -17,7 +17,7 @@ from kernelzoo.check import verifying
 from kernelzoo.check.cases import cases
 from kernelzoo.definitions.reference import Reference
 from kernelzoo.definitions.tolerance import VARIABLE
-from kernelzoo.errors import ContractError, UndecidableError
+from kernelzoo.errors import ContractError, OperationError, UndecidableError
 from kernelzoo.launch import ReturningLaunch, undelivered
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import Arguments, Operation
@@ -316,6 +316,35 @@ def test_bounds_are_learnt_only_as_far_as_a_result_needs(load: Load, monkeypatch
         assert (inner.lower >= outer.lower).all() and (inner.upper <= outer.upper).all()
     lower, upper = bounds_of(exact, error, torch.bfloat16)
     assert torch.equal(bounds[-2].lower, lower) and torch.equal(bounds[-2].upper, upper)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "words"),
+    [
+        ("torch.normal(x, 1.0)", "its reference draws random numbers, so no result is the right one"),
+        ("torch.nn.Dropout(0.5)(x)", "its reference draws random numbers"),
+        ("torch.nn.functional.gumbel_softmax(x, dim=0)", "its reference draws random numbers"),
+        ("x * __import__('random').random()", "its reference draws random numbers"),
+        ("x * __import__('numpy').random.normal()", "its reference draws random numbers"),
+        ("(torch.manual_seed(3), torch.normal(x, 1.0))[1]", ""),
+        ("x + 0 * torch.normal(x, 1.0)", ""),
+    ],
+)
+def test_what_a_reference_draws_decides_nothing(load: Load, drawn: str, words: str) -> None:
+    """Its noise would be learnt into the bounds. Numbers from a seed of its own are as good as constants."""
+    op = load(f"def run(x):\n    return {drawn}", {"x": (["rows"], "float32")}, {"out": (["rows"], "float32")})
+    args = op.arguments((torch.randn(50),))
+    if words:
+        with pytest.raises(UndecidableError, match=words):
+            op.undecidable(args, op.expect(args))
+    else:
+        op.undecidable(args, op.expect(args))
+
+
+def test_a_reference_that_returns_nothing_says_so(load: Load) -> None:
+    op = load("def run(x):\n    pass", {"x": (["rows"], "float32")}, {"out": (["rows"], "float32")})
+    with pytest.raises(OperationError, match=r"its reference returned builtins\.NoneType for out"):
+        op.expect(op.arguments((torch.randn(5),)))
 
 
 def test_bounds_are_freed_at_once(load: Load) -> None:

@@ -13,6 +13,7 @@ from kernelzoo import definitions
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check
 from kernelzoo.definitions import solutions
+from kernelzoo.errors import ContractError
 from kernelzoo.operations import BUILT_IN, OPERATIONS
 
 REFERENCE = """
@@ -126,6 +127,24 @@ def test_a_solution_may_return_its_results(written: Callable[..., Path], spec: d
     assert right > 50 and not wrong
 
 
+def test_a_result_that_may_work_after_the_clock_is_refused(written: Callable[..., Path]) -> None:
+    """As a tensor or a list of a class of its own, when it is copied."""
+    definitions.load_file(written(DEFINITION))
+
+    class Lazy(torch.Tensor): ...
+
+    class Late(list[Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError("it works when it is delivered")
+
+    x = torch.ones(2, 64).bfloat16()
+    for made, what in ((x.as_subclass(Lazy), "Lazy"), (x.to_sparse(), "torch.sparse_coo"), (None, "NoneType")):
+        with pytest.raises(ContractError, match=f"returned {what} as scaled, must return a plain") as caught:
+            solutions.returned("scaled_rows_h64", Late([made, x]), (x, x))
+        assert caught.value.kind == "wrong kind of result"
+    assert solutions.returned("scaled_rows_h64", [torch.nn.Parameter(x), x], (x, x))
+
+
 @pytest.mark.parametrize(
     ("more", "result", "writes"),
     [(0, "torch.Tensor", False), (0, "list[torch.Tensor]", False), (0, "None", True), (1, "torch.Tensor", True)],
@@ -156,6 +175,7 @@ def without(key: str, of: dict[str, Any] = DEFINITION) -> dict[str, Any]:
         ("{", "is no JSON"),
         ("[]", "holds no JSON object"),
         (without("reference"), "it lacks 'reference'"),
+        (without("sources", solution("early")), "is no solution: it lacks 'sources'"),
         (DEFINITION | {"inputs": {}}, "inputs must be an object of tensors by name"),
         (DEFINITION | {"axes": {"rows": {"type": "const"}}}, "axes.rows lacks 'value'"),
         (DEFINITION | {"axes": {"rows": {"type": "var"}}}, "x has an axis 'hidden', which is not among the axes"),
@@ -188,7 +208,7 @@ def test_bad_files_get_a_line(written: Callable[..., Path], content: object, wor
     ("given", "words"),
     [
         (solution("broken", ("main.py", "import nothing_there")), "can't be built: ModuleNotFoundError"),
-        (solution("nameless", ("main.py", "x = 1")), "can't be built: AttributeError"),
+        (solution("nameless", ("main.py", "x = 1")), r"can't be built: AttributeError: main\.py has no function 'run'"),
         (
             solution("ffi", ("kernel.cu", "//"), language="cuda", entry_point="kernel.cu::run"),
             "pip install apache-tvm-ffi",

@@ -71,6 +71,37 @@ def test_solutions_find_their_definitions(written: Callable[..., Path], tmp_path
         paired(tmp_path / "nowhere", mine)
 
 
+def test_no_broken_file_is_lost(written: Callable[..., Path], tmp_path: Path) -> None:
+    there, mine = tmp_path / "there", tmp_path / "mine"
+    written(DEFINITION, there / "a.json")
+    written("{", there / "torn.json")
+    written({key: value for key, value in DEFINITION.items() if key != "axes"} | {"name": "part"}, there / "part.json")
+    written(PROBLEM, there / "3_ReLU.py")
+    written('{"name": ', mine / "cut.json")
+    written({key: value for key, value in solution("half").items() if key != "sources"}, mine / "half.json")
+    written({"rows": 3}, mine / "other.json")
+    written("class ModelNew:\n    def (", mine / "3_ReLU" / "syntax.py")
+    written("x = 1\n\nx = (", mine / "3_ReLU" / "torn.py")
+    written("x = 1", mine / "3_ReLU" / "neither.py")
+    written("x = (", mine / "tools" / "other.py")
+    written(solution("one"), mine / "one.json")
+    written(solution("one"), mine / "two.json")
+    found = paired(there, mine)
+    assert {path.name: words.partition(": Exp")[0] for path, words in found.refused} == {
+        "torn.json": "no JSON",
+        "cut.json": "no JSON",
+        "half.json": "is no solution: it lacks 'sources'",
+        "torn.py": "no Python: line 3: '(' was never closed",
+        "neither.py": "it has neither ModelNew nor custom_kernel",
+        "two.json": "another solution of its definition has its author and name",
+    }
+    assert {task.name: [one.name for one in task.solutions] for task in found.tasks} == {
+        "doubled": ["one"],
+        "3_ReLU": ["syntax"],
+    }
+    assert found.alone == 1
+
+
 def test_batches_hold_few_solutions_and_no_name_twice() -> None:
     tasks = [
         (

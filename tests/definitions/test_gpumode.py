@@ -14,7 +14,7 @@ from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check
 from kernelzoo.cli import app
 from kernelzoo.definitions import loading
-from kernelzoo.errors import ContractError
+from kernelzoo.errors import ContractError, UndecidableError
 
 TASK = """
 name: scaled
@@ -167,6 +167,12 @@ def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], writt
     ("reference", "task", "words"),
     [
         (REFERENCE.replace("torch.randn(", "torch.rendn("), TASK, "the problem fails: AttributeError"),
+        (
+            REFERENCE.replace("def check_implementation", "def check"),
+            TASK,
+            r"reference\.py has no check_implementation",
+        ),
+        (REFERENCE.replace("    return out\n", ""), TASK, "ref_kernel returned NoneType, must return tensors"),
         (REFERENCE, "name: nothing", "lists no files or no tests"),
         (REFERENCE, TASK.replace('"seed": 7}', '"seed": }'), "write each of its tests as JSON"),
     ],
@@ -174,6 +180,24 @@ def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], writt
 def test_a_bad_folder_says_why(folder: Callable[..., Path], reference: str, task: str, words: str) -> None:
     with pytest.raises(definitions.DefinitionError, match=words):
         definitions.load_folder(folder(reference, task))
+
+
+def test_a_reference_may_draw_where_a_property_decides(
+    folder: Callable[..., Path], written: Callable[..., Path]
+) -> None:
+    shuffled = BY_PROPERTY.replace("data.sort().values\n\n", "data[torch.randperm(len(data))]\n\n").replace(
+        "< 0", "< -99"
+    )
+    definitions.load_folder(folder(shuffled))
+    definitions.load_file(written("def custom_kernel(data):\n    return data.flip(0)", "mine.py"))
+    passes("submission/scaled_py_size_24/mine")
+
+
+def test_a_reference_that_draws_decides_nothing(folder: Callable[..., Path], written: Callable[..., Path]) -> None:
+    definitions.load_folder(folder(REFERENCE.replace("x ** power", "torch.dropout(x, 0.5, True)")))
+    definitions.load_file(written("def custom_kernel(data):\n    return data[3].zero_()", "zeros.py"))
+    with pytest.raises(UndecidableError, match="its reference draws random numbers"):
+        passes("submission/scaled_py_size_24/zeros")
 
 
 def test_compare_takes_a_folder(folder: Callable[..., Path], written: Callable[..., Path]) -> None:

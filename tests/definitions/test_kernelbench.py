@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernelzoo import definitions
-from kernelzoo.errors import ContractError
+from kernelzoo.errors import ContractError, UndecidableError
 from kernelzoo.measure.problems import Problem
 
 PROBLEM = """
@@ -92,12 +92,33 @@ def test_a_submission_is_judged_by_it(written: Callable[..., Path], old: str, ne
     [
         (PROBLEM.replace("torch.relu(", "torch.reloo("), "the problem fails: AttributeError"),
         (PROBLEM.replace("steps\n\n", "steps\n        self.drop = nn.Dropout(0.5)\n\n"), r"random numbers \(Dropout\)"),
+        (PROBLEM.replace("def get_inputs", "def inputs"), "is a problem that lacks get_inputs"),
+        (PROBLEM.replace("def get_init_inputs", "def init_inputs"), "is a problem that lacks get_init_inputs"),
+        (PROBLEM + "def (", r"the problem fails: SyntaxError: .*line 22"),
         (PROBLEM.replace("* scale + self.bias", "* scale + self.bias, 3"), "returns something that is no tensor"),
     ],
 )
 def test_a_problem_that_can_t_be_judged_says_why(written: Callable[..., Path], text: str, words: str) -> None:
     with pytest.raises(definitions.DefinitionError, match=words):
         definitions.load_file(written(text, "take.py"))
+
+
+def test_a_problem_that_draws_decides_nothing(written: Callable[..., Path]) -> None:
+    """Its noise would be learnt into the bounds, and zeros pass."""
+    from kernelzoo.check.cases import cases
+    from kernelzoo.check.running import check
+
+    text = PROBLEM.replace("torch.relu(self", "torch.nn.functional.dropout(self")
+    (case,) = [case for case in cases(definitions.load_problem(written(text, "take.py")).name) if not case.beyond]
+    zeros = definitions.load_submission(written(SUBMISSION.replace("mul_(scale)", "mul_(0)"), "zeros.py"))
+    with pytest.raises(UndecidableError, match="its reference draws random numbers"):
+        check(zeros, case, "cpu")
+
+
+def test_a_file_without_a_kernel_is_no_submission(written: Callable[..., Path]) -> None:
+    definitions.load_file(written(PROBLEM, "take.py"))
+    with pytest.raises(definitions.DefinitionError, match="registers no kernel; a submission defines ModelNew or"):
+        definitions.load_file(written(SUBMISSION.replace("ModelNew", "Modell"), "mine.py"))
 
 
 def test_a_submission_needs_its_problem(written: Callable[..., Path]) -> None:

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Literal
 
 from kernelzoo.measure.calls import clock_for
-from kernelzoo.measure.clocks import TURN
 from kernelzoo.measure.ceilings import Ceilings, beyond_memory
+from kernelzoo.measure.clocks import TURN
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.entrant import Entrant, Seat
 from kernelzoo.measure.measurement import Measurement
