@@ -146,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with Guard(str(device), modules) as guard:
                 ids = options.ids or entrants(problem.op, list(guard.about.summaries))
             twins.write_text(TWINS.format(modules=modules, ids=ids), encoding="utf-8")
-            with Guard(str(device), [*modules, str(twins)]) as guard:
+            with Guard(str(device), [str(twins)]) as guard:  # which loads the others
                 for id in ids:
                     row = experiment(id, problem, guard, options)
                     print(f"{id}: {row.get('reason', options.pairs)}", flush=True)

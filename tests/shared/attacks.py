@@ -342,7 +342,7 @@ multiprocessing.set_start_method("fork", force=True)
 torch.set_num_threads(1)
 
 
-@attack("work outside the clock")
+@attack("work outside the clock|as fast as this host")
 def delivers_late(x: Tensor, out: Tensor) -> Launch:
     """Returns nothing, and computes when its results are copied"""
     return ReturningLaunch(lambda: None, lambda _: softmax(x, out))

@@ -142,5 +142,5 @@ def faults(op: str, dtype: str) -> tuple[str, ...]:
     operation = operations.OPERATIONS[op]
     not_for = {*(_OF_AXES if not operation.by_rows else ()), *(_OF_INPUTS if len(operation.inputs) < 2 else ())}
     not_for |= {"outs upon each other"} if len(operation.outputs) < 2 else set()
-    not_for |= {"a gradient and an out"} if dtype not in operations.FLOATS else set()
+    not_for |= {"a gradient and an out"} if operation.counts or dtype not in operations.FLOATS else set()
     return tuple(name for name in FAULTS if name not in not_for)
