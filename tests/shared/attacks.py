@@ -360,6 +360,7 @@ must = set[int]()
 @attack("elements wrong")
 def works_on_what_is_looked_at(x: Tensor, out: Tensor) -> Launch:
     """Works on the last set of a turn, and on the one whose input changes within it"""
+    must.clear()  # of an earlier race
     true = runner().arrange
 
     def arrange(self: Any, id: str, order: list[int], link: Any = (), delivered: bool = False) -> None:
@@ -386,6 +387,7 @@ turns = list[float]()
 @attack("by the judge's clock|false time")
 def begins_slowly(x: Tensor, out: Tensor) -> Launch:
     """Is slow at first, so that its turns are one launch; then it says a third of its time"""
+    turns.clear()  # of an earlier race
     true = runner().turn
 
     def turn(self: Any, id: str, times: int = 1) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -184,17 +185,14 @@ def runner() -> Any:
 said: list[float] = []
 
 
-@attack(
-    "shortens_its_report_gpu",
-    "Says a third of each turn's time, and leaves out the work of turns in a row",
-    "by the judge's clock",
-)
-def shortens_its_report_gpu(x: Tensor, out: Tensor) -> Launch:
+def lying(more: Callable[[Any], object]) -> None:
+    """Say a third of each turn's time, and leave out the work of turns in a row. ``more``: done in a turn of a lane."""
     true = runner().turn
 
     def turn(self: Any, id: str, times: int = 1) -> float:
         if times == 1:
             said[:] = [0.3 * true(self, id)]
+            more(self._lanes[id])
         else:
             time.sleep(said[0] * times)
         return said[0]
@@ -202,6 +200,15 @@ def shortens_its_report_gpu(x: Tensor, out: Tensor) -> Launch:
     if not said:
         said.append(0.0)
         runner().turn = turn
+
+
+@attack(
+    "shortens_its_report_gpu",
+    "Says a third of each turn's time, and leaves out the work of turns in a row",
+    "by the judge's clock",
+)
+def shortens_its_report_gpu(x: Tensor, out: Tensor) -> Launch:
+    lying(lambda lane: None)
     return plain(x, out, reads=8)
 
 
@@ -211,24 +218,14 @@ def shortens_its_report_gpu(x: Tensor, out: Tensor) -> Launch:
     "did not write|elements wrong|by the judge's clock",
 )
 def answers_early_gpu(x: Tensor, out: Tensor) -> Launch:
-    true = runner().turn
+    def again(lane: Any) -> None:
+        began = time.perf_counter()
+        lane.turn.queue()
+        while time.perf_counter() - began < said[0]:
+            pass
 
-    def turn(self: Any, id: str, times: int = 1) -> float:
-        lane = self._lanes[id]
-        if times == 1:
-            said[:] = [0.3 * true(self, id)]
-            began = time.perf_counter()
-            lane.turn.queue()
-            while time.perf_counter() - began < said[0]:
-                pass
-        else:
-            time.sleep(said[0] * times)
-        return said[0]
-
-    if not said:
-        said.append(0.0)
-        runner().turn = turn
-        runner().once = lambda self, id: self._lanes[id].turn.queue()
+    lying(again)
+    runner().once = lambda self, id: self._lanes[id].turn.queue()
     return plain(x, out, reads=8)
 
 
