@@ -113,6 +113,8 @@ class Backend(Operations):
             elif cached is not None and cached.following is not cached:
                 self._cache.expect(op, cached)
             if cached is not None and addresses:
+                for place, check in cached.checks:
+                    check(inputs[place])
                 if cached.differentiable is not None and self._follows():
                     return cached.differentiable(*inputs)
                 outs = [self._allocate(*result) for result in cached.results]

@@ -54,6 +54,8 @@ class CachedLaunch:
     """How the caller's outputs overlap the other tensors; see ``relative_places``."""
     differentiable: Callable[..., Any] | None
     """The same call for inputs that require a gradient."""
+    checks: Sequence[tuple[int, Callable[[Tensor], None]]] = ()
+    """What raises for a wrong value: places of inputs, and a function of each."""
     following: CachedLaunch | None = None
     """The launch that followed this one last time."""
 
@@ -128,11 +130,9 @@ class LaunchCache:
         self.expected[op] = cached.following or cached
 
     def key(self, call: Call, inputs: Tensors, outs: Tensors) -> Key | None:
-        """All that a launch depends on except addresses; None where the checks of a call can't be skipped."""
+        """All that a launch depends on except addresses; None where a call must be bound anew."""
         _, op, dim, keepdim, scalars, variant = call
         if not plain_dim(dim) or type(variant) is not str or type(keepdim) is not bool or is_jit_traced():
-            return None
-        if op.checks_values and self._on_host:
             return None
         casts = bool(op.autocast) and torch.is_autocast_enabled("cuda")
         found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
@@ -176,6 +176,7 @@ class LaunchCache:
             results,
             places,
             _differentiable(call, run, results) if not given and any(x.requires_grad for x in inputs) else None,
+            op.value_checks(op.arguments(inputs, *call[2:5])) if (op := call.op).checks_values else (),
         )
         self._launches[key] = cached
         self.expect(call.op, cached)

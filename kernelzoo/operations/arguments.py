@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,7 +18,6 @@ from kernelzoo.errors import (
     LaunchError,
     NoRoomError,
     OutputError,
-    RangeError,
     ShapeError,
     UnsupportedProblemError,
 )
@@ -30,7 +29,7 @@ from kernelzoo.operations.derived import completed_sizes, contradicted, shape_of
 from kernelzoo.operations.limits import broken
 from kernelzoo.operations.memory import distinct, no_memory_for
 from kernelzoo.operations.signature import Signature, wide_name, zip_dict
-from kernelzoo.operations.tensors import check_closely, check_output, describe, is_traced, is_wrapper
+from kernelzoo.operations.tensors import check_closely, check_integers, check_output, describe, is_traced, is_wrapper
 
 if TYPE_CHECKING:
     import torch
@@ -163,21 +162,21 @@ class Bindable(Signature):
         """Raise ShapeError for a wrong derived size, RangeError for an undeclared value of an integer on the host."""
         if self.derived and (words := contradicted(self.derived, self.bound_sizes(args))):
             raise ShapeError(f"{self.name} takes no such sizes: {words}")
-        if not self.checks_values or not args.x.numel():
-            return
+        for place, check in self.value_checks(args) if self.checks_values else ():
+            check(args.inputs[place])
+
+    def value_checks(self, args: Arguments) -> Sequence[tuple[int, Callable[[torch.Tensor], None]]]:
+        """What checks the values of integers on the host: the place of an input, and a function of it."""
         length = math.prod(map(args.x.size, args.dims)) if args.x.ndim else 1
         known: dict[Any, Any] = {**zip_dict(self.scalars, args.scalars), "n": length}
-        for (name, declared), x in zip(self.inputs.items(), args.inputs, strict=True):
-            if not declared.checked or x.device.type != "cpu" or is_wrapper(x) or is_traced(x):
-                continue
-            said: tuple[Any, ...] = declared.low, declared.high, *declared.also
-            low, high, *also = [known.get(value, value) for value in said]
-            wrong = (x < low) | (x >= high)
-            for value in also:
-                wrong &= x != value
-            if bool(wrong.any()):
-                legal = [f"from {low} to {high - 1}", *map(str, also)]
-                raise RangeError(f"{self.name} takes {name} {' or '.join(legal)}; got {int(x[wrong][0])}")
+        found = []
+        for place, ((name, declared), x) in enumerate(zip(self.inputs.items(), args.inputs, strict=True)):
+            on_host = x.device.type == "cpu" and not is_wrapper(x) and not is_traced(x)
+            if declared.checked and args.x.numel() and on_host:
+                said: tuple[Any, ...] = declared.low, declared.high, *declared.also
+                low, high, *also = [known.get(value, value) for value in said]
+                found.append((place, partial(check_integers, f"{self.name} takes {name}", low, high, also)))
+        return found
 
     def _check_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
         for d in dims:

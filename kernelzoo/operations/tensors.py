@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kernelzoo.errors import GradientError, InputTypeError, OutputError
+from kernelzoo.errors import GradientError, InputTypeError, OutputError, RangeError
 from kernelzoo.layout import dtype_name, lacking, span
 from kernelzoo.operations.memory import overlap, overlaps_itself
 
@@ -46,6 +46,19 @@ def check_closely(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
     if reason := no_memory(x):
         raise InputTypeError(f"{op} takes plain tensors, and {name} {reason}")
     check_storage(x, name)
+
+
+def check_integers(takes: str, low: int, high: int, also: Sequence[int], x: torch.Tensor) -> None:
+    """Raise RangeError unless all integers are from ``low`` to ``high - 1``, or one of ``also``."""
+    least, most = x.aminmax()
+    if low <= int(least) and int(most) < high:
+        return
+    wrong = (x < low) | (x >= high)
+    for value in also:
+        wrong &= x != value
+    if bool(wrong.any()):
+        legal = [f"from {low} to {high - 1}", *map(str, also)]
+        raise RangeError(f"{takes} {' or '.join(legal)}; got {int(x[wrong][0])}")
 
 
 def check_storage(x: torch.Tensor, name: str) -> None:
