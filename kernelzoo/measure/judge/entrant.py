@@ -36,6 +36,10 @@ class Here(Runner):
         self.took = perf_counter() - started
         return found
 
+    def ran_on(self) -> float:
+        """Seconds that it has worked since then."""
+        return 0.0
+
 
 Seat = Here | Apart
 """A runner as the judge sees it: in this process, or in its own, where it is stopped between requests."""
