@@ -15,7 +15,7 @@ from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_n
 from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
 from kernelzoo.definitions.reference import CHANGES, Reference, error_of, errors_of, hook_of, named
 from kernelzoo.definitions.tolerance import Tolerance, Tolerated, asked, tolerance_of, tolerated
-from kernelzoo.errors import UndecidableError
+from kernelzoo.errors import RegistrationError, UndecidableError
 from kernelzoo.launch import Launch
 from kernelzoo.lazy import torch
 from kernelzoo.operations import FLOATS, OPERATIONS, Arguments, Operation, Output, Scalar, operation
@@ -158,7 +158,10 @@ def declare_drawn(
         "reference": code,
         "custom_inputs_entrypoint": "_kernelzoo_draw",
     }
-    return declare(data, path, (), given)
+    try:
+        return declare(data, path, (), given)
+    except RegistrationError as error:  # as for a dtype that kernelzoo does not know
+        raise DefinitionError(f"{path}: {error}") from None
 
 
 def _tolerated(name: str, run: Reference, args: Arguments) -> Tolerated:

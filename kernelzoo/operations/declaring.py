@@ -185,7 +185,7 @@ def _faults(
         ("reference" not in hooks, "it has no function 'reference', which says what is right"),
         (
             {*dtypes} - {*FLOATS, *INTEGERS, *NARROW} or not dtypes,
-            f"dtypes are some of {', '.join(FLOATS + INTEGERS + NARROW)}",
+            f"dtypes are some of {', '.join(FLOATS + INTEGERS + NARROW)}; got {', '.join(dtypes) or 'none'}",
         ),
         (
             ({*inputs, *scalars} | {*outputs} - {"out"}) & {*TAKEN},

@@ -173,6 +173,13 @@ def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], writt
             r"reference\.py has no check_implementation",
         ),
         (REFERENCE.replace("    return out\n", ""), TASK, "ref_kernel returned NoneType, must return tensors"),
+        (
+            REFERENCE.replace("generator=gen)\n    out", "generator=gen).to(torch.float8_e4m3fnuz)\n    out").replace(
+                "x ** power", "x.float() ** power"
+            ),
+            TASK,
+            "got float8_e4m3fnuz",
+        ),
         (REFERENCE, "name: nothing", "lists no files or no tests"),
         (REFERENCE, TASK.replace('"seed": 7}', '"seed": }'), "write each of its tests as JSON"),
     ],
