@@ -38,6 +38,9 @@ PREPARE = "_kernelzoo_prepare"
 _WINDOW = 9
 """Elements of about the same size whose errors count for each other."""
 
+_PIECE = 2**24
+"""Elements that are sorted by their size at once."""
+
 _OWN, _SHARE = 4.0, 1e-3
 """How many times the error of the reference, as it is written, is allowed; and the share of elements for which that of
 the worst neighbour counts. A right kernel that adds up in another order is off by more than fourfold now and then."""
@@ -195,20 +198,24 @@ def error_of(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> Ca
     return named(error, (*order, "unit", "tiny", "ref"))
 
 
+def _smoothed(own: torch.Tensor, order: torch.Tensor, worst: bool) -> torch.Tensor:
+    """The mean, or the worst, of neighbours in that order."""
+    some, places = own[order].view(1, 1, -1), (_WINDOW, 1, _WINDOW // 2)
+    if worst:
+        around = torch.nn.functional.max_pool1d(some, *places)
+    else:
+        around = torch.nn.functional.avg_pool1d(some, *places, count_include_pad=False)
+    return torch.empty_like(own).index_copy_(0, order, around.flatten())
+
+
 def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tensor:
     """At least the mean error of elements of about the same size. ``worst``: or the worst of those, and of a row. Few
     tries may show none, and beside the kink of a ReLU few elements do."""
     if own.numel() < _WINDOW:
         return own
-    order = result.abs().flatten().argsort()
-    some = own.flatten()[order].view(1, 1, -1)
-    places = _WINDOW, 1, _WINDOW // 2
-    if worst:
-        around = torch.nn.functional.max_pool1d(some, *places)
-    else:
-        around = torch.nn.functional.avg_pool1d(some, *places, count_include_pad=False)
-    around = around.flatten()
-    found = torch.empty_like(around).index_copy_(0, order, around).view(own.shape)
+    pieces = -(-own.numel() // _PIECE)  # of large tensors, to save memory
+    pairs = zip(own.flatten().chunk(pieces), result.flatten().chunk(pieces), strict=True)
+    found = torch.cat([_smoothed(some, beside.abs().argsort(), worst) for some, beside in pairs]).view(own.shape)
     if worst and own.size(-1) >= _WINDOW:
         found = torch.maximum(found, own.amax(-1, keepdim=True))
     return torch.maximum(own, found)

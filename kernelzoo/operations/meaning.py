@@ -21,6 +21,9 @@ from kernelzoo.operations.rows import Rows, parts
 from kernelzoo.operations.signature import zip_dict
 from kernelzoo.operations.tensors import describe
 
+_PIECE = 2**24
+"""Elements whose bounds are worked out at once."""
+
 
 class Operation(Bindable):
     """One operation: what is right, and all that a check, a benchmark or a report needs.
@@ -121,11 +124,16 @@ class Operation(Bindable):
             lower.copy_(exact)
             upper.copy_(lower)
             return
-        low, high = bounds_of(exact.double(), error + self._rounding(exact, dtype), lower.dtype)
-        if special is not exact:
-            low, high = _as_due(low, high, exact, special)
-        lower.copy_(low)
-        upper.copy_(high)
+        differs, error = special is not exact, torch.as_tensor(error, device=exact.device)
+        whole = [lower, upper, *(x.expand(lower.shape) for x in (exact, error, special))]
+        count = -(-lower.numel() // _PIECE) if lower.ndim else 1  # of large tensors pieces, to save memory
+        for piece in zip(*(x.chunk(count) if count > 1 else (x,) for x in whole), strict=True):
+            least, most, exact, error, special = piece
+            low, high = bounds_of(exact.double(), error + self._rounding(exact, dtype), lower.dtype)
+            if differs:
+                low, high = _as_due(low, high, exact, special)
+            least.copy_(low)
+            most.copy_(high)
 
     def _expected(self, args: Arguments, pairs: Sequence[Sequence[torch.Tensor]]) -> Expected:
         several = len(self.outputs) > 1
