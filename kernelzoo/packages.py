@@ -9,9 +9,8 @@ import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -290,15 +289,10 @@ def importing(backend: str) -> Iterator[None]:
         raise BackendUnavailableError(backend, f"importing it raised {type(error).__name__}: {error}", MEND) from error
 
 
-instead: ContextVar[Callable[[str], Any] | None] = ContextVar("instead", default=None)
-"""How :func:`require` finds a module without loading it; see ``unloaded``."""
-
-
 def require(backend: str, module: str, remedy: str) -> Any:
     """Import a module that a backend's ``probe`` needs. Raises BackendUnavailableError if that fails."""
-    found = instead.get()
     try:
-        return found(module) if found and sys.modules.get(module) is None else importlib.import_module(module)
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise BackendUnavailableError(
             backend, f"the package {error.name or module!r} is not installed", remedy

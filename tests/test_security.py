@@ -64,7 +64,6 @@ ALLOWED = {
     "definitions/solutions.py": {"importlib.import_module"},
     # Of a backend's package, by the names that the registry knows.
     "inspect.py": {"importlib.import_module"},
-    "unloaded.py": {"importlib.import_module"},
     "inspecting.py": {"importlib.import_module"},
     "check/running.py": {"importlib.import_module"},
     "measure/planning.py": {"importlib.import_module"},

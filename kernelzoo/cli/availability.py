@@ -4,7 +4,7 @@ import warnings
 from dataclasses import dataclass
 
 from kernelzoo import operations, tables
-from kernelzoo.errors import BackendUnavailableError, KernelZooError
+from kernelzoo.errors import BackendUnavailableError
 
 
 @dataclass(frozen=True)
@@ -33,34 +33,22 @@ class Availability:
 
 
 def availability(backend: str) -> Availability:
-    """Load the backend and its language. Any error is the reason why it can't run."""
+    """Load the backend and its language. What it lacks is the reason why it can't run."""
     from kernelzoo.calls import backend as backends
 
     try:
         found = backends.get(backend)
     except BackendUnavailableError as error:
         return Availability(backend, reason=error.reason, remedy=error.remedy)
-    except KernelZooError:
-        raise
-    except ModuleNotFoundError as error:
-        return Availability(
-            backend,
-            reason=f"the package {error.name} is not installed",
-            remedy=f"install it with: pip install {error.name}",
-        )
-    except Exception as error:  # a broken package may raise anything on import
-        return Availability(
-            backend, reason=f"importing it raised {type(error).__name__}: {error}", remedy="reinstall that package"
-        )
     tables = launch_tables(backend) if "cuda" in found.devices and not found.emulator else ""
     return Availability(backend, found.devices, found.emulator, tables=tables)
 
 
-def launch_tables(backend: str, device: int = 0) -> str:
-    """The launch tables in use on a GPU as text, and why a stored one is not used. The backend is loaded."""
+def launch_tables(backend: str) -> str:
+    """The launch tables in use on the first GPU as text, and why a stored one is not used. The backend is loaded."""
     with warnings.catch_warnings(record=True) as ignored:
         warnings.simplefilter("always")
-        told = {op: label for op in operations.OPERATIONS if (label := tables.label(backend, op, device)) is not None}
+        told = {op: label for op in operations.OPERATIONS if (label := tables.label(backend, op, 0)) is not None}
     alike = len(set(told.values())) == 1
     words = next(iter(told.values())) if alike else ", ".join(f"{op} {label}" for op, label in told.items())
     return "; ".join([words, *(str(one.message) for one in ignored)] if words else [])

@@ -5,7 +5,6 @@ import os
 import platform
 import re
 import sys
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -33,9 +32,7 @@ def doctor(json: options.Json = False) -> int:
 
     Exit status: 0; 1 if no backend but torch can run here.
     """
-    console = output.console(errors=True)
-    with console.status("looking at this machine") if console.is_terminal else nullcontext():
-        machine = examine()
+    machine = examine()
     found = suspicions(machine)
     runnable = [name for name, look in machine.backends.items() if look.get("devices")]
     if json:

@@ -5,10 +5,9 @@ from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
 
-from kernelzoo import operations, packages, registry, unloaded
+from kernelzoo import operations, packages, registry
 from kernelzoo.cli import options, output
 from kernelzoo.cli.availability import Availability
-from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.measure.guard import Guard
 
 
@@ -66,20 +65,12 @@ def list_implementations(
 
 
 def seen(backends: Sequence[str]) -> dict[str, Availability]:
-    """Which built-in backends can run here. This process loads none; others answer what only loading can tell."""
+    """Which built-in backends can run here. A process of its own loads each."""
     from kernelzoo.cli import probe  # a program, which python -m imports itself
 
+    answers = probe.look([f"backend:{backend}" for backend in backends])
     found = dict[str, Availability]()
     for backend in backends:
-        try:
-            found[backend] = Availability(backend, *unloaded.probed(backend))
-        except BackendUnavailableError as error:
-            found[backend] = Availability(backend, reason=error.reason, remedy=error.remedy)
-        except unloaded.NotSeenError:
-            pass
-    left = [backend for backend in backends if backend not in found]
-    answers = probe.look([f"backend:{backend}" for backend in left])
-    for backend in left:
         said = answers[f"backend:{backend}"]
         found[backend] = (
             Availability(backend, reason=said["error"], remedy="kernelzoo doctor tells more")

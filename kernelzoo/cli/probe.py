@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
 from kernelzoo import children
+from kernelzoo.cli import output
 from kernelzoo.cli.availability import availability
 
 Facts = dict[str, Any]
@@ -121,19 +123,12 @@ LOOKS: dict[str, Callable[[], Facts]] = {look.__name__: look for look in (torch,
 
 def look(names: Sequence[str]) -> dict[str, Facts]:
     """The answers of these parts, or ``backend:NAME``, examined in parallel processes. A failure is ``error``."""
-    running = {
-        name: subprocess.Popen(
-            [sys.executable, "-P", "-m", "kernelzoo.cli.probe", name],
-            env=children.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-        )
-        for name in names
-    }
-    return {name: _answer(process) for name, process in running.items()}
+    console, pipe = output.console(errors=True), subprocess.PIPE
+    how: dict[str, Any] = {"env": children.environment(), "stdout": pipe, "stderr": pipe, "stdin": subprocess.DEVNULL}
+    command = [sys.executable, "-P", "-m", "kernelzoo.cli.probe"]
+    with console.status("looking at this machine") if console.is_terminal else nullcontext():
+        running = {name: subprocess.Popen([*command, name], text=True, errors="replace", **how) for name in names}
+        return {name: _answer(process) for name, process in running.items()}
 
 
 def _answer(process: subprocess.Popen[str]) -> Facts:

@@ -1,21 +1,15 @@
 """``kernelzoo list``: what there is, and what of it runs here."""
 
-import importlib
 import json
-import os
-import subprocess
-import sys
-import types
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from registered import forget
 
 import kernelzoo as package
-from kernelzoo import definitions, packages, unloaded
+from kernelzoo import definitions, packages
 from kernelzoo.cli import complete
 from kernelzoo.cli import probe as probe_of
 from kernelzoo.cli.availability import Availability
@@ -39,71 +33,8 @@ def test_every_implementation_and_whether_it_runs(process) -> None:
         assert rows[f"{backend['backend']}/min/auto"]["runs_here"] == bool(backend["devices"])
 
 
-# Lists, says what that loaded and took, and then what loading each backend gives.
-LISTS = """
-import contextlib, io, json, resource, sys
-sys.modules.update(dict.fromkeys(sys.argv[2:]))
-from kernelzoo.cli import main
-said = io.StringIO()
-with contextlib.redirect_stdout(said):
-    assert main(["list", "--json"]) == 0
-told = {"listed": json.loads(said.getvalue())["backends"], "seconds": resource.getrusage(resource.RUSAGE_SELF).ru_utime}
-told["loaded"] = [name for name in sys.argv[1].split(",") if sys.modules.get(name) is not None]
-from dataclasses import asdict
-from kernelzoo.cli.availability import availability
-told["found"] = [asdict(availability(one["backend"])) for one in told["listed"]]
-print(json.dumps(told))
-"""
-HEAVY = ("torch", "numpy", "numba", "triton", "cupy", "helion", "cutlass", "cuda")
-
-
-@pytest.mark.parametrize(
-    ("absent", "switches"),
-    [
-        ((), {}),
-        pytest.param(("triton", "helion"), {"NUMBA_DISABLE_JIT": "1"}, marks=pytest.mark.nightly),
-        pytest.param(("numba", "cupy"), {"TRITON_INTERPRET": "1"}, marks=pytest.mark.nightly),
-    ],
-)
-def test_a_list_loads_no_language_and_agrees_with_what_loading_finds(absent, switches, tmp_path) -> None:
-    usual = {"CUDA_VISIBLE_DEVICES": "", "NUMBA_DISABLE_JIT": "0", "NUMBA_ENABLE_CUDASIM": "0", "TRITON_INTERPRET": "0"}
-    command = [sys.executable, "-c", LISTS, ",".join(HEAVY), *absent]
-    env = {**os.environ, **usual, **switches}
-    done = subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True, text=True)
-    told = json.loads(done.stdout)
-    assert told["loaded"] == []
-    assert told["seconds"] < 1.5  # of a processor, on a busy machine: a third of a second on a quiet one
-    found = [{**one, "tables": ""} for one in told["found"]]  # of a loaded backend
-    assert told["listed"] == found
-    named = {one["backend"]: one for one in found}
-    assert named["torch"]["devices"] == ["cpu"]
-    assert "triton" not in absent or named["triton"]["reason"] == "the package 'triton' is not installed"
-
-
-def test_what_only_loading_can_tell_is_asked_of_another_process(monkeypatch) -> None:
-    """A probe that asks more than is known of what is not loaded; and one that imports by itself."""
-    monkeypatch.setattr(unloaded, "FACTS", {})
-    monkeypatch.setitem(packages.BUILT_IN, "asks", "kernelzoo.asks")
-    made = types.ModuleType("kernelzoo.asks")
-    made.probe = lambda: packages.require("asks", "colorsys_of_nobody", "")  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "kernelzoo.asks", made)
-    with pytest.raises(BackendUnavailableError, match="'colorsys_of_nobody' is not installed"):
-        unloaded.probed("asks")
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "shared")
-    monkeypatch.delitem(sys.modules, "known_bad", raising=False)  # another test's
-    for probe in (
-        lambda: packages.require("asks", "known_bad", "").KINDS,
-        lambda: importlib.import_module("known_bad"),
-    ):
-        made.probe = probe  # type: ignore[attr-defined]
-        with pytest.raises(unloaded.NotSeenError, match="known_bad"):
-            unloaded.probed("asks")
+def test_a_backend_whose_process_gives_no_answer_has_its_reason(monkeypatch) -> None:
     answers = {"backend:torch": asdict(Availability("torch", ("cpu",))), "backend:cpu": {"error": "crashed"}}
-
-    def nothing(backend: str) -> NoReturn:
-        raise unloaded.NotSeenError(backend)
-
-    monkeypatch.setattr(unloaded, "probed", nothing)
     monkeypatch.setattr(probe_of, "look", lambda names: {name: answers[name] for name in names})
     found = seen(["torch", "cpu"])
     assert found["torch"].devices == ("cpu",) and found["cpu"].reason == "crashed"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kernelzoo import children, packages
+from kernelzoo import children
 from kernelzoo.errors import CacheWarning
 
 _DIGEST = hashlib.sha256().digest_size
@@ -66,8 +66,6 @@ def for_language(variable: str, default: Path) -> Path | None:
 
     Of a group nothing is said: where each user has one alone, as on most systems, its members may write by default.
     """
-    if packages.instead.get() is not None:  # nothing is loaded, and nothing compiled
-        return None
     folder = Path(os.environ.get(variable) or default)
     try:
         if not (folder.exists() or folder.is_symlink()):
