@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelzoo.report import Row, energy, load
+from kernelzoo.report import Row, load, notes
 from kernelzoo.report.table import Cell, Table
 
 Pair = tuple[Row, Row, float]
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     print("again / first\n")
     print(table.text())
-    print(f"\n{energy.resolution(one.energy for pair in pairs for one in pair[:2])}")
+    print(f"\n{notes.energy_resolution(one.energy for pair in pairs for one in pair[:2])}")
     apart = sum(_apart(ratio) > options.allowed for _, _, ratio in pairs)
     print(f"{len(pairs)} rows, {apart} further apart than {options.allowed:.0%}")
     return int(apart > 0)

@@ -32,13 +32,13 @@ import pytest
 if TYPE_CHECKING:
     from kernelzoo.check.case import Case
     from kernelzoo.check.cases import cases
+    from kernelzoo.check.fuzz.drawing import tensors
     from kernelzoo.check.plugin import Conformance
     from kernelzoo.check.running import check
-    from kernelzoo.check.strategies import tensors
 
 pytest.register_assert_rewrite("kernelzoo.check.plugin")
 
-_HOMES = {"Case": "cases", "cases": "cases", "Conformance": "plugin", "check": "running", "tensors": "strategies"}
+_HOMES = {"Case": "cases", "cases": "cases", "Conformance": "plugin", "check": "running", "tensors": "fuzz.drawing"}
 
 __all__ = ["Case", "Conformance", "cases", "check", "pytest_addoption", "tensors"]
 

@@ -59,8 +59,6 @@ ALLOWED = {
     # Sizes, and a constraint of them: names, numbers, arithmetic and comparisons, and nothing else.
     "definitions/meant_sizes.py": {"compile", "eval"},
     "operations/derived.py": {"compile", "eval"},
-    # The command line of this package.
-    "report/__main__.py": {"runpy"},
     "definitions/solutions.py": {"importlib.import_module"},
     # Of a backend's package, by the names that the registry knows.
     "inspect.py": {"importlib.import_module"},

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import registry
-from kernelzoo.cli import complete, measuring, options, sizes
+from kernelzoo.cli import measuring, options, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.against import Held, Old
 from kernelzoo.cli.progress import Bar
@@ -74,7 +74,7 @@ def measured(
     if not names and not asked.modules:
         raise options.OptionError("name the implementations to compare, or a file that adds some by --module")
     if not asked.modules:  # which may add names
-        options.choose(complete.ids(), [*names, *([given] if given else [])], asked.ops)
+        options.choose(options.known_ids(), [*names, *([given] if given else [])], asked.ops)
     sizes.shapes_with(asked.dim, shapes or [sizes.SHAPE])
     modules = options.check_modules(asked.modules)
     with (

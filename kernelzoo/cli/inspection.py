@@ -9,7 +9,7 @@ import typer
 
 from kernelzoo import inspect as engine
 from kernelzoo import packages, registry
-from kernelzoo.cli import complete, options, output, sizes
+from kernelzoo.cli import options, output, sizes
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import BackendUnavailableError, InspectionError
 from kernelzoo.inspect import Kernel
@@ -20,7 +20,7 @@ from kernelzoo.report.results import ResultsError
 Id = Annotated[
     str,
     typer.Argument(
-        metavar="ID", help="backend/op/variant, as kernelzoo list shows it.", autocompletion=complete.some_ids
+        metavar="ID", help="backend/op/variant, as kernelzoo list shows it.", autocompletion=options.some_ids
     ),
 ]
 Shape = Annotated[str | None, options.option("--shape", "SHAPE", "The shape it is bound to; by default 4096x4096.")]
@@ -31,7 +31,7 @@ Dtype = Annotated[
         "DTYPE",
         "The dtype it is bound to, such as bf16; by default float32.",
         callback=lambda value: options.full_dtype(value) if value else None,
-        autocompletion=complete.some_dtypes,
+        autocompletion=options.some_dtypes,
     ),
 ]
 Arch = Annotated[str, options.option("--arch", "ARCH", "The architecture it is compiled for, such as sm_80 or sm_100.")]

@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from kernelzoo import operations, packages, registry
-from kernelzoo.cli import complete, output, suggest
+from kernelzoo.cli import output
 from kernelzoo.definitions import is_folder
 from kernelzoo.definitions.files import read
 from kernelzoo.definitions.tolerance import VARIABLE
-from kernelzoo.errors import KernelZooError, UnknownNameError
-from kernelzoo.operations import CALLED
+from kernelzoo.errors import KernelZooError, UnknownNameError, close
+from kernelzoo.operations import CALLED, FLOATS, INTEGERS, OPERATIONS
 
 
 class OptionError(KernelZooError, ValueError):
@@ -57,7 +57,7 @@ def _full_dtypes(value: list[str]) -> list[str]:
 
 def full_dtype(name: str) -> str:
     """The full name of a dtype that may be abbreviated (fp16, bf16). Raises UnknownNameError."""
-    full, dtypes = operations.full_dtype(name), complete.dtypes()
+    full, dtypes = operations.full_dtype(name), (*FLOATS, *INTEGERS)
     if full not in dtypes:
         raise UnknownNameError("dtype", name, dtypes)
     return full
@@ -105,6 +105,34 @@ def several(flags: str, metavar: str, help: str, **settings: Any) -> Any:
     return option(flags, metavar, help, default_factory=list, show_default=False, **settings)
 
 
+# A shell completes values by these, without heavy imports.
+
+
+def known_ids() -> list[str]:
+    """Every id, whether or not it can run here."""
+    return [implementation.id for implementation in registry.implementations()]
+
+
+def some_ids(incomplete: str) -> list[str]:
+    """Ids with that beginning."""
+    return [id for id in known_ids() if id.startswith(incomplete)]
+
+
+def _last_word(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Completes a name, or the last of several with commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, word = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in known() if name.startswith(word)]
+
+    return complete
+
+
+some_ops = _last_word(lambda: OPERATIONS)
+some_dtypes = _last_word(lambda: (*FLOATS, *INTEGERS))
+_some_backends = _last_word(registry.backends)
+_some_variants = _last_word(lambda: sorted({id.split("/")[2] for id in known_ids()}))
+
 _SOME = "comma-separated or repeated"
 _OPS_HELP = f"Operations, {_SOME}: {', '.join(CALLED)}."
 _DTYPES_HELP = f"Dtypes, {_SOME}; short names such as fp16 and bf16 work too."
@@ -112,20 +140,16 @@ _DTYPES_HELP = f"Dtypes, {_SOME}; short names such as fp16 and bf16 work too."
 Json = Annotated[bool, flag("--json", "Print one JSON document, and nothing else, on standard output.")]
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", help="Ids, or globs in quotes: 'triton/softmax/*'.", autocompletion=complete.some_ids),
+    typer.Argument(metavar="ID", help="Ids, or globs in quotes: 'triton/softmax/*'.", autocompletion=some_ids),
 ]
-Ops = Annotated[list[str], several("--op", "OP", _OPS_HELP, callback=_known_ops, autocompletion=complete.some_ops)]
+Ops = Annotated[list[str], several("--op", "OP", _OPS_HELP, callback=_known_ops, autocompletion=some_ops)]
 Backends = Annotated[
     list[str],
-    several(
-        "--backend", "NAME", f"Backends, {_SOME}.", callback=_known_backends, autocompletion=complete.some_backends
-    ),
+    several("--backend", "NAME", f"Backends, {_SOME}.", callback=_known_backends, autocompletion=_some_backends),
 ]
-Variants = Annotated[
-    list[str], several("--variant", "NAME", f"Variants, {_SOME}.", autocompletion=complete.some_variants)
-]
+Variants = Annotated[list[str], several("--variant", "NAME", f"Variants, {_SOME}.", autocompletion=_some_variants)]
 Dtypes = Annotated[
-    list[str], several("--dtype", "DTYPE", _DTYPES_HELP, callback=_full_dtypes, autocompletion=complete.some_dtypes)
+    list[str], several("--dtype", "DTYPE", _DTYPES_HELP, callback=_full_dtypes, autocompletion=some_dtypes)
 ]
 Shapes = Annotated[
     list[str], several("--shape", "4096x1024", "A shape of your own; may be repeated.", callback=_several_shapes)
@@ -281,7 +305,7 @@ def select(
 
 def select_early(modules: Sequence[object], *named: Sequence[str]) -> tuple[str, ...]:
     """As :func:`select` from the names known here, before any process starts. Modules may add names: nothing then."""
-    return () if modules else select(complete.ids(), *named)
+    return () if modules else select(known_ids(), *named)
 
 
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
@@ -297,7 +321,7 @@ def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = (
         if ops:
             found = [id for id in found if id.split("/")[1] in ops]
         if not found:
-            raise OptionError(suggest.unknown(pattern, ids, ops))
+            raise OptionError(_unknown(pattern, ids, ops))
         chosen += [named for id in found if (named := id + pattern[len(plain) :]) not in chosen]
     return tuple(chosen)
 
@@ -312,6 +336,23 @@ def _full(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
     return [
         f"{pattern}/{op}/{'auto' if any(fnmatchcase(id, f'{pattern}/{op}/auto') for id in ids) else '*'}" for op in ops
     ]
+
+
+def _unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
+    """The message for a pattern without a match."""
+    shorthands, meant = dict[str, str](), dict[str, str]()
+    for backend, op, variant in (id.split("/") for id in ids):
+        if not ops or op in ops:
+            shorthands |= {backend: f"'{backend}/*'", f"{backend}/{variant}": f"'{backend}/*/{variant}'"}
+            meant |= {f"{backend}/{op}/{variant}": "", op: f"'*/{op}/*'", variant: f"'*/*/{variant}'"}
+            meant[f"{backend}/{op}"] = f"'{backend}/{op}/*'"
+    meant |= dict.fromkeys(shorthands, "") if ops else shorthands
+    near = next(iter([pattern] if pattern in meant else close(pattern, list(meant), 1)), "")
+    return (
+        f"no implementation {pattern!r}{' of ' if ops else ''}{' or '.join(ops)}; "
+        + (f"did you mean {meant[near] or near}?" if near else "kernelzoo list shows them all")
+        + (f" With --op, {pattern!r} is enough" if not ops and pattern in shorthands else "")
+    )
 
 
 def missing(

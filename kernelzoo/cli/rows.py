@@ -8,7 +8,7 @@ from kernelzoo.cli import output
 from kernelzoo.measure import Problem, record
 from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.measure.energy import Energy
-from kernelzoo.report import energy, notes
+from kernelzoo.report import notes
 from kernelzoo.report.rows import quantiles
 
 Row = dict[str, Any]
@@ -123,7 +123,7 @@ class Tables:
             self._once(line)
         counted = [Energy(**row["energy"]) for row in measured if row.get("energy")]
         if counted:  # the counter is the same for all tables
-            self._once(energy.resolution(counted), "energy")
+            self._once(notes.energy_resolution(counted), "energy")
         marks = [notes.marks(row["flags"]) for row in measured]
         for line in notes.lines(marks):
             self._once(line, line[0])

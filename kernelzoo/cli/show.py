@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from kernelzoo import operations, packages, side_by_side
-from kernelzoo.cli import complete, options, output
+from kernelzoo.cli import options, output
 from kernelzoo.cli.inspection import print_text
 from kernelzoo.report.reading import load
 
 Operation = Annotated[
-    str, typer.Argument(metavar="OP", help="The operation, such as rms_norm.", autocompletion=complete.some_ops)
+    str, typer.Argument(metavar="OP", help="The operation, such as rms_norm.", autocompletion=options.some_ops)
 ]
 Languages = Annotated[
     list[str],

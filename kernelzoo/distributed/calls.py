@@ -1,4 +1,7 @@
-"""Calls of the operations on dense tensors and known groups: checked, differentiated, run."""
+"""Calls of the operations on dense tensors and known groups: checked, differentiated, run.
+
+A gradient sums over a shard, exchanges a number a row, and finishes.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ import torch
 
 from kernelzoo import registry
 from kernelzoo.calls import backend as backends
-from kernelzoo.distributed import gradients, plans
 from kernelzoo.distributed import minimum as minima
+from kernelzoo.distributed import plans
 from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import AxisError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
@@ -27,7 +30,7 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: s
     if not groups:  # whole rows on every rank
         return backends.get(backend).softmax(x, dim)
     follows = torch.is_grad_enabled() and x.requires_grad
-    run: Any = gradients.Softmax.apply if follows else plans.softmax
+    run: Any = _Softmax.apply if follows else plans.softmax
     return run(x, dim, groups, backend, exchange)  # type: ignore[no-any-return]
 
 
@@ -35,8 +38,46 @@ def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: s
     """Minimum of a shard. Without groups it is the backend's own."""
     if not groups:
         return backends.get(backend).min(x, dim, keepdim)
-    run: Any = gradients.Min.apply if torch.is_grad_enabled() and x.requires_grad else minima.minimum
+    run: Any = _Min.apply if torch.is_grad_enabled() and x.requires_grad else minima.minimum
     return run(x, dim, keepdim, groups, backend)  # type: ignore[no-any-return]
+
+
+class _Softmax(torch.autograd.Function):
+    """A softmax whose gradient exchanges one number a row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:
+        y = plans.softmax(x, dim, groups, backend, exchange)
+        ctx.save_for_backward(y)
+        ctx.dim, ctx.groups, ctx.backend = dim, groups, backend
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        (y,) = ctx.saved_tensors
+        found = plans.run("softmax_backward", (grad, y), (), (), ctx.dim, ctx.groups, ctx.backend)
+        return found, None, None, None, None
+
+
+class _Min(torch.autograd.Function):
+    """A minimum whose gradient is shared evenly among equal minima on all ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
+        y = minima.minimum(x, dim, keepdim, groups, backend)
+        ctx.save_for_backward(x, y)
+        ctx.dim, ctx.keepdim, ctx.groups, ctx.backend = dim, keepdim, groups, backend
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        x, y = ctx.saved_tensors
+        if ctx.keepdim:
+            y, grad = y.squeeze(ctx.dim), grad.squeeze(ctx.dim)
+        found = plans.run("min_backward", (x,), (y,), (grad,), ctx.dim, ctx.groups, ctx.backend)
+        return found, None, None, None, None
 
 
 def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, keepdim: bool = False) -> tuple[int, str]:

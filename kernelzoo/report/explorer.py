@@ -12,11 +12,10 @@ from kernelzoo import operations, packages, side_by_side
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import compare, looks, packed, standing
 from kernelzoo.report.compare import Comparison
-from kernelzoo.report.energy import digits
 from kernelzoo.report.looks import Look
 from kernelzoo.report.notes import NOTES
 from kernelzoo.report.results import Group, Problem, Results, Row, Selection, median
-from kernelzoo.report.table import ratio_text, significant
+from kernelzoo.report.table import digits, ratio_text, significant
 
 Json = dict[str, Any]
 

@@ -1,10 +1,13 @@
 """The marks behind names and times, and their explanations below a table."""
 
+import statistics
 from collections.abc import Collection, Iterable, Sequence
 
 from kernelzoo import registry
 from kernelzoo.measure.condition import DISTURBED
+from kernelzoo.measure.energy import Energy
 from kernelzoo.measure.measurement import BREAKS
+from kernelzoo.report.table import digits
 
 DAGGER, TILDE = "†", "~"
 
@@ -56,3 +59,24 @@ def lines(results: Sequence[Collection[str]]) -> list[str]:
             of = "" if count == len(results) else f" ({count} of {len(results)} results)"
             found.append(f"{mark}{of} {note}")
     return found
+
+
+def energy_resolution(energies: Iterable[Energy | None]) -> str:
+    """What was measured and how finely, as text; empty without any energy."""
+    known = [energy for energy in energies if energy is not None]
+    if not known:
+        return ""
+    step, joules = (statistics.median(values) for values in zip(*((e.step_ms, e.step_mj) for e in known), strict=True))
+    shortest, most = min(e.span_ms for e in known), max(e.step_ms / e.span_ms for e in known)
+    return (
+        "Energy is the whole GPU's, idle power included, by NVML's counter over launches without a pause. It moves "
+        f"every {step:.3g} ms, by {digits(joules)} mJ (medians). A span of launches is at least {shortest:.0f} ms, and "
+        f"one step at most {most:.0%} of it."
+    )
+
+
+def energy(energies: Iterable[Energy | None], baseline: str) -> list[str]:
+    """The footer of a table with columns of energy; none without any."""
+    words = energy_resolution(energies)
+    columns = f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}."
+    return [f"{columns} `J/GB` is the energy divided by the necessary bytes. {words}"] if words else []

@@ -5,10 +5,9 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kernelzoo.report.energy import digits
 from kernelzoo.report.notes import DAGGER, TILDE
 from kernelzoo.report.results import OUTCOMES, Failure, Problem, Results, Row, Selection, geometric_mean
-from kernelzoo.report.table import BLANK, Cell, Table, known, significant
+from kernelzoo.report.table import BLANK, Cell, Table, digits, known, significant
 
 LONG = 1000
 """Most characters of a reason."""

@@ -13,7 +13,7 @@ from importlib import resources
 
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.measure.problems import count_of
-from kernelzoo.report import energy, notes, score
+from kernelzoo.report import notes, score
 from kernelzoo.report.result_tables import (
     UNRANKED,
     breaking_table,
@@ -60,7 +60,7 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
             parts += [f"## {escape(group.label)}", *(_calls(group) if group.clock == "call" else _submits(group))]
             continue
         tables = [summary_table(group.select(op)).markdown() for op in group.operations()]
-        footer = energy.notes((row.energy for row in group.rows), results.baseline)
+        footer = notes.energy((row.energy for row in group.rows), results.baseline)
         parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *footer]
         parts += notes_of(group.rows, tables)
         parts += map(escape, notes.costs((row.id, row.form) for row in group.rows))
@@ -92,7 +92,7 @@ def blocks(results: Results) -> dict[str, str]:
         for name, parts in _blocks(group):
             found.setdefault(name, []).extend([f"**{escape(group.label)}**", *parts] if parts else [])
     energies = (row.energy for group in results.groups for row in group.rows)
-    found["summary"] += [summary_note(results.baseline), *energy.notes(energies, results.baseline)]
+    found["summary"] += [summary_note(results.baseline), *notes.energy(energies, results.baseline)]
     first = ["summary", *SCORES, "call", "submit", "host-ratios"]
     order = [name for name in first if found.get(name)] + sorted(found.keys() - {*first})
     return {"environment": environment(results)} | {name: "\n\n".join(found[name]) for name in order}
@@ -140,7 +140,7 @@ def terminal(results: Results, width: int = 0) -> str:
                 for scores in (SCORES["spread"], SCORES["worst"]):
                     if (table := scores.table(group, op)) is not None:
                         parts += [prose(f"{op}, {scores.caption}: {scores.note}"), table.text(width)]
-        footer = energy.notes((row.energy for row in group.rows), results.baseline)
+        footer = notes.energy((row.energy for row in group.rows), results.baseline)
         parts += [prose(text.replace("`", "")) for text in footer]
         parts += map(prose, notes.costs((row.id, row.form) for row in group.rows))
         parts += map(prose, notes.lines([row.marks for row in group.rows]))

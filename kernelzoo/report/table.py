@@ -85,6 +85,11 @@ def significant(value: float) -> str:
     return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
+def digits(value: float) -> str:
+    """As :func:`significant`, with three digits of small numbers too."""
+    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
+
+
 def ratio_text(value: float) -> str:
     """Two decimals, or three near 1, where two would hide a small difference. It may be infinite or NaN."""
     if value >= 1e6:

@@ -10,7 +10,7 @@ from registered import forget
 
 import kernelzoo as package
 from kernelzoo import definitions, packages
-from kernelzoo.cli import complete
+from kernelzoo.cli import options
 from kernelzoo.cli import probe as probe_of
 from kernelzoo.cli.availability import Availability
 from kernelzoo.cli.listing import seen
@@ -124,7 +124,7 @@ def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_an_odd_package_is_a_row_with_its_reason_and_is_not_run(answer, odd) -> None:
     """In a list, among implementations, and as a shell completes; nothing else is lost."""
     rows = {i.backend: i for i in package.implementations() if i.backend in ODD}
-    assert list(rows) == sorted(ODD) and {*complete.ids()} >= {row.id for row in rows.values()}
+    assert list(rows) == sorted(ODD) and {*options.known_ids()} >= {row.id for row in rows.values()}
     status, told = answer("list", "--backend", ",".join(["torch", *ODD]))
     assert status == 0
     torchs = [row["id"] for row in told["implementations"] if row["backend"] == "torch"]

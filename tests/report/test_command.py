@@ -1,7 +1,6 @@
-"""``kernelzoo report``, and ``python -m kernelzoo.report``, which is the same."""
+"""``kernelzoo report``."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -87,13 +86,11 @@ def test_a_record_of_another_command_is_named(tmp_path, capsys) -> None:
     assert "is a record of kernelzoo fuzz, which has no times" in capsys.readouterr().err
 
 
-def test_errors_are_words_and_no_traceback(tmp_path) -> None:
+def test_errors_are_words_and_no_traceback(tmp_path, capsys) -> None:
     (tmp_path / "bad.json").write_text("nonsense")
-    done = subprocess.run(
-        [sys.executable, "-m", "kernelzoo.report", tmp_path / "bad.json"], capture_output=True, text=True
-    )
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("error: ") and "is not JSON" in done.stderr and "Traceback" not in done.stderr
+    assert main(["report", str(tmp_path / "bad.json")]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("error: ") and "is not JSON" in said.err
 
 
 def test_a_pull_request_gets_a_short_table_an_operation_and_what_changed(entry, write, capsys) -> None:

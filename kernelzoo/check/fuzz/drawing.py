@@ -98,6 +98,45 @@ def choosing(draw: DrawFn) -> Choose:
     return _recorded(lambda count, often: min(draw(st.sampled_from(range(max(count, 2)))), count - 1))[0]
 
 
+_MOST_BY_ROWS = 2000
+"""Most elements of a first input by rows of :func:`tensors`, since an interpreter must run it quickly."""
+
+
+def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
+    """A Hypothesis strategy for inputs on the CPU: every dtype of an operation, and any rank up to 5.
+
+    Axes have at most ``largest`` elements, unless their bounds want more. Tensors are permuted, sliced, stepped or
+    expanded, and floats hold special values. Several inputs come as a tuple, for a call along the last axis.
+    Needs Hypothesis.
+    """
+    import torch
+    from hypothesis import strategies as st
+
+    from kernelzoo.check.fuzz import placing
+
+    operation = operations.OPERATIONS[op]
+
+    @st.composite
+    def drawn(draw: DrawFn) -> Any:
+        choose = choosing(draw)
+        dtype, dim = choose(operation.dtypes), -1 if operation.by_rows else None
+        further = dict[str, int]()
+        if operation.by_rows:
+            shape = tuple(choose(range(1, largest + 1)) for _ in range(choose(range(6))))
+            while math.prod(shape) > _MOST_BY_ROWS:
+                shape = shape[:-1]
+        else:
+            sizes = operation.fitted({axis: choose(range(1, largest + 1)) for axis in operation.free_axes})
+            shape, further = named_sizes(operation, sizes)
+        room = 4 * max(_MOST_BY_ROWS, math.prod(shape))
+        case = Case(dtype, shape, layout_of(choose, shape, room, read_alone=True), dim, sizes=tuple(further.items()))
+        case = with_values(choose, op, with_companions(choose, op, case, room), plain=True)
+        inputs = [x for _, x in placing.inputs(operation, case, torch.Generator())]
+        return inputs[0] if len(inputs) == 1 else tuple(inputs)
+
+    return drawn()
+
+
 # Lengths that no tile divides.
 _ODD = (3, 5, 6, 7, 10, 11, 13, 24, 37, 61, 100, 127, 251, 509, 781, 1000, 1021, 2053, 5003, 9973, 50257, 99991, 524309)
 
