@@ -11,8 +11,8 @@ import json
 import math
 import os
 import re
+import secrets
 import stat
-import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,6 @@ LARGEST = 256 * 2**20
 
 DEEPEST = 32
 """Most nested objects and lists; results have six."""
-
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -124,17 +123,20 @@ def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
         if path.exists() and not path.is_file():
             raise OSError(None, "it is no regular file, which is all that is ever replaced")
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PARTIAL)
+        if mode is None and path.exists():
+            mode = stat.S_IMODE(path.stat().st_mode)
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_PARTIAL}")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with open(partial, "xb") as file:
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(name, _mode(path) if mode is None else mode)
-            os.replace(name, path)
+            os.replace(partial, path)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(name)
+                os.unlink(partial)
             raise
         _sync_folder(path.parent)
     except OSError as error:
@@ -142,15 +144,6 @@ def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
 
 
 _PARTIAL = ".partial"
-
-
-def _mode(path: Path) -> int:
-    """The mode of the file to replace, or the umask's for a new one."""
-    with contextlib.suppress(OSError):
-        return stat.S_IMODE(path.stat().st_mode)
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
 
 
 def _sync_folder(folder: Path) -> None:
