@@ -219,17 +219,3 @@ def test_an_unwritable_folder_is_an_error(table: type[Any], tmp_path: Path) -> N
     tmp_path.chmod(0o500)
     with pytest.raises(OSError, match="ermission"):
         store(table, {"tile": 8})
-
-
-def test_a_full_disk_leaves_the_old_table(table: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    file = store(table, {"tile": 8})
-
-    def full(handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        store(table, {"tile": 2})
-    tables.forget_loaded()
-    assert in_force(table) == {"tile": 8}
-    assert {left.suffix for left in file.parent.iterdir()} == {".json", ".lock"}

@@ -1,6 +1,5 @@
 """What is the operation's own fault, or nobody's, is named, and counts for no kernel."""
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -161,12 +160,6 @@ def test_lack_of_memory_is_no_fault(declare: Declare) -> None:
     operation = declare(reference=reference)
     with pytest.raises(torch.OutOfMemoryError):
         operation.reference(operation.arguments((torch.ones(2, 2),)))
-
-
-def test_errors_pickle() -> None:
-    for error in (OperationError("a"), UndecidableError("b")):
-        again = pickle.loads(pickle.dumps(error))
-        assert (type(again), str(again)) == (type(error), str(error)) and isinstance(again, RuntimeError)
 
 
 # Nobody's fault

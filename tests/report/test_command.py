@@ -74,12 +74,6 @@ def test_a_report_is_a_page_or_a_folder(name, host, write, tmp_path, capsys) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
-def test_a_directory_that_cannot_be_made_is_told_in_words(host, write, tmp_path, capsys) -> None:
-    (tmp_path / "file").write_text("")
-    assert main(["report", str(write(host)), "-o", str(tmp_path / "file" / "report"), "--no-figures"]) == 2
-    assert "is no folder for 'report'" in capsys.readouterr().err
-
-
 def test_a_record_of_another_command_is_named(tmp_path, capsys) -> None:
     (tmp_path / "fuzz.json").write_text('{"format": "kernelzoo-fuzz/1", "rows": []}')
     assert main(["report", str(tmp_path / "fuzz.json"), "--csv"]) == 2

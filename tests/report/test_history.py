@@ -79,8 +79,3 @@ def test_devices_are_apart_and_operations_are_chosen(entry, write) -> None:
         for us in (2.0, 4.0)
     ]
     assert len(steps(both)) == 2 and len(steps(both, op=("min",))) == 1
-
-
-def test_one_file_is_no_history(runs) -> None:
-    with pytest.raises(ResultsError, match="at least two runs"):
-        history(runs(5.0), BY)

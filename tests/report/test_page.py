@@ -219,21 +219,10 @@ def test_command_writes_the_page_and_what_changed(host, entry, write, tmp_path, 
     assert [path.name for path in out.parent.iterdir()] == ["report.HTML"]
 
 
-def test_a_page_names_what_only_older_results_have(host, entry, write, tmp_path) -> None:
-    gone = {key: host[0]["extra_info"][key] for key in ("device", "clock", "clock_detail")}
-    old = write([*host, entry("cpu/softmax/gone", **gone)], "old.json")
-    arguments = [str(write(host)), "-o", str(tmp_path / "r.html"), "--against", str(old)]
-    assert main(["report", *arguments]) == 0
-    assert "Only in the older results: 1" in Page(tmp_path / "r.html").text
-
-
 def test_command_refuses_what_only_a_page_can_do(host, write, tmp_path, capsys) -> None:
     for output in ([], ["-o", str(tmp_path / "folder")]):
         assert main(["report", str(write(host)), "--against", str(write(host)), *output]) == 2
         assert "-o PAGE.html" in capsys.readouterr().err
-    assert main(["report", str(write(host)), "--baseline", "cpu/fast", "-o", str(tmp_path / "r.html")]) == 2
-    assert "no results of 'cpu/fast' to take ratios to" in capsys.readouterr().err
-    assert not (tmp_path / "r.html").exists()
 
 
 def test_without_jinja_the_remedy_is_named(host, write, tmp_path, monkeypatch, capsys) -> None:

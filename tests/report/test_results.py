@@ -1,6 +1,5 @@
 """Reading results: what is taken, in what order, and what is refused in which words."""
 
-import gzip
 import json
 import subprocess
 import sys
@@ -194,11 +193,6 @@ def test_long_sweep_without_powers_of_two_is_cut_to_even_steps(entry, write) -> 
     assert len(shown) == 10 and shown[0].shape == (64, 3) and shown[-1].shape == (64, 493)
 
 
-def test_control_characters_never_reach_the_terminal(entry, write) -> None:
-    (group,) = load([write([entry(device="GPU\x1b[31m\nx\u202e")])]).groups
-    assert group.device == "GPU x"
-
-
 BAD_FIELDS = [
     ("clock", "sundial", "'device', 'wall', 'call' or 'submit'"),
     ("shape", "4096", "a list of sizes"),
@@ -271,9 +265,6 @@ def test_lacking_field_is_named(entry, write, field) -> None:
     ("text", "words"),
     [
         ("", "is not JSON"),
-        ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ("\x00", "is not JSON"),
         ("[]", "no list 'benchmarks'"),
         ("{}", "no list 'benchmarks'"),
         ('{"benchmarks": {}}', "no list 'benchmarks'"),
@@ -316,13 +307,3 @@ def test_commit_info_may_be_missing_and_dirty(entry, write) -> None:
         document["commit_info"] = info
         path.write_text(json.dumps(document))
         assert load([path]).groups[0].rows[0].run.commit == commit
-
-
-def test_compressed_results_are_the_same_results(entry, write) -> None:
-    path = write([entry()])
-    packed = path.with_suffix(".json.gz")
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert load([packed]).groups[0].rows[0].seconds == load([path]).groups[0].rows[0].seconds
-    packed.write_bytes(path.read_bytes())
-    with pytest.raises(ResultsError, match=r"named \.gz and is not"):
-        load([packed])
