@@ -54,6 +54,12 @@ def dtypes(op: str) -> tuple[str, ...]:
 _BINS = 64
 """Bins of the error histogram per ulp."""
 
+_ERRORS = (
+    *("worst_ulp", "allowed_ulp_there", "worst_family", "worst_length", "worst_dim"),
+    *("mean_ulp", "p9999_ulp", "worst_subnormal_ulp"),
+)
+"""What a row says of the first output of an operation that rounds."""
+
 _HIGHEST = 1024
 """The end of the histogram in ulp. Larger errors count in its last bin."""
 
@@ -86,23 +92,14 @@ class Tally:
 
     def row(self) -> dict[str, Any]:
         """The totals as a row of the record. For an operation that rounds nothing, errors in ulp are None."""
-        rounds = operations.OPERATIONS[self.op].rounds and self.normal > 0
+        errors: dict[str, Any] = dict.fromkeys(_ERRORS)
+        if operations.OPERATIONS[self.op].rounds and self.normal:
+            errors |= {"worst_ulp": self.worst, **self.worst_at, "mean_ulp": self.total / self.normal}
+            errors |= {"p9999_ulp": self._percentile(0.9999), "worst_subnormal_ulp": self.worst_subnormal}
+        told = ("id", "op", "dtype", "values", "problems", "refused", "wrong")
         return {
-            "id": self.id,
-            "op": self.op,
-            "dtype": self.dtype,
-            "values": self.values,
-            "problems": self.problems,
-            "refused": self.refused,
-            "wrong": self.wrong,
-            "worst_ulp": self.worst if rounds else None,
-            "allowed_ulp_there": self.worst_at.get("allowed") if rounds else None,
-            "worst_family": self.worst_at.get("family") if rounds else None,
-            "worst_length": self.worst_at.get("length") if rounds else None,
-            "worst_dim": self.worst_at.get("dim") if rounds else None,
-            "mean_ulp": self.total / self.normal if rounds else None,
-            "p9999_ulp": self._percentile(0.9999) if rounds else None,
-            "worst_subnormal_ulp": self.worst_subnormal if rounds else None,
+            **{name: getattr(self, name) for name in told},
+            **errors,
             "same_bits": self.same_bits,
             "seconds": round(self.seconds, 3),
             "unavailable": self.unavailable,
@@ -192,7 +189,6 @@ class Truth:
         self._bounds = () if alone else operation.expect(args).outputs[self._rounded is not None :]
 
     def count(self, tally: Tally, results: Sequence[torch.Tensor]) -> None:
-        """Add the errors of the results of a call."""
         if self._rounded is not None:
             self._rounded.count(tally, results[0])
         for bounds, result in zip(self._bounds, results[self._rounded is not None :], strict=True):
@@ -231,11 +227,9 @@ class Rounded:
         self._unit = scaled(torch.ones_like(unit), unit if self._scale is None else unit.sub_(self._scale))
 
     def _exact(self) -> torch.Tensor:
-        """The exact result in float64."""
         return self._high if self._scale is None else scaled(self._high, self._scale)
 
     def count(self, tally: Tally, result: torch.Tensor) -> None:
-        """Add the errors of one result."""
         turned = result.t() if self._turns[len(self._args.inputs)] else result
         rows = turned.double().view_as(self._high)
         if self._scale is not None:
@@ -258,10 +252,10 @@ class Rounded:
                 problem = self._problem
                 tally.worst = worst
                 tally.worst_at = {
-                    "family": problem.family,
-                    "length": problem.length,
-                    "dim": problem.dim,
-                    "allowed": float(allowed.flatten()[at]),
+                    "worst_family": problem.family,
+                    "worst_length": problem.length,
+                    "worst_dim": problem.dim,
+                    "allowed_ulp_there": float(allowed.flatten()[at]),
                 }
             tally.total += float(normal.sum())
             tally.normal += normal.numel()

@@ -175,7 +175,8 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
             f"{where}: stats 'data' must be a list of {samples} positive numbers of seconds, one per sample, "
             f"got {len(times)}"
         )
-    figures = {name: _float(extra.get(name)) for name in _FIGURES}
+    told: dict[str, Any] = {name: _float(extra.get(name)) for name in _FIGURES}
+    told |= {name: _text(extra.get(name)) for name in _TEXTS}
     ceiling, floor = extra["ceiling_gb_per_s"], extra["floor_us"]
     cache = extra.get("cache", "cold")
     seconds = statistics.median(times) if times else float(stats["median"])
@@ -193,34 +194,27 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
         backend=backend,
         op=op,
         variant=variant,
-        form=extra.get("form") or "",
         problem=same.setdefault(problem, problem),
         seconds=seconds,
         bytes=bytes,
-        device=printable(extra["device"]),
-        clock=extra["clock"],
-        clock_detail=printable(extra["clock_detail"]),
-        **figures,
         of_limit=_float(of_limit),
-        shape_set=printable(extra["shape_set"]),
         versions=tuple((printable(name), printable(version)) for name, version in extra["versions"].items()),
         samples=samples,
         times=tuple(map(float, times)),
         cache=cache,
-        race=printable(extra.get("race", "")),
         repeated_rounds=extra.get("repeated_rounds", 0),
         flags=tuple(map(printable, extra.get("flags", []))),
-        breaks=_text(extra.get("breaks")),
         energy=Energy(**{name: extra["energy"][name] for name in _ENERGY}) if extra.get("energy") else None,
         condition=tuple(_leaves(extra.get("condition"))),
         gpu=_gpu(extra.get("gpu")),
         beside=_gpu(extra.get("beside")),
-        table=_text(extra.get("table")),
         differs=differs,
+        **told,
     )
 
 
 _FIGURES = ("submit_us", "ceiling_gb_per_s", "floor_us", "copy_us", "first_call_ms", "cupti_us")
+_TEXTS = ("form", "device", "clock", "clock_detail", "shape_set", "race", "breaks", "table")
 _ENERGY = tuple(field.name for field in fields(Energy) if field.name != "unknown")
 
 ROUNDED = 1e-3

@@ -303,25 +303,19 @@ class _Runner:
             raise AssertionError(f"the result is {type(result).__name__}, must be a tuple of {len(op.outputs)} tensors")
         if outs and any(one is not out for one, out in zip(found, outs, strict=True)):
             raise AssertionError("a call with out= returns out itself")
+        own, memory = not outs, {x.untyped_storage().data_ptr() for x in args.inputs}
         wanted = zip(op.outputs, found, op.out_shapes(args), op.out_dtypes(args), strict=True)
         for name, one, shape, dtype in wanted:
-            _check_result(f"the result {name}" if several else "the result", one, args, shape, dtype, own=not outs)
+            what = f"the result {name}" if several else "the result"
+            if not isinstance(one, torch.Tensor):
+                raise AssertionError(f"{what} is {type(one).__name__}, must be a tensor")
+            if words := unlike(one, shape, dtype, args.x.device):
+                raise AssertionError(f"{what} {words}")
+            if own and not one.is_contiguous():
+                raise AssertionError(f"{what} must be contiguous, has strides {one.stride()}")
+            if own and one.untyped_storage().data_ptr() in memory and one.numel():
+                raise AssertionError(f"{what} shares memory with the input")
         return found
-
-
-def _check_result(
-    what: str, result: object, args: Arguments, shape: tuple[int, ...], dtype: torch.dtype, *, own: bool
-) -> None:
-    """Raise AssertionError for a result of the wrong kind. ``own``: the call allocated it."""
-    if not isinstance(result, torch.Tensor):
-        raise AssertionError(f"{what} is {type(result).__name__}, must be a tensor")
-    if words := unlike(result, shape, dtype, args.x.device):
-        raise AssertionError(f"{what} {words}")
-    if own and not result.is_contiguous():
-        raise AssertionError(f"{what} must be contiguous, has strides {result.stride()}")
-    memory = {x.untyped_storage().data_ptr() for x in args.inputs}
-    if own and result.untyped_storage().data_ptr() in memory and result.numel():
-        raise AssertionError(f"{what} shares memory with the input")
 
 
 class _RaisedError(Pickled, Exception):
