@@ -23,7 +23,7 @@ def others(operation: operations.Operation) -> Iterator[Case]:
                 continue
             own = operation.dtype_of(name, dtype)
             for rule in special_rows(own) if declared.low is None and declared.high is None else ():
-                make = partial(_special_other, number, rule, shape)
+                make = partial(_special_sized, shape, None, (number, rule))
                 yield Case(op, f"{dtype}-{name}-{rule.replace(' ', '-')}", make, elements=math.prod(shape))
             if declared.names:
                 make = partial(_stepped_other, number, shape)
@@ -32,13 +32,6 @@ def others(operation: operations.Operation) -> Iterator[Case]:
             for value in scalar.also:
                 scalars = ((name, value),)
                 yield Case(op, f"{dtype}-{name}={value}", plain(shape), elements=math.prod(shape), scalars=scalars)
-
-
-def _special_other(number: int, rule: str, shape: tuple[int, ...], draw: Draw) -> Inputs:
-    inputs = draw.sample(shape)
-    special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
-    draw.operation.confined(number, inputs[number], shape[-1])
-    return draw.there(inputs)
 
 
 def _stepped_other(number: int, shape: tuple[int, ...], draw: Draw) -> Inputs:
@@ -114,14 +107,14 @@ def _said(sizes: dict[str, int]) -> str:
     return ",".join(f"{axis}={size}" for axis, size in sizes.items())
 
 
-def _special_sized(shape: tuple[int, ...], sizes: dict[str, int], special: _Special, draw: Draw) -> Inputs:
+def _special_sized(shape: tuple[int, ...], sizes: dict[str, int] | None, special: _Special, draw: Draw) -> Inputs:
     inputs = draw.sample(shape, sizes=sizes)
     number, rule = special
     if rule == TIES:
         inputs[number].copy_(_few(inputs[number], draw.generator))
     else:
         special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
-    draw.operation.confined(number, inputs[number], 0)
+    draw.operation.confined(number, inputs[number], 0 if sizes else shape[-1])
     if not number:
         inputs = draw.operation.completed(inputs, generator=draw.generator)
     return draw.there(inputs)

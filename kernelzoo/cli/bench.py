@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -214,7 +214,7 @@ def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
 
 @contextmanager
 def _crew(
-    places: Sequence[Gpu], engine: str, address: str, device: str, modules: Sequence[str], patience: float
+    places: Sequence[Gpu | None], engine: str, address: str, device: str, modules: Sequence[str], patience: float
 ) -> Iterator[WorkerPool]:
     """The workers: on the named GPUs, on a cluster's, or one on the device."""
     if engine == "ray":
@@ -227,10 +227,7 @@ def _crew(
         ):
             yield crew
         return
-    starts: list[Callable[[], Worker]] = [partial(Guard, device, modules, patience=patience)]
-    if places:
-        starts = [partial(Guard, "cuda", modules, patience=patience, gpu=gpu) for gpu in places]
-    with WorkerPool(starts) as crew:
+    with WorkerPool([partial(Guard, device, modules, patience=patience, gpu=gpu) for gpu in places or [None]]) as crew:
         yield crew
 
 

@@ -1,5 +1,6 @@
-"""``kernelzoo report``: tables, a page, or a folder of results files; blocks in documents."""
+"""``kernelzoo report``: tables, a page, or a folder of results files; blocks in documents. ``kernelzoo merge``."""
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import Annotated
 import typer
 
 from kernelzoo import terminal
-from kernelzoo.cli import options, output
+from kernelzoo.cli import measuring, options, output
 from kernelzoo.files import write_whole
+from kernelzoo.measure import record, shards
 from kernelzoo.report.reading import NoTimesError, load
 from kernelzoo.report.results import BASELINE
 
@@ -43,6 +45,10 @@ Insert = Annotated[
 ]
 Check = Annotated[bool, options.flag("--check", "Write no --insert file, but fail if one would change.")]
 Csv = Annotated[bool, options.flag("--csv", "Print a line of CSV for each result instead.")]
+Shards = Annotated[list[Path], typer.Argument(metavar="SHARD.json", help="Files of kernelzoo bench --shard K/N.")]
+Merged = Annotated[
+    Path, options.option("-o --output", "FILE.json[.gz]", "The results file to write, or a page: FILE.html.")
+]
 Markdown = Annotated[bool, options.flag("--markdown", "Print short tables for a pull request instead.")]
 
 
@@ -134,3 +140,30 @@ def _written(documents: Mapping[Path, tuple[str, list[str]]], check: bool) -> tu
     for line in outdated:
         print(line, file=sys.stderr)
     return said, outdated
+
+
+def merge(files: Shards, *, to: Merged, json: options.Json = False) -> int:
+    """Merge the results of all shards of one sweep into one file, or files of several cards into one page.
+
+    Every shard must be there once and complete. Duplicates, gaps and shards of different sweeps are refused. With -o
+    FILE.html the files may be of any cards, which the page shows one by one.
+
+    Exit status: 0; 2 for bad usage, or files that don't make a whole sweep.
+    """
+    if to.suffix == ".html":
+        return report(files, to=to, against=[], insert=[], json=json)
+    with measuring.prepared(to):
+        try:
+            document = shards.merged(files)
+        except shards.ShardError as error:
+            if "is no shard" not in str(error) or len({group.device for group in load(files).groups}) < 2:
+                raise
+            command = shlex.join(["kernelzoo", "merge", *map(str, files), "-o", "cards.html"])
+            raise shards.ShardError(f"{error}; to lay several cards side by side: {command}") from None
+        record.write(to, document)
+    results = len(document["benchmarks"])
+    if json:
+        output.emit({"file": str(to), "shards": len(files), "results": results})
+    else:
+        output.console().print(f"{results} results of {len(files)} shards in {to}")
+    return 0

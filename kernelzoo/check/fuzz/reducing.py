@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernelzoo.check.fuzz.case import Case, CaseError
 from kernelzoo.check.fuzz.drawing import strategy
 from kernelzoo.check.fuzz.parsing import parse
+
+if TYPE_CHECKING:
+    from hypothesis.database import ExampleDatabase
 
 NEEDED = "to reduce and keep failures: python -m pip install 'hypothesis>=6.140'"
 """What to do where :func:`reduce`, :func:`keep` and :func:`kept` raise ImportError."""
@@ -46,18 +50,14 @@ def reduce(op: str, case: Case, fails: Callable[[Case], bool], tries: int) -> Ca
 
 def keep(id: str, case: Case, *, failed: bool) -> None:
     """Keep a failure of an implementation in Hypothesis's database, or forget a case that passes."""
-    from hypothesis.database import DirectoryBasedExampleDatabase
-
-    database = DirectoryBasedExampleDatabase(_examples())
+    database = _database()
     (database.save if failed else database.delete)(id.encode(), str(case).encode())
 
 
 def kept(id: str) -> list[Case]:
     """The failures of an implementation that are kept."""
-    from hypothesis.database import DirectoryBasedExampleDatabase
-
     found = []
-    for text in sorted(DirectoryBasedExampleDatabase(_examples()).fetch(id.encode())):
+    for text in sorted(_database().fetch(id.encode())):
         try:
             found.append(parse(text.decode(), id.split("/")[1]))
         except (CaseError, UnicodeDecodeError):  # of another version
@@ -65,6 +65,10 @@ def kept(id: str) -> list[Case]:
     return found
 
 
-def _examples() -> Path:
-    """Where Hypothesis keeps its own examples."""
-    return Path(os.environ.get("HYPOTHESIS_STORAGE_DIRECTORY", ".hypothesis"), "examples")
+def _database() -> ExampleDatabase:
+    """That of Hypothesis's own examples."""
+    from hypothesis.database import DirectoryBasedExampleDatabase
+
+    return DirectoryBasedExampleDatabase(
+        Path(os.environ.get("HYPOTHESIS_STORAGE_DIRECTORY", ".hypothesis"), "examples")
+    )
