@@ -50,7 +50,6 @@ class Device:
     arch: str
     """``sm_90``, or AMD's name of the architecture; "" in an interpreter or a simulator."""
     name: str
-    """The product name."""
     multiprocessors: int
     l2_bytes: int
     """Size of the L2 cache, as the driver reports it."""

@@ -108,7 +108,6 @@ class Request:
 
     @property
     def device(self) -> Device:
-        """The simulated device."""
         return ARCHITECTURES[self.arch]
 
     def arguments(self, device: str) -> operations.Arguments:

@@ -317,7 +317,6 @@ class Compiled:
     language: str
     source: str
     file: str
-    """Path of the source file."""
     line: int
     """The kernel's first line in that file, from 1."""
     constants: dict[str, Any]

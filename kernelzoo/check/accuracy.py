@@ -75,7 +75,6 @@ class Tally:
     """Elements of the inputs."""
     problems: int = 0
     refused: int = 0
-    """Problems that the variant refused."""
     wrong: int = 0
     """Elements beyond the allowed error, or with a wrong NaN, infinity or exact value."""
     worst: float = 0.0

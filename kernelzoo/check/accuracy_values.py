@@ -33,7 +33,6 @@ def _index(x: torch.Tensor) -> torch.Tensor:
 
 
 def _one_above(x: torch.Tensor, above: torch.Tensor | float) -> torch.Tensor:
-    """Raise the first element of each row by ``above``."""
     x = x.clone()
     x[:, :1] += above
     return x

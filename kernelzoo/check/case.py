@@ -35,7 +35,6 @@ class Draw:
         return drawn(shape, self.dtype, dim, generator=self.generator, sizes=sizes, scalars=self.scalars)
 
     def there(self, inputs: Iterable[torch.Tensor]) -> Inputs:
-        """Inputs on the case's device."""
         return tuple(x.to(self.device) for x in inputs)
 
     def beside(self, x: torch.Tensor, dim: int = -1) -> Inputs:

@@ -173,7 +173,6 @@ def _judge(
     device: torch.device,
     progress: Callable[[str, dict[str, Any]], None],
 ) -> None:
-    """Run one check, and record its result."""
     known: dict[str, Any] = {"dtype": check.dtype}
 
     def about(facts: dict[str, Any]) -> None:

@@ -47,7 +47,6 @@ class Compared:
     asked: set[str]
     """The ids in question; the baseline only if it was named."""
     planned: int
-    """The number of problems."""
     problems: list[Row] = field(default_factory=list)
     """Each problem; see :func:`kernelzoo.cli.rows.described`."""
     results: list[tuple[Sequence[Row], Sequence[Row]]] = field(default_factory=list)

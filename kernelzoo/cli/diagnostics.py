@@ -42,7 +42,6 @@ class Machine:
 
     @property
     def backends(self) -> dict[str, Mapping[str, Any]]:
-        """The answer of each backend, by its name."""
         return {name.partition(":")[2]: look for name, look in self.looks.items() if name.startswith("backend:")}
 
 

@@ -143,7 +143,6 @@ class _Work:
         return batch
 
     def add(self, batch: Sequence[Case], found: dict[str, Any], seconds: float) -> None:
-        """Add the results of a batch."""
         self.found.update({name: found.get(name, 0) for name in _COUNTED})
         self.unavailable = self.unavailable or found["unavailable"]
         self.seconds += seconds
@@ -233,7 +232,6 @@ class _Share:
         return ()
 
     def _try(self, guard: Guard, work: _Work, batch: Sequence[Case]) -> None:
-        """Run a batch, and reduce the failing cases."""
         started = time.monotonic()
         found = guard.fuzz(work.id, [str(case) for case in batch])
         seconds = time.monotonic() - started

@@ -172,7 +172,6 @@ def _limit(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] 
 
 
 def _facts(kernel: Kernel) -> dict[str, str]:
-    """Facts about a kernel as text."""
     spilled = "" if not kernel.local_bytes else f", {kernel.local_bytes} bytes of local memory"
     facts: dict[str, Any] = {
         "implementation": kernel.implementation,
@@ -200,7 +199,6 @@ def _by(sizes: tuple[int, ...] | None) -> str | None:
 
 
 def _print_code(kernel: Kernel, what: str) -> None:
-    """Print the code, highlighted on a terminal."""
     code = kernel.stages.get(what) if what in STAGES else getattr(kernel, what)
     if code is None:
         missing = (kernel.sass_missing if what == "sass" else None) or f"{kernel.language} has none here"

@@ -39,7 +39,6 @@ class How:
     label: str
     """The name of the set of shapes in the results file."""
     energy: bool = False
-    """Whether the energy of a launch is measured too."""
     waive: Sequence[str] = ()
     """Ids to time although they break the contract on special values."""
 
@@ -117,7 +116,6 @@ def employed(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
 
 
 def tell_cards(workers: Sequence[Row]) -> None:
-    """Print how well the cards agree."""
     console = output.console(errors=True)
     checks = [(named(worker["gpu"], worker["device"]), worker["check"]) for worker in workers if worker["check"]]
     ratios = [check["ratio"] for _, check in checks if check["ratio"] is not None]

@@ -91,12 +91,10 @@ def _known_workloads(value: list[Path]) -> list[Path]:
 
 
 def option(flags: str, metavar: str, help: str, **settings: Any) -> Any:
-    """An option by its names."""
     return typer.Option(*flags.split(), metavar=metavar, help=help, **settings)
 
 
 def flag(flags: str, help: str) -> Any:
-    """An option without a value."""
     return typer.Option(*flags.split(), help=help)
 
 
@@ -114,7 +112,6 @@ def known_ids() -> list[str]:
 
 
 def some_ids(incomplete: str) -> list[str]:
-    """Ids with that beginning."""
     return [id for id in known_ids() if id.startswith(incomplete)]
 
 
@@ -223,7 +220,6 @@ def use_their_tolerance(asked: bool) -> None:
 
 
 def op_of(id: str) -> str:
-    """The operation of an implementation."""
     return id.split("/")[1]
 
 

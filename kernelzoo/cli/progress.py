@@ -62,7 +62,6 @@ class Bar:
             self._bar.update(self._task, completed=self._done, count=count)
 
     def step(self, words: str) -> None:
-        """Show the next step."""
         with self._lock:
             self._bar.update(self._task, description=printable(words))
             if self._steps and self._bar.tasks[0].completed < self._done + self._item:

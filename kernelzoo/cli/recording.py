@@ -23,7 +23,6 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """Seconds since it began."""
         return time.monotonic() - self._clock
 
     def document(self, about: About, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:

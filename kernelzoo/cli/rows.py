@@ -179,7 +179,6 @@ def _form(row: Row) -> str:
 
 
 def tell_without_result(problems: Sequence[Row]) -> None:
-    """Print the lines for results outside the tables."""
     console = output.console()
     for line in without_result(problems):
         console.print(line)

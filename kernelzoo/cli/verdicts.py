@@ -170,7 +170,6 @@ def status(found: Iterable[Row]) -> int:
 
 
 def show(found: Sequence[Row], judged: int, timed: int) -> None:
-    """Print the table of verdicts, and what is wrong."""
     console = output.console()
     order = sorted(found, key=lambda one: (one["definition"], VERDICTS.index(one["verdict"]), one.get("ratio") or 0.0))
     sampled = any(one.get("workloads", 0) > judged for one in found)

@@ -175,7 +175,6 @@ def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[s
 
 
 def _again(finding: dict[str, Any], modules: Sequence[Path], device: str, seed: int) -> str:
-    """The command that repeats one case."""
     id, case = finding["id"], finding["case"]
     words = ["--case", case] if case else []
     words += ["--seed", str(seed)] if case.startswith(f"{options.op_of(id)}-") else []

@@ -71,7 +71,6 @@ class Step:
         self._workspace: tuple[torch.Tensor, ...] = ()
 
     def __call__(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], dim: int) -> None:
-        """Bind and run it."""
         with on_device_of(inputs[0]):
             # Not Implementation.launch, whose launch is bound to its device and can't be moved.
             operation = self._implementation.operation

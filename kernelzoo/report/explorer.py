@@ -4,13 +4,20 @@ The texts are those of the tables, from the same functions. The numbers only pla
 script computes nothing that a reader could quote.
 """
 
+import base64
+import gzip
+import json
 from collections.abc import Mapping
 from functools import partial
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
+import kernelzoo
 from kernelzoo import operations, packages, side_by_side
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.report import compare, looks, packed, standing
+from kernelzoo.measure.statistics import Verdict
+from kernelzoo.report import compare, looks, standing
 from kernelzoo.report.compare import Comparison
 from kernelzoo.report.looks import Look
 from kernelzoo.report.notes import NOTES
@@ -38,9 +45,16 @@ CLASSES = {
 """Kinds of problems to choose from, by their name in the page's address."""
 
 
+VERDICTS = tuple(verdict.value for verdict in Verdict)
+"""In the order of their numbers in a comparison."""
+
+PACKAGE = Path(kernelzoo.__file__).parent
+ROOT = PACKAGE.parent
+
+
 def document(results: Results, styles: Mapping[str, Look]) -> Json:
     """Everything that the explorer shows. A subject is one operation and dtype of one group."""
-    texts = packed.texts(results)
+    texts = texts_of(results)
     return {
         "baseline": results.baseline,
         "operations": operations.BUILT_IN,
@@ -52,7 +66,7 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
         "lines": _lines(results),
         "sources": {form: list(of_form) for form, of_form in texts.items()},
         "texts": {path: text for of_form in texts.values() for path, text in of_form.items()},
-        "verdicts": packed.VERDICTS,
+        "verdicts": VERDICTS,
         "groups": [
             {
                 "id": slug,
@@ -71,6 +85,51 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
             if group.clock not in OF_CALLS
         ],
     }
+
+
+def packed(document: object) -> str:
+    """The document as JSON, compressed, as base64: what the page's script unpacks."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def texts_of(results: Results) -> dict[str, dict[str, str]]:
+    """The sources of each form, by path."""
+    forms = sorted({row.form or row.id for group in results.groups for row in group.rows})
+    paths = {form: found for form in forms if (found := sources(form))}
+    return {form: {path: (ROOT / path).read_text(encoding="utf-8") for path in found} for form, found in paths.items()}
+
+
+def pairs(selection: Selection) -> dict[str, list[str]]:
+    """Comparisons of every two implementations but the baseline on each common problem. ``"1 4"`` names two by number.
+
+    Each problem has the ratio, its ends, the verdict's number and the marks, if samples give an interval.
+    """
+    found = {}
+    problems = looks.by_length(selection.problems)
+    for (one, name), (other, base) in combinations(enumerate(selection.names), 2):
+        if selection.baseline not in (name, base):
+            told = [_told(selection, problem, name, base) for problem in problems]
+            if any(told):
+                found[f"{one} {other}"] = told
+    return found
+
+
+def sources(form: str) -> list[str]:
+    """Paths of a form's sources, relative to the package's folder; none for forms of others."""
+    paths = packages.files(form)
+    return [path.relative_to(ROOT).as_posix() for path in paths if path.is_relative_to(PACKAGE)]
+
+
+def _told(selection: Selection, problem: Problem, one: str, other: str) -> str:
+    row, base = selection.cells.get((problem, one)), selection.cells.get((problem, other))
+    if row is None or base is None:
+        return ""
+    found = compare.compare(row, base)
+    if found.interval is None or found.verdict is None:
+        return ""
+    ends = (ratio_text(value) for value in (found.ratio, found.interval.low, found.interval.high))
+    return ",".join([*ends, str(VERDICTS.index(found.verdict.value)), " ".join(found.marks)])
 
 
 def arguments(problem: Problem) -> str:
@@ -170,7 +229,7 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
             zip(*([places[1][r.name], places[0][r.problem], *line(r, run=runs[r.run])] for r in ordered), strict=True)
         ),
         "counters": counters,
-        "pairs": packed.pairs(selection),
+        "pairs": pairs(selection),
     }
 
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from kernelzoo import __version__
 from kernelzoo.files import printable, write_whole
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.report import cards, explorer, looks, notes, packed, result_tables, sections
+from kernelzoo.report import cards, explorer, looks, notes, result_tables, sections
 from kernelzoo.report.page_changes import differences
 from kernelzoo.report.results import Group, Results, Row
 from kernelzoo.report.table import WORDS, Cell, Table
@@ -58,7 +58,7 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
     html = environment.from_string(_file("page.html")).render(
         title=printable(title),
         baseline=results.baseline,
-        data=packed.packed(data),
+        data=explorer.packed(data),
         explored=bool(data["groups"]),
         parts=[_part(group, slug) for group, slug in zip(results.groups, results.slugs(), strict=True)],
         cards=[

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernelzoo[report]'")
 
-from kernelzoo.report import compare, load, packed
+from kernelzoo.report import compare, explorer, load
 from kernelzoo.report.results import ResultsError
 from kernelzoo.report.table import ratio_text, significant
 
@@ -75,7 +75,7 @@ def test_intervals_and_verdicts_come_with_the_samples_and_pairs_too(entry, write
     assert [names[int(place)] for place in pair.split()] == ["cupy/auto", "triton/auto"]
     assert [problem[0] for problem in problems] == ["(8, 8)", "(4096, 256)"]
     assert told[0] == ""  # no samples, no interval
-    assert re.fullmatch(r"1\.99,1\.9\d,(1\.99|2\.0\d),3,~", told[1]) and packed.VERDICTS[3] == "unclear"
+    assert re.fullmatch(r"1\.99,1\.9\d,(1\.99|2\.0\d),3,~", told[1]) and explorer.VERDICTS[3] == "unclear"
 
 
 def test_shapes_stand_short_rows_first_with_their_bytes_kinds_and_options(entry, write, made) -> None:
@@ -123,9 +123,9 @@ def test_a_form_of_ours_has_its_source_and_another_s_has_none(entry, write, made
 
 def test_what_others_wrote_is_not_put_into_a_page(tmp_path, monkeypatch) -> None:
     """Installed beside kernelzoo, as another distribution is."""
-    beside = packed.ROOT / "theirs" / "softmax" / "fused.py"
-    monkeypatch.setattr(packed.packages, "files", lambda id: (beside,))
-    assert packed.sources("theirs/softmax/fused") == []
+    beside = explorer.ROOT / "theirs" / "softmax" / "fused.py"
+    monkeypatch.setattr(explorer.packages, "files", lambda id: (beside,))
+    assert explorer.sources("theirs/softmax/fused") == []
 
 
 def test_every_two_are_compared_not_only_those_shown_at_first(entry, write, made) -> None:
@@ -144,7 +144,7 @@ def test_every_two_are_compared_not_only_those_shown_at_first(entry, write, made
         middle, low, high, verdict, marks = told.split(",")
         assert (middle, marks) == (ratio_text(comparison.ratio), "")
         assert f"{low} to {high}" == comparison.interval_text
-        assert packed.VERDICTS[int(verdict)] == comparison.verdict.value
+        assert explorer.VERDICTS[int(verdict)] == comparison.verdict.value
 
 
 def test_the_energy_of_a_launch_stands_with_its_result(entry, write, made) -> None:

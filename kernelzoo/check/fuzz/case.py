@@ -83,7 +83,6 @@ class Case:
     """Dtype of the first input. Shape, values, seed, specials and negated are its own too."""
     shape: tuple[int, ...]
     x: Layout
-    """Layout of the first input."""
     dim: Any = -1
     """None unless the operation is by rows."""
     keepdim: bool = False

@@ -22,7 +22,6 @@ class Call:
         self.first = next(iter(op.inputs))
 
     def outs(self) -> list[torch.Tensor]:
-        """Valid outputs."""
         args = self.op.arguments(self.inputs, -1 if self.case.dim is None else self.case.dim, self.case.keepdim)
         return list(self.op.allocate(args))
 

@@ -29,7 +29,6 @@ class Fill:
 
     @property
     def info(self) -> Any:
-        """The limits of the dtype."""
         return torch.finfo(self.kind) if self.kind.is_floating_point else torch.iinfo(self.kind)
 
     def normal(self, double: bool | None = None) -> torch.Tensor:
