@@ -65,9 +65,9 @@ def race(
 def _drawn(results: Path, picture: Path) -> list[str]:
     """Draw the picture. Returns what it says in words; nothing if it can't be drawn."""
     try:
-        from kernelzoo.report import speeds
+        from kernelzoo.report import figure
     except ImportError:
         return []
     found = load([results])
-    speeds.save(found, picture.with_suffix(""))
-    return [*speeds.said(found), f"a picture of it: {picture}"]
+    figure.save(figure.draw_speeds(found.groups[0]), picture.with_suffix(""))
+    return [*figure.speeds_said(found), f"a picture of it: {picture}"]

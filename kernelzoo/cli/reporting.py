@@ -72,7 +72,7 @@ def report(
 
     Exit status: 0; 1 if --check finds a document that would change; 2 for bad usage, or a file that can't be read.
     """
-    from kernelzoo.report import cards, data, markers, rows, sections, writing
+    from kernelzoo.report import cards, markers, rows, sections, writing
 
     printed = [f"--{name}" for name, asked in (("csv", csv), ("json", json), ("markdown", markdown)) if asked]
     if len(printed) > 1:
@@ -109,7 +109,7 @@ def report(
     written, outdated = _written(documents, check)
     said += written
     if json:
-        output.emit({**data.document(results), "written": said, "outdated": outdated})
+        output.emit({**rows.document(results), "written": said, "outdated": outdated})
     elif said:
         print("", *said, sep="\n", file=sys.stderr if csv or markdown else sys.stdout)
     return 1 if outdated else 0

@@ -11,7 +11,6 @@ import torch
 
 from kernelzoo import registry
 from kernelzoo.calls import backend as backends
-from kernelzoo.distributed import minimum as minima
 from kernelzoo.distributed import plans
 from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import AxisError, UnknownNameError
@@ -38,7 +37,7 @@ def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: s
     """Minimum of a shard. Without groups it is the backend's own."""
     if not groups:
         return backends.get(backend).min(x, dim, keepdim)
-    run: Any = _Min.apply if torch.is_grad_enabled() and x.requires_grad else minima.minimum
+    run: Any = _Min.apply if torch.is_grad_enabled() and x.requires_grad else plans.minimum
     return run(x, dim, keepdim, groups, backend)  # type: ignore[no-any-return]
 
 
@@ -65,7 +64,7 @@ class _Min(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
-        y = minima.minimum(x, dim, keepdim, groups, backend)
+        y = plans.minimum(x, dim, keepdim, groups, backend)
         ctx.save_for_backward(x, y)
         ctx.dim, ctx.keepdim, ctx.groups, ctx.backend = dim, keepdim, groups, backend
         return y

@@ -1,4 +1,7 @@
-"""The standard figure: GB/s against columns, a line for each implementation. Without a sweep, bars."""
+"""The standard figure: GB/s against columns, a line for each implementation. Without a sweep, bars.
+
+Also the picture of a race: how many times as fast as torch each implementation is.
+"""
 
 import io
 import math
@@ -12,10 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
-from kernelzoo import registry
+from kernelzoo import packages, registry
 from kernelzoo.files import write_whole
+from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.report import looks
-from kernelzoo.report.results import Group, Selection
+from kernelzoo.report.notes import TILDE
+from kernelzoo.report.results import Group, Results, Selection
 from kernelzoo.report.table import significant
 
 # Okabe and Ito's palette, which suits common colour blindness. Their yellow is too pale on white, so a brown and a
@@ -156,3 +161,60 @@ def _scale_columns(axes: Axes, columns: list[int]) -> None:
         axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.tick_params(axis="x", rotation=45)
     axes.set_xlim(columns[0], columns[-1])
+
+
+def speeds(group: Group, op: str) -> dict[str, float]:
+    """Times as fast as torch eager, in the geometric mean over the problems that all took, the fastest first."""
+    selection = group.select(op)
+    taken = {name: {row.problem for row in selection.of(name)} for name in selection.names}
+    means = {name: selection.mean_ratio(name) for name in taken if taken[name] == taken.get(selection.baseline)}
+    return dict(sorted(((name, 1 / mean) for name, mean in means.items() if mean), key=lambda item: -item[1]))
+
+
+def speeds_said(results: Results) -> list[str]:
+    """The speeds on the first device in words: a line for each operation."""
+    group = results.groups[0]
+    ops = dict.fromkeys(row.op for row in group.rows)
+    told = {op: ", ".join(f"{_label(name, group, op)} {x:.2f}" for name, x in speeds(group, op).items()) for op in ops}
+    lines = [f"{op}, times as fast as torch eager: {words}" for op, words in told.items() if words]
+    return [*lines, *([_NOTE] if any(TILDE in line for line in lines) else [])]
+
+
+@rc_context(STYLE)
+def draw_speeds(group: Group) -> Figure:
+    """The picture of a race: a panel for each operation, a bar for each implementation.
+
+    The caption says the device, the dtype, the number of problems and the day. A tilde marks what other work
+    disturbed. What did not take every shape is left out, and named.
+    """
+    ops = list(dict.fromkeys(row.op for row in group.rows))
+    of = {op: speeds(group, op) for op in ops}
+    figure = Figure(figsize=(7.2, 0.9 + 0.32 * max(map(len, of.values())) + 0.5), layout="constrained")
+    for op, axes in zip(ops, figure.subplots(1, len(ops), squeeze=False)[0], strict=True):
+        names = list(of[op])[::-1]
+        colours = [COLOURS.get(name.partition("/")[0], SPARE_COLOURS[0]) for name in names]
+        labels = [_label(name, group, op) for name in names]
+        bars = axes.barh(labels, [of[op][name] for name in names], color=colours)
+        axes.bar_label(bars, fmt="%.2f", padding=3)
+        axes.set_title(op)
+        axes.set_xlabel("times as fast as torch eager")
+        axes.margins(x=0.15)
+        axes.grid(visible=False, axis="y")
+    rows = [row for row in group.rows if row.op == ops[0]]
+    count, dtypes = len({row.problem for row in rows}), ", ".join(sorted({row.problem.dtype for row in rows}))
+    notes = [f"{group.device}: {count} shapes, {dtypes}, {group.cache} cache, {rows[0].run.date[:10]}"]
+    short = {f"{_label(name, group, op)} ({op})" for op in ops for name in {*group.select(op).names} - {*of[op]}}
+    notes += [f"not on every shape: {', '.join(sorted(short))}"] if short else []
+    notes += [_NOTE] if any(DISTURBED in row.flags for row in group.rows) else []
+    figure.suptitle("\n".join(notes), fontsize=10)
+    return figure
+
+
+_NOTE = f"{TILDE} other work disturbed it"
+
+
+def _label(name: str, group: Group, op: str) -> str:
+    backend, _, variant = name.partition("/")
+    title = packages.LANGUAGES.get(backend, backend)
+    disturbed = any(DISTURBED in row.flags for row in group.select(op).of(name))
+    return (title if variant == "auto" else f"{title} {variant}") + (f" {TILDE}" if disturbed else "")

@@ -19,8 +19,6 @@ Key = tuple[str, Problem]
 class Step:
     """The run at which an implementation's time on a problem changed, and the run of its previous change."""
 
-    label: str
-    """The device, clock and state of the cache."""
     comparison: Comparison
     """The run of this change over that of the previous change."""
     verdict: Verdict
@@ -41,6 +39,7 @@ class Point:
 
     run: Run
     label: str
+    """The device, clock and state of the cache."""
     results: int
     again: int
     """Results that an earlier run has too."""
@@ -98,7 +97,7 @@ def _points(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[Poin
                 base = f"{ordered[0].baseline.replace('/', f'/{row.op}/')}", row.problem
                 both = rows.get(base), measured[start].get(base)
                 ratio = compare(both[0], both[1]).ratio if both[0] and both[1] else None
-                steps.append(Step(ordered[place].label, found, told, ratio, newest[key] == place))
+                steps.append(Step(found, told, ratio, newest[key] == place))
                 since[key] = place, row
         if rows:
             run = next(iter(rows.values())).run

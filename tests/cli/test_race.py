@@ -43,14 +43,14 @@ def test_no_shape_begins_after_its_time(tmp_path, monkeypatch, capsys) -> None:
 
 def test_a_bar_is_the_mean_over_problems_that_all_took() -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    from kernelzoo.report import speeds
+    from kernelzoo.report import figure
     from kernelzoo.report.reading import load
 
     (group,) = load([RESULTS / "h200-dtypes.json.gz"]).groups
-    found = speeds.speeds(group, "softmax")
+    found = figure.speeds(group, "softmax")
     assert found["torch/eager"] == pytest.approx(1.0) and list(found.values()) == sorted(found.values(), reverse=True)
     assert "triton/auto" in found and found["triton/auto"] > 1
-    assert len(speeds.draw(group).axes) == 2
+    assert len(figure.draw_speeds(group).axes) == 2
 
 
 def test_the_default_device_is_a_gpu_where_one_backend_has_it(monkeypatch, tmp_path) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 from kernelzoo.cli.against import Old
 from kernelzoo.report import cards, compare
-from kernelzoo.report.data import document
 from kernelzoo.report.history import history
 from kernelzoo.report.reading import load
+from kernelzoo.report.rows import document
 
 EAGER, FAST = "torch/softmax/eager", "triton/softmax/auto"
 A, B = ({"index": index, "uuid": f"GPU-{letter}"} for index, letter in enumerate("ab"))

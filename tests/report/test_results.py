@@ -8,12 +8,12 @@ import pytest
 
 from kernelzoo.errors import KernelZooError
 from kernelzoo.report import ResultsError, load, sections
-from kernelzoo.report.data import document as data_of
+from kernelzoo.report.rows import document as data_of
 
 
 def test_report_imports_no_kernel_language() -> None:
     code = (
-        "import sys\nfrom kernelzoo.report import cards, data, findings, markers, rows, sections, writing\n"
+        "import sys\nfrom kernelzoo.report import cards, findings, markers, rows, sections, writing\n"
         "heavy = {'torch', 'triton', 'cupy', 'numba', 'numpy', 'matplotlib'} & set(sys.modules)\n"
         "kernels = [name for name in sys.modules if name.startswith('kernelzoo.kernels')]\n"
         "assert not heavy and not kernels, (heavy, kernels)"

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from kernelzoo.report import ResultsError, data, load, markers, notes, result_tables, sections
+from kernelzoo.report import ResultsError, load, markers, notes, result_tables, rows, sections
 from kernelzoo.report.table import Cell, Table, escape, ratio_text, significant
 
 
@@ -261,7 +261,7 @@ def test_whole_calls_are_a_table_of_their_own(entry, write) -> None:
     assert "triton/softmax/auto" not in found["summary"] + found["table-softmax-float32"]
     terminal = sections.terminal(results)
     assert "call / torch/eager" in terminal and "0.50*" in terminal
-    rates = {row["gb_per_s"] for group in data.document(results)["groups"] for row in group["rows"]}
+    rates = {row["gb_per_s"] for group in rows.document(results)["groups"] for row in group["rows"]}
     assert None in rates and len(rates) == 2
 
 
