@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from kernelzoo.files import write_whole
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.report import findings, load, markers
+from kernelzoo.report import findings, load, writing
 from kernelzoo.report.page import write_page
 from kernelzoo.report.results import Results
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, records in pages.ON_SITE.items():
         document = (pages.ROOT / "docs" / "records" / name).read_text(encoding="utf-8")
         blocks = findings.blocks([pages.RESULTS / f"{record}.json" for record in records])
-        write_whole(folder / "records" / name, markers.insert(document, blocks, name)[0].encode())
+        write_whole(folder / "records" / name, writing.insert(document, blocks, name)[0].encode())
     write_whole(folder / "README.md", "\n".join(lines).encode())
     return 0
 

@@ -23,7 +23,7 @@ from kernelzoo import definitions
 from kernelzoo.cli import verdicts
 from kernelzoo.definitions.files import DefinitionError, read
 from kernelzoo.files import read_json
-from kernelzoo.report import markers
+from kernelzoo.report import writing
 
 EMPTY = "# Verdicts on public solutions\n\n<!-- results:verdicts -->\n<!-- /results -->\n"
 
@@ -37,7 +37,7 @@ def main() -> None:
     if given.record:
         there, made = given.record, recorded(given.folders)
         page = there.read_text(encoding="utf-8") if there.exists() else EMPTY
-        there.write_text(markers.insert(page, {"verdicts": made}, str(there))[0], encoding="utf-8")
+        there.write_text(writing.insert(page, {"verdicts": made}, str(there))[0], encoding="utf-8")
         return
     signal.signal(signal.SIGALRM, _late)
     for folder in given.folders:

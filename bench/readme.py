@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.files import write_whole
-from kernelzoo.report import markers, score
+from kernelzoo.report import score, writing
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import Results
 from kernelzoo.report.table import Cell, Table
@@ -48,7 +48,7 @@ def page(path: Path, files: Sequence[str], check: bool) -> bool:
 def insert(document: str, files: Sequence[str], where: str) -> tuple[str, list[str]]:
     """The document with its table made of these results, and the names of the blocks that this changes."""
     results = load([Path(file) for file in files])
-    return markers.insert(document, {"readme": table(results)}, where)
+    return writing.insert(document, {"readme": table(results)}, where)
 
 
 def table(results: Results) -> str:

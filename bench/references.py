@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from other_sets import LOADS, files, reason
 
 from kernelzoo.files import write_whole
-from kernelzoo.report import markers
+from kernelzoo.report import writing
 
 Row = dict[str, Any]
 
@@ -51,7 +51,7 @@ def main() -> int:
     if given.record:
         table = recorded(json.loads(given.to.read_text(encoding="utf-8")))
         page = given.record.read_text(encoding="utf-8")
-        given.record.write_text(markers.insert(page, {"references": table}, str(given.record))[0], encoding="utf-8")
+        given.record.write_text(writing.insert(page, {"references": table}, str(given.record))[0], encoding="utf-8")
         return 0
     import torch
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kernelzoo.files import write_whole
 from kernelzoo.measure.statistics import LONGEST, Verdict, ratio_interval, settled, verdict
-from kernelzoo.report import markers
+from kernelzoo.report import writing
 from kernelzoo.report.table import Cell, Table
 
 ROUNDS = 15
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.insert is None:
         print(made)
     else:
-        text, _ = markers.insert(options.insert.read_text("utf-8"), {"verdicts": made}, str(options.insert))
+        text, _ = writing.insert(options.insert.read_text("utf-8"), {"verdicts": made}, str(options.insert))
         write_whole(options.insert, text.encode())
     return 0
 

@@ -16,7 +16,7 @@ from scripts import loaded
 
 import kernelzoo
 from kernelzoo.cli import main
-from kernelzoo.report import markers
+from kernelzoo.report import writing
 
 pytestmark = pytest.mark.slow
 
@@ -157,7 +157,7 @@ def test_tables_say_what_is_registered() -> None:
 def test_tables_are_made_of_the_code(name: str) -> None:
     """``python tests/described/form_tables.py`` writes them."""
     text = (form_tables.DOCS / name).read_text(encoding="utf-8")
-    assert markers.insert(text, form_tables.blocks(name), name)[1] == []
+    assert writing.insert(text, form_tables.blocks(name), name)[1] == []
 
 
 def test_documents_are_short() -> None:

@@ -7,16 +7,17 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kernelzoo import measure, operations, registry
-from kernelzoo.cli import first_calls, measuring, options, output, sizes
+from kernelzoo.cli import measuring, options, output, recording, sizes
 from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.guards import check_gpus
 from kernelzoo.cli.progress import Bar
+from kernelzoo.measure import first_call as first
 from kernelzoo.measure import shards
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.guard import Guard
@@ -106,7 +107,7 @@ def bench(
         if shape or axes or workload or resume or gpus or shard or address or engine != "local":
             raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
         chosen = wanted, options.words(backend), options.words(variant) or ("auto",)
-        return first_calls.first_calls(chosen, options.words(dtype), module, device, patience, to, json)
+        return _first_calls(chosen, options.words(dtype), module, device, patience, to, json)
     asked = (wanted, options.words(backend), options.words(variant))
     part, places = shards.parsed(shard), _places(engine, address, gpus, device)
     options.select_early(module, (), *asked)
@@ -242,3 +243,68 @@ def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) 
 def _again(path: Path, given: Path | None, resumed: bool) -> str:
     command = ["kernelzoo", *sys.argv[1:], *([] if given else ["-o", str(path)]), *([] if resumed else ["--resume"])]
     return f"{path} has what was measured; to continue: {shlex.join(command)}"
+
+
+def _first_calls(
+    chosen: tuple[Sequence[str], Sequence[str], Sequence[str]],
+    dtypes: Sequence[str],
+    module: Sequence[Path],
+    device: str,
+    patience: float,
+    to: Path | None,
+    json: bool,
+) -> int:
+    """Measure, print and write the record; returns the exit status. ``chosen``: operations, backends and variants."""
+    options.select_early(module, (), *chosen)
+    if to is not None:
+        measuring.check_free(to)
+    modules = options.check_modules(module)
+    dtypes = dtypes or ("float32",)
+    if not module:
+        sizes.problems(chosen[0], (), dtypes)  # raises for unknown names
+    with Bar(), Guard(device, modules) as guard:  # lists what there is; each call gets its own process
+        about = guard.about
+    ids = options.select(about.summaries, (), *chosen)
+    run = recording.Recording("kernelzoo-first-call/1")
+    found, interrupted = list[first.FirstCall](), False
+    count = len(ids) * len(dtypes) * len(first.CLASSES)
+    with Bar(count) as bar:
+        bar.expect(count, count)
+        try:
+            bar.step(f"first calls of {output.some(ids)}")
+            for one in first.first_calls(ids, dtypes, about.device, modules, patience=patience):
+                found.append(one)
+                bar.item(1)
+                bar.step(f"after {one.id}, {one.problem_class}")
+                bar.say(f"[{len(found)}/{count}] {one.id}, {one.problem_class}: {one.outcome}")
+        except KeyboardInterrupt:
+            interrupted = True
+    document = run.document(about, [asdict(one) for one in found], interrupted=interrupted)
+    recording.write(to, document)
+    if json:
+        output.emit(document)
+    else:
+        _show_first_calls(found)
+    if interrupted:
+        return output.interrupted(f"{len(found)} of {count} rows", to)
+    outcomes = {one.outcome for one in found}
+    return 1 if outcomes & {"wrong", "failed"} else 0 if "measured" in outcomes else 2
+
+
+def _show_first_calls(found: Sequence[first.FirstCall]) -> None:
+    console = output.console()
+    output.note(console, "Milliseconds by the host's clock, one call each; two new processes for each row.")
+    table = output.table(
+        *("implementation", "class", "shapes", ">first call, empty cache", ">first call, filled cache"),
+        *(">second shape", ">files added", ">loading", ">repeated call"),
+        spare=("files added", "loading", "shapes", "repeated call"),
+    )
+    for one in found:
+        if one.outcome == "measured":
+            cells = [output.number(one.empty_ms), output.number(one.stored_ms), output.number(one.second_ms)]
+            cells += [str(one.second_files), output.number(one.load_ms), output.number(one.call_ms)]
+            table.add_row(one.id, f"{one.problem_class}, {one.dtype}", f"{one.shape}, {one.second_shape}", *cells)
+    output.show(console, table)
+    for one in found:
+        if one.outcome != "measured":
+            console.print(f"{one.outcome.upper()} {one.id}, {one.problem_class}, {one.dtype}: {one.reason}")

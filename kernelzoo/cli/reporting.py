@@ -72,7 +72,7 @@ def report(
 
     Exit status: 0; 1 if --check finds a document that would change; 2 for bad usage, or a file that can't be read.
     """
-    from kernelzoo.report import cards, markers, rows, sections, writing
+    from kernelzoo.report import cards, rows, sections, writing
 
     printed = [f"--{name}" for name, asked in (("csv", csv), ("json", json), ("markdown", markdown)) if asked]
     if len(printed) > 1:
@@ -94,7 +94,7 @@ def report(
         results = results.relative_to(baseline)
     text = sections.blocks(results)
     text |= {"cards": beside} if (beside := cards.markdown(results)) else {}
-    documents = {path: markers.refreshed(path, text) for path in insert}  # nothing is written yet
+    documents = {path: writing.refreshed(path, text) for path in insert}  # nothing is written yet
     said = list[str]()
     if csv:
         print(rows.to_csv(rows.read(*files)), end="")
@@ -117,10 +117,10 @@ def report(
 
 def _report_checks(files: Sequence[Path], insert: Sequence[Path], check: bool) -> int:
     """Print records of checks as tables, or put them into documents."""
-    from kernelzoo.report import findings, markers
+    from kernelzoo.report import findings, writing
 
     text = findings.blocks(files)
-    documents = {path: markers.refreshed(path, text) for path in insert}
+    documents = {path: writing.refreshed(path, text) for path in insert}
     if not documents:
         print(findings.terminal(files, terminal.width()))
     said, outdated = _written(documents, check)

@@ -5,7 +5,7 @@ import re
 import options
 import pytest
 
-from kernelzoo.report import markers
+from kernelzoo.report import writing
 
 PAGE = options.PAGE.read_text(encoding="utf-8")
 COMMANDS = {name: {flag for names in given for flag in names} for name, given in options.OPTIONS.items()}
@@ -25,7 +25,7 @@ def test_every_command_has_its_section() -> None:
 
 def test_options_are_those_of_the_command() -> None:
     """``python tests/described/options.py`` writes the list of each command."""
-    assert markers.insert(PAGE, options.blocks(), options.PAGE.name)[1] == []
+    assert writing.insert(PAGE, options.blocks(), options.PAGE.name)[1] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)

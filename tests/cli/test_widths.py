@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelzoo.cli import accuracy, compare, first_calls, output, rows, tune_tables
+from kernelzoo.cli import accuracy, bench, compare, output, rows, tune_tables
 from kernelzoo.cli.against import Held
 from kernelzoo.measure.first_call import FirstCall
 from kernelzoo.measure.statistics import Interval
@@ -68,7 +68,7 @@ def show_accuracy() -> None:
 def show_first_calls() -> None:
     times = {"load_ms": 1.0, "empty_ms": 812.0, "stored_ms": 33.3, "second_ms": 2.0, "second_files": 0, "call_ms": 1.0}
     call = ("triton/softmax/columns_two_launches", "odd rows", "float32", "1823x781", "1823x783", "measured")
-    first_calls._show([FirstCall(*call, **times)])
+    bench._show_first_calls([FirstCall(*call, **times)])
 
 
 def show_tuned() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import kernelzoo
 from kernelzoo import operations, side_by_side
 from kernelzoo.packages import LANGUAGES
-from kernelzoo.report import markers
+from kernelzoo.report import writing
 
 PACKAGE = Path(kernelzoo.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs"
@@ -72,6 +72,6 @@ def blocks(page: str) -> dict[str, str]:
 
 if __name__ == "__main__":
     for name in BLOCKS:
-        text, changed = markers.insert((DOCS / name).read_text(encoding="utf-8"), blocks(name), name)
+        text, changed = writing.insert((DOCS / name).read_text(encoding="utf-8"), blocks(name), name)
         (DOCS / name).write_text(text, encoding="utf-8")
         print(f"{name}:", ", ".join(changed) or "all is as it should be")

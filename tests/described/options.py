@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from kernelzoo.cli import app
-from kernelzoo.report import markers
+from kernelzoo.report import writing
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 OPTIONS = {
@@ -25,6 +25,6 @@ def blocks() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    page, changed = markers.insert(PAGE.read_text(encoding="utf-8"), blocks(), PAGE.name)
+    page, changed = writing.insert(PAGE.read_text(encoding="utf-8"), blocks(), PAGE.name)
     PAGE.write_text(page, encoding="utf-8")
     print("written:", ", ".join(changed) or "nothing, all is as it should be")

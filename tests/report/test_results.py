@@ -13,7 +13,7 @@ from kernelzoo.report.rows import document as data_of
 
 def test_report_imports_no_kernel_language() -> None:
     code = (
-        "import sys\nfrom kernelzoo.report import cards, findings, markers, rows, sections, writing\n"
+        "import sys\nfrom kernelzoo.report import cards, findings, rows, sections, writing\n"
         "heavy = {'torch', 'triton', 'cupy', 'numba', 'numpy', 'matplotlib'} & set(sys.modules)\n"
         "kernels = [name for name in sys.modules if name.startswith('kernelzoo.kernels')]\n"
         "assert not heavy and not kernels, (heavy, kernels)"

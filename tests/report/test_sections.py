@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from kernelzoo.report import ResultsError, load, markers, notes, result_tables, rows, sections
+from kernelzoo.report import ResultsError, load, notes, result_tables, rows, sections, writing
 from kernelzoo.report.table import Cell, Table, escape, ratio_text, significant
 
 
@@ -182,23 +182,23 @@ DOCUMENT = "# Top\n\n<!-- results:summary -->\nold\n<!-- /results -->\n\ntext <!
 
 
 def test_insert_replaces_only_what_stands_between_markers() -> None:
-    text, changed = markers.insert(DOCUMENT, {"summary": "new\n\nlines"}, "README.md")
+    text, changed = writing.insert(DOCUMENT, {"summary": "new\n\nlines"}, "README.md")
     assert text == DOCUMENT.replace("old", "new\n\nlines") and changed == ["summary"]
-    assert markers.insert(text, {"summary": "new\n\nlines"}, "README.md") == (text, [])
+    assert writing.insert(text, {"summary": "new\n\nlines"}, "README.md") == (text, [])
 
 
 def test_insert_fills_an_empty_block_and_several_of_one_name() -> None:
     empty, full = "<!-- results:a -->\n<!-- /results -->\n", "<!-- results:b -->\nx\n<!-- /results -->\n"
     document = empty + full + empty
-    text, changed = markers.insert(document, {"a": "A", "b": "x"}, "f")
+    text, changed = writing.insert(document, {"a": "A", "b": "x"}, "f")
     assert text == document.replace("results:a -->\n", "results:a -->\nA\n") and changed == ["a", "a"]
 
 
 def test_insert_keeps_the_line_ends_of_the_document() -> None:
     document = DOCUMENT.replace("\n", "\r\n")
-    text, _ = markers.insert(document, {"summary": "new\nlines"}, "README.md")
+    text, _ = writing.insert(document, {"summary": "new\nlines"}, "README.md")
     assert text == document.replace("old", "new\r\nlines")
-    assert markers.insert(text, {"summary": "new\nlines"}, "README.md") == (text, [])
+    assert writing.insert(text, {"summary": "new\nlines"}, "README.md") == (text, [])
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_insert_keeps_the_line_ends_of_the_document() -> None:
 )
 def test_insert_refuses_what_it_cannot_fill(document, words) -> None:
     with pytest.raises(ResultsError) as error:
-        markers.insert(document, {"summary": "x"}, "README.md")
+        writing.insert(document, {"summary": "x"}, "README.md")
     assert words in str(error.value) and "README.md" in str(error.value)
 
 
