@@ -249,7 +249,9 @@ def nothing(out):
 
 
 @attack(
-    "never_ends", "A kernel on a stream of its own works while its process is stopped", "while its process was stopped|did not write"
+    "never_ends",
+    "A kernel on a stream of its own works while its process is stopped",
+    "while its process was stopped|did not write",
 )
 def never_ends(x: Tensor, out: Tensor) -> Launch:
     known[x.data_ptr()] = x.data_ptr(), out.data_ptr()
