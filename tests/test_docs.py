@@ -153,11 +153,20 @@ def test_tables_say_what_is_registered() -> None:
             assert held == {i.variant for i in kernelzoo.implementations(name, op)}
 
 
-@pytest.mark.parametrize("name", form_tables.BLOCKS)
-def test_tables_are_made_of_the_code(name: str) -> None:
-    """``python tests/described/form_tables.py`` writes them."""
-    text = (form_tables.DOCS / name).read_text(encoding="utf-8")
-    assert writing.insert(text, form_tables.blocks(name), name)[1] == []
+@pytest.mark.parametrize("name", [*form_tables.BLOCKS, options.PAGE.name])
+def test_what_is_made_of_the_code_is_as_it_says(name: str) -> None:
+    """``python tests/described/form_tables.py`` and ``options.py`` beside it write it."""
+    made = form_tables.blocks(name) if name in form_tables.BLOCKS else options.blocks()
+    assert writing.insert((ROOT / "docs" / name).read_text(encoding="utf-8"), made, name)[1] == []
+
+
+@pytest.mark.parametrize("command", options.OPTIONS)
+def test_the_page_of_commands_names_no_option_that_is_not_there(command: str) -> None:
+    page = options.PAGE.read_text(encoding="utf-8")
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == list(options.OPTIONS)
+    section = page.split(f"\n## {command}\n")[1].split("\n## ")[0]
+    told = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", _FENCE.sub("", section)))
+    assert told <= {flag for names in options.OPTIONS[command] for flag in names}
 
 
 def test_documents_are_short() -> None:

@@ -1,6 +1,9 @@
 """The operations: what they refuse, their canonical form, and that their checks can fail."""
 
+from __future__ import annotations
+
 import math
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -9,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_input import MIN, SOFTMAX, launched, sample
 from one_input import expected as right_values
+from running_here import backends
 
 import kernelzoo
 from kernelzoo import errors, operations
+from kernelzoo.errors import RangeError
 from kernelzoo.launch import Launch, void
 from kernelzoo.measure import Problem
 from kernelzoo.operations import rows
@@ -260,3 +265,25 @@ def test_what_no_memory_holds_is_the_package_s_error(use: Callable[[], object], 
     with pytest.raises(errors.NoRoomError, match=told) as caught:
         use()
     assert isinstance(caught.value, MemoryError | RuntimeError)
+
+
+DEVICES = {name: device for name, device in backends().items() if kernelzoo.get(name).variants("cross_entropy")}
+
+
+@pytest.mark.parametrize("backend", DEVICES)
+@pytest.mark.parametrize("label", [-1, 5, 2**40])
+def test_a_label_out_of_range(backend: str, label: int) -> None:
+    """An error on the host, each time; NaN on a GPU, where a check would have to wait for the device."""
+    device = DEVICES[backend]
+    x, labels = torch.randn(2, 3, 5, device=device), torch.zeros(2, 3, dtype=torch.int64, device=device)
+    right = kernelzoo.get(backend).cross_entropy(x, labels)
+    labels[1, 2] = label
+    for _ in range(2):
+        if device == "cpu":
+            with pytest.raises(RangeError, match=rf"takes labels from 0 to 4 or -100; got {label}$") as raised:
+                kernelzoo.get(backend).cross_entropy(x, labels)
+            assert isinstance(raised.value, IndexError) and pickle.loads(pickle.dumps(raised.value)).args
+        else:
+            loss = kernelzoo.get(backend).cross_entropy(x, labels)
+            assert loss[1, 2].isnan() and torch.equal(loss.flatten()[:5], right.flatten()[:5])
+    kernelzoo.get(backend).cross_entropy(x, labels, ignore_index=label)

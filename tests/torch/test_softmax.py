@@ -8,6 +8,7 @@ import torch
 
 import kernelzoo
 from kernelzoo.kernels.torch import choose
+from kernelzoo.kernels.torch.min.compile import _invents
 from kernelzoo.kernels.torch.softmax import limits, renormalized
 from kernelzoo.operations import FLOATS, OPERATIONS
 
@@ -87,3 +88,20 @@ def test_what_inductor_makes_for_the_host_is_refused(op: str) -> None:
     inputs = OPERATIONS[op].sample((4, 8), "float32", -1, generator=torch.Generator().manual_seed(0))
     with pytest.raises(kernelzoo.BackendUnavailableError, match="not exact enough"):
         getattr(kernelzoo.get("torch"), op)(*inputs, variant="compile")
+
+
+# The minimum that torch.compile makes
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8], ids=str)
+def test_8_bits_on_the_host_are_right_or_refused(dtype: torch.dtype) -> None:
+    """Torch 2.13 gives 0 or 1; see docs/records/inductor-8-bit.md."""
+    x = torch.full((5, 77), 100, dtype=dtype)
+    call = kernelzoo.get("torch").min
+    try:
+        found = call(x, variant="compile").tolist()
+    except kernelzoo.BackendUnavailableError as error:
+        pytest.skip(str(error))
+    except kernelzoo.UnsupportedProblemError as error:
+        found = [100] * 5 if _invents(dtype) and "docs/records/inductor-8-bit.md" in str(error) else []
+    assert found == [100] * 5

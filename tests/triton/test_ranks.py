@@ -1,13 +1,19 @@
 """The kernel whose blocks exchange pairs with other ranks, compiled ahead of time: two GPUs are needed to run it."""
 
-import pytest
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
-torch = pytest.importorskip("torch")
+import pytest
+import torch
+
 triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
 if triton.knobs.runtime.interpret:
     pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this file", allow_module_level=True)
 
-from kernelzoo import registry  # noqa: E402  (after the skips)
+from kernelzoo import operations, registry  # noqa: E402  (after the skips)
 from kernelzoo.device import ARCHITECTURES, assumed  # noqa: E402
 from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
 from kernelzoo.kernels.triton import inspection  # noqa: E402
@@ -44,3 +50,74 @@ def test_blocks_wait_for_ranks_only_where_all_are_resident(dtype: torch.dtype, s
 def test_wide_elements_are_refused() -> None:
     with pytest.raises(UnsupportedProblemError, match="up to 32 bits"):
         steps(torch.empty(4, 100, 1, dtype=torch.float64), 2, "sm_90")
+
+
+# The exchange between ranks, in Triton's interpreter: processes that share memory
+
+ROOT = Path(__file__).parents[2]
+SOFTMAX = operations.OPERATIONS["softmax"]
+SIZES = (((1, 300, 77), 12), ((64, 64), 12), ((513, 2, 40, 130), 6))
+"""Columns of each rank, and launches."""
+
+
+def drawn(sizes: tuple[int, ...], launch: int) -> list[torch.Tensor]:
+    """Shards of six rows, some with special values on one rank alone; another layout in every other launch."""
+    n = sum(sizes)
+    x = torch.randn(6, n, generator=torch.Generator().manual_seed(launch)) * 3
+    x[1, launch % n] = math.nan
+    x[2, -1] = math.inf
+    x[3, : sizes[0]] = -math.inf
+    x[4] = -math.inf if launch % 3 == 0 else -3e38
+    shards = list(torch.split(x, list(sizes), 1))
+    return shards if launch % 2 else shards[::-1]
+
+
+def started(folder: Path, inputs: list[list[torch.Tensor]], missing: int = -1) -> list[subprocess.Popen[bytes]]:
+    """The ranks' processes."""
+    ranks = len(inputs[0])
+    torch.save(inputs, folder / "inputs.pt")
+    for rank in range(ranks):
+        words = torch.full((2, inputs[0][0].size(0), ranks), -1, dtype=torch.int64)
+        (folder / f"words-{rank}").write_bytes(words.numpy().tobytes())
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    place = {"TRITON_INTERPRET": "1", "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    program = str(ROOT / "tests" / "shared" / "interpreted_rank.py")
+    return [
+        subprocess.Popen(
+            [sys.executable, program, str(rank), str(ranks), str(folder), str(len(inputs)), str(missing)],
+            env=os.environ | place,
+        )
+        for rank in range(ranks)
+    ]
+
+
+def ended(processes: list[subprocess.Popen[bytes]]) -> None:
+    try:
+        assert [process.wait(180) for process in processes] == [0] * len(processes)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("sizes", "launches"), SIZES, ids=str)
+def test_ranks_exchange_pairs_launch_after_launch(tmp_path: Path, sizes: tuple[int, ...], launches: int) -> None:
+    """Uneven shards, ranks that come at other times, and words that are used again."""
+    inputs = [drawn(sizes, launch) for launch in range(launches)]
+    ended(started(tmp_path, inputs))
+    found = [torch.load(tmp_path / f"found-{rank}.pt") for rank in range(len(sizes))]
+    for launch, shards in enumerate(inputs):
+        SOFTMAX.assert_close(torch.cat([results[launch] for results, *_ in found], 1), torch.cat(shards, 1))
+    assert all(late == [0] and state == [launches, 0] for _, _, late, state in found)
+
+
+def test_a_rank_that_does_not_come_is_late_on_all_others(tmp_path: Path) -> None:
+    inputs = [drawn((40, 40, 40), launch) for launch in range(4)]
+    ended(started(tmp_path, inputs, missing=2))
+    for rank in range(2):
+        results, seconds, late, state = torch.load(tmp_path / f"found-{rank}.pt")
+        assert late == [1] and state == [4, 1]
+        assert results[2].isnan().all() and results[3].isnan().all()
+        assert not results[1][0].isnan().any()
+        assert 1.5 < seconds[2] < 30 and seconds[3] < 1.5, "the first wait is as long as said, and no later one"
