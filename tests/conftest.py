@@ -41,7 +41,6 @@ BUILT_ONCE = {"environments", "installed", "on_h200", "sdist"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--load", action="store_true", help="run the heavy tests of tests/load too, some minutes")
     parser.addoption("--core", metavar="BACKEND", help="of the contract, only this backend's, on the core cases")
     parser.addoption("--only", metavar="BACKENDS", help="of the contract, only these backends', comma-separated")
     parser.addoption("--cold", action="store_true", help="start each measuring process as users' start, seconds each")

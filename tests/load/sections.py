@@ -26,7 +26,7 @@ from kernelzoo.calls.backend import get
 from kernelzoo.calls.methods import is_plain
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.cases import by
-from kernelzoo.errors import BackendUnavailableError, KernelZooError, NoRoomError, UnsupportedProblemError
+from kernelzoo.errors import BackendUnavailableError, NoRoomError, UnsupportedProblemError
 from kernelzoo.packages import load_module
 
 REFUSED = (UnsupportedProblemError, BackendUnavailableError)
@@ -460,19 +460,28 @@ def _on_gpu(where: Where) -> None:
         raise NotHereError("it needs a GPU")
 
 
+def taken(
+    implementation: registry.Implementation, problems: Iterator[tuple[torch.Tensor, int]]
+) -> Iterator[tuple[torch.Tensor, int, torch.Tensor]]:
+    """Of problems those that it takes, with their right results, made one after the other; its refusal if none is."""
+    refusal, some = None, False
+    for x, dim in problems:
+        try:
+            right = call(implementation, x, dim)
+        except UnsupportedProblemError as error:
+            refusal = error
+            continue
+        some = True
+        yield x, dim, right
+    if refusal is not None and not some:
+        raise refusal
+
+
 def _stream_problem(
     implementation: registry.Implementation, where: Where
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Problems and their right results, made one after the other."""
-    refusals = []
-    for shape in SHAPES:
-        x = drawn(implementation.op, shape, "float32", where)
-        try:
-            yield x, call(implementation, x)
-        except UnsupportedProblemError as error:
-            refusals.append(error)
-    if len(refusals) == len(SHAPES):
-        raise refusals[0]
+    problems = ((drawn(implementation.op, shape, "float32", where), -1) for shape in SHAPES)
+    return ((x, right) for x, _, right in taken(implementation, problems))
 
 
 def _streams_at_once(implementation: registry.Implementation, where: Where) -> Checks:
@@ -612,13 +621,7 @@ def _mode_problems(implementation: registry.Implementation, where: Where) -> Ite
 
 
 def _in_mode(implementation: registry.Implementation, where: Where, mode: Callable[[], Any]) -> Checks:
-    done, refusal = False, None
-    for x, dim in _mode_problems(implementation, where):
-        try:
-            expected = call(implementation, x, dim)
-        except UnsupportedProblemError as error:
-            refusal = error
-            continue
+    for x, dim, expected in taken(implementation, _mode_problems(implementation, where)):
         out = poison_like(expected)
         with mode():
             fresh = x.clone(memory_format=torch.preserve_format)
@@ -631,10 +634,7 @@ def _in_mode(implementation: registry.Implementation, where: Where, mode: Callab
                 raise AssertionError(f"{tuple(x.shape)} gives {given.dtype}, and {expected.dtype} outside of the mode")
             same_bits(given, expected, f"{tuple(x.shape)} {x.dtype}")
         same_bits(call(implementation, fresh, dim), expected, f"{tuple(x.shape)} {x.dtype} made in the mode")
-        done = True
         yield 4
-    if not done and refusal is not None:
-        raise refusal
 
 
 def _in_compile(implementation: registry.Implementation, where: Where) -> Checks:
@@ -694,9 +694,7 @@ def _leak(implementation: registry.Implementation, where: Where, shapes: list[tu
                 torch.cuda.synchronize()  # or the queue of launches would grow
 
     # Twice through all layouts first: caches fill, and the arena finds its size.
-    refused = _refuses(implementation, inputs[0])
-    if refused is not None:
-        raise refused
+    call(implementation, inputs[0])  # raises, if it refuses
     backend = get(implementation.backend)
     go(max(2 * len(inputs), min(calls // 4, 20_000)))
     backend._cache.forget()  # of what is kept by layout there is at most so much, which is no leak
@@ -715,26 +713,17 @@ def _leak(implementation: registry.Implementation, where: Where, shapes: list[tu
     return grown / calls, "bytes/call"
 
 
-def _refuses(implementation: registry.Implementation, x: torch.Tensor) -> KernelZooError | None:
-    try:
-        call(implementation, x)
-    except REFUSED as error:
-        return error
-    return None
-
-
 def _no_memory(implementation: registry.Implementation, where: Where) -> Checks:
     """With room for the input alone, and then with ever more, so that what fails is the result, then a workspace."""
     rooms = failed = 0
     small = drawn(implementation.op, (33, 129), "float32", where)
-    refused = _refuses(implementation, small)
-    if refused is not None:
-        raise refused
     expected = call(implementation, small)
     # Few long rows and many short ones; some variants take the one, some the other.
     for shape in ((1, 2**23), (2**13, 2**10)) if where.is_cuda else ((2**15, 2**10),):
         x = torch.zeros(shape, device=where.device)
-        if _refuses(implementation, x) is not None:
+        try:
+            call(implementation, x)
+        except REFUSED:
             continue
         result_bytes = x.nbytes if implementation.op == "softmax" else shape[0] * x.element_size()
         for room in (2**20, *(result_bytes + 2**k for k in (20, 22, 24, 25))):
@@ -894,9 +883,7 @@ def processes(backend: str, where: Where) -> Iterator[Case]:
 
 def _child(implementation: registry.Implementation, where: Where, method: str) -> Checks:
     x = drawn(implementation.op, (4096, 300), "float32", where)
-    refused = _refuses(implementation, x)
-    if refused is not None:
-        raise refused
+    call(implementation, x)  # raises, if it refuses
     settle(where)
     context = multiprocessing.get_context(method)
     stop = threading.Event()

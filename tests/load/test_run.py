@@ -74,7 +74,7 @@ def outcomes(section: str, backend: str, *wanted: str) -> dict[str, str]:
 )
 def test_catches(backend: str, section: str, case: str) -> None:
     breaking._table.clear()
-    assert section in breaking.CAUGHT_BY[backend]
+    assert section == breaking.CAUGHT_BY[backend]
     assert outcomes(section, backend, case, "first calls")[case] == "failed"
 
 
@@ -129,22 +129,7 @@ def test_a_section_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[st
 
 
 def test_every_section_has_something_to_catch() -> None:
-    caught = {section for sections_of in breaking.CAUGHT_BY.values() for section in sections_of}
-    assert caught == set(sections.SECTIONS) - {"full"}  # which asks the device alone, and is told what memory is
-
-
-@pytest.mark.skipif("not config.getoption('--load')", reason="some minutes: --load runs it")
-def test_all_of_it_on_the_host(tmp_path: Path) -> None:
-    result = tmp_path / "load.json"
-    code = run.main(["--device", "cpu", "--calls", "100000", "--timeout", "900", "-o", str(result)])
-    failed = [row for row in json.loads(result.read_text(encoding="utf-8"))["rows"] if row["outcome"] == "failed"]
-    assert not failed and code == 0
-
-
-@pytest.mark.skipif("not config.getoption('--load')", reason="some minutes: --load runs it")
-@pytest.mark.parametrize("backend", sorted(set(breaking.CAUGHT_BY) - set(breaking.NEEDS_GPU)))
-def test_catches_in_processes(backend: str, tmp_path: Path) -> None:
-    (section,) = breaking.CAUGHT_BY[backend]
-    module = str(HERE / "breaking.py")
-    options = ["--device", "cpu", "--calls", "30000", "--patience", "30"]
-    assert run.main([*options, "--section", section, "--backend", backend, "--module", module]) == 1
+    """But the one that asks the device alone, and is told what memory is."""
+    assert {*breaking.CAUGHT_BY.values()} == set(sections.SECTIONS) - {
+        "full"
+    }  # which asks the device alone, and is told what memory is
