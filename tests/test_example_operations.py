@@ -8,6 +8,7 @@ from typing import Any
 import example_operations
 import pytest
 import torch
+from example_operations import OP
 
 import kernelzoo
 from kernelzoo.check import verifying
@@ -23,9 +24,9 @@ WRONG, DROPS, UNWRITTEN, CHANGES = "wrong value", "drops NaN", "leaves out unwri
 
 
 @pytest.fixture(scope="module", autouse=True)
-def examples() -> Iterator[dict[str, ModuleType]]:
-    with example_operations.declared("broken") as modules:
-        yield modules
+def example() -> Iterator[ModuleType]:
+    with example_operations.declared("broken") as module:
+        yield module
 
 
 def verified(id: str, *cases: str) -> verifying.Found:
@@ -41,33 +42,25 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verifying.running, "largest", lambda implementation: LARGEST)
 
 
-@pytest.mark.parametrize("op", example_operations.NAMES)
-def test_plain_torch_passes_all_cases(op: str) -> None:
-    found = verified(f"mine/{op}/torch")
+def test_plain_torch_passes_all_cases() -> None:
+    found = verified(f"mine/{OP}/torch")
     assert not found.findings and not found.refused
     assert found.passed > 200
 
 
-@pytest.mark.parametrize("op", example_operations.NAMES)
-@pytest.mark.parametrize("variant", ["triton", "cuda_c"])
-def test_what_is_compiled_for_a_gpu_refuses_the_host(op: str, variant: str, examples: dict[str, ModuleType]) -> None:
-    language = {"triton": "triton", "cuda_c": "cupy"}[variant]
-    if not hasattr(examples[op], language):
+@pytest.mark.parametrize(("variant", "language"), [("triton", "triton"), ("cuda_c", "cupy")])
+def test_what_is_compiled_for_a_gpu_refuses_the_host(variant: str, language: str, example: ModuleType) -> None:
+    if not hasattr(example, language):
         pytest.skip(f"{language} is not installed")
-    inputs = [
-        torch.randn(3, 5),
-        torch.ones(5),
-    ]
-    with pytest.raises(UnsupportedProblemError, match=f"mine/{op}/{variant} .* on the cpu"):
-        getattr(kernelzoo.get("mine"), op)(*inputs, variant=variant)
+    with pytest.raises(UnsupportedProblemError, match=f"mine/{OP}/{variant} .* on the cpu"):
+        getattr(kernelzoo.get("mine"), OP)(torch.randn(3, 5), torch.ones(5), variant=variant)
 
 
 def test_a_file_loads_without_the_languages(monkeypatch: pytest.MonkeyPatch) -> None:
     for language in ("triton", "cupy"):
         monkeypatch.setitem(example_operations.sys.modules, language, None)  # so that its import fails
-    for name in example_operations.NAMES:
-        module = example_operations.loaded(example_operations.FOLDER / f"{name}.py")
-        assert hasattr(module, "in_torch") and not hasattr(module, "in_triton") and not hasattr(module, "in_cuda_c")
+    module = example_operations.loaded(example_operations.FILE)
+    assert hasattr(module, "in_torch") and not hasattr(module, "in_triton") and not hasattr(module, "in_cuda_c")
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------------------
@@ -371,7 +364,6 @@ def test_a_mistake_is_found(broken: Broken) -> None:
     (finding,) = verified(id, broken.case).findings
     assert (finding.id, finding.case, finding.kind) == (id, broken.case, broken.kind), finding
     assert broken.words in finding.reason, finding.reason
-    right = f"mine/{broken.op}/torch" if broken.op in example_operations.NAMES else f"torch/{broken.op}/eager"
-    assert verified(right, broken.case).passed == 1
+    assert verified(f"torch/{broken.op}/eager", broken.case).passed == 1
     if broken.kind == WRONG:
         assert finding.place is not None and finding.expected

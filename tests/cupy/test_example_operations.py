@@ -1,4 +1,4 @@
-"""The CUDA C++ kernels of examples/operations: compiled by NVRTC, and run where KERNELZOO_EMULATE_PTX is cupy."""
+"""The CUDA C++ kernel of examples/operations: compiled by NVRTC, and run where KERNELZOO_EMULATE_PTX is cupy."""
 
 import contextlib
 import ctypes
@@ -25,22 +25,21 @@ compiled = pytest.mark.skipif(EMULATED, reason="for a process without the emulat
 
 
 @pytest.fixture(scope="module", autouse=True)
-def examples() -> Iterator[dict[str, ModuleType]]:
-    with example_operations.declared() as modules:
-        yield modules
+def example() -> Iterator[ModuleType]:
+    with example_operations.declared() as module:
+        yield module
 
 
 @emulated
-@pytest.mark.parametrize("op", example_operations.NAMES)
-def test_passes(op: str, examples: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = SimpleNamespace(null=contextlib.nullcontext())
-    monkeypatch.setattr(examples[op], "cupy", SimpleNamespace(RawKernel=run, cuda=SimpleNamespace(Stream=stream)))
-    monkeypatch.setattr(examples[op], "need_gpu", lambda id, x: None)
+    monkeypatch.setattr(example, "cupy", SimpleNamespace(RawKernel=run, cuda=SimpleNamespace(Stream=stream)))
+    monkeypatch.setattr(example, "need_gpu", lambda id, x: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
-    found = example_operations.few_cases(op)
+    found = example_operations.few_cases()
     assert len(found) > 30
     for case in found:
-        check(kernelzoo.implementation(f"mine/{op}/cuda_c"), case, "cpu")
+        check(kernelzoo.implementation(f"mine/{example_operations.OP}/cuda_c"), case, "cpu")
 
 
 def run(code: str, name: str, options: tuple[str, ...]) -> Callable[..., None]:
@@ -71,10 +70,9 @@ def headers() -> Path:
 
 @compiled
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("op", example_operations.NAMES)
-def test_compiles_for_sm_90(op: str, dtype: str, examples: dict[str, ModuleType]) -> None:
+def test_compiles_for_sm_90(dtype: str, example: ModuleType) -> None:
     """Without spills; what is not float64 is not added up in it."""
-    ptx, log = program(examples[op], dtype)
+    ptx, log = program(example, dtype)
     assert ".target sm_90" in ptx
     assert "0 bytes spill stores" in log
     sums = re.findall(r"\b(?:add|fma\.rn|min|max|setp\.\w+)\.f64\b", ptx)

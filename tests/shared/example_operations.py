@@ -1,4 +1,4 @@
-"""The operations of examples/operations, declared for a while, and forgotten again."""
+"""The operation of examples/operations, declared for a while, and forgotten again."""
 
 import contextlib
 import sys
@@ -11,27 +11,26 @@ from scripts import loaded
 
 from kernelzoo.check.cases import Case, cases
 
-FOLDER = Path(__file__).parents[2] / "examples" / "operations"
-NAMES = ("l2_normalize",)
+OP = "l2_normalize"
+FILE = Path(__file__).parents[2] / "examples" / "operations" / f"{OP}.py"
 
 
 @contextlib.contextmanager
-def declared(*backends: str) -> Iterator[dict[str, ModuleType]]:
-    """The modules by operation. In the end, the operations are forgotten, and all of ``mine`` and these backends."""
-    modules = {name: loaded(FOLDER / f"{name}.py") for name in NAMES}
+def declared(*backends: str) -> Iterator[ModuleType]:
+    """Its module. In the end, the operation is forgotten, and all of ``mine`` and these backends."""
+    module = loaded(FILE)
     try:
-        yield modules
+        yield module
     finally:
-        for module in modules.values():
-            del sys.modules[module.__name__]
-        forget_operation(*modules)
+        del sys.modules[module.__name__]
+        forget_operation(OP)
         forget("mine", *backends)
 
 
 _TELLING = ("special-values-5", "cancels", "neighbours", "middle", "stepped", "scalar", "=")
 
 
-def few_cases(op: str) -> list[Case]:
+def few_cases() -> list[Case]:
     """Those that an interpreter or an emulator has the time for: of every dtype and layout, and every rule."""
 
     def tells(case: Case) -> bool:
@@ -39,4 +38,4 @@ def few_cases(op: str) -> list[Case]:
             return case.elements <= 5000  # some that no block of threads takes at once
         return case.elements <= 3000 and any(word in case.name for word in _TELLING)
 
-    return [case for case in cases(op) if tells(case)]
+    return [case for case in cases(OP) if tells(case)]
