@@ -215,8 +215,6 @@ BAD_FIELDS = [
     ("cache", "warm", "'cold' or 'hot'"),
     ("cache", None, "'cold' or 'hot'"),
     ("of_limit", 0, "a positive number or null"),
-    ("first_call_ms", "1", "a positive number or null"),
-    ("cupti_us", -1.0, "a positive number or null"),
     ("repeated_rounds", -1, "a whole number, 0 or more"),
     ("repeated_rounds", True, "a whole number, 0 or more"),
     ("race", 7, "text"),
