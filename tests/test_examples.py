@@ -34,21 +34,14 @@ WHOLE = re.compile(r"(?m)^[1-9]\d\d passed\b(?!.*failed)")
 """The last line of a suite that was run over many cases."""
 
 
-def run(*arguments: str, cwd: Path = ROOT, path: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Run Python on this checkout, and on what else is on ``path``."""
-    folders = filter(None, (*map(str, path), str(ROOT), os.environ.get("PYTHONPATH")))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-    return subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that holds the example package as pip would install it, built by its own build system."""
     pytest.importorskip("hatchling", reason="hatchling, which builds the example, is not installed")
     folder = tmp_path_factory.mktemp("example")
     source = shutil.copytree(PACKAGE, folder / "source", ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    done = run("-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "wheel"), cwd=source)
-    assert done.returncode == 0, done.stderr
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "wheel")]
+    subprocess.run(build, cwd=source, check=True, capture_output=True)
     (wheel,) = (folder / "wheel").glob("*.whl")
     site = folder / "site"
     with zipfile.ZipFile(wheel) as archive:
@@ -98,17 +91,17 @@ def test_the_triton_file_says_where_it_runs() -> None:
 
 def test_an_installed_package_is_a_backend(installed: Path, tmp_path: Path) -> None:
     """Found by its entry point, listed without importing it, and used like any other."""
-    done = run(
-        "-c",
-        "import sys, kernelzoo\n"
-        "print(*(i.id for i in kernelzoo.implementations('example')), 'numpy' in sys.modules)\n"
-        "import torch\n"
-        "x = torch.randn(5, 7)\n"
-        "torch.testing.assert_close(kernelzoo.get('example').softmax(x, 0), torch.softmax(x, 0))\n"
-        "torch.testing.assert_close(kernelzoo.get('example').min(x), x.amin(-1))\n",
-        cwd=tmp_path,
-        path=(installed,),
-    )
+    code = """
+import sys, kernelzoo
+print(*(i.id for i in kernelzoo.implementations("example")), "numpy" in sys.modules)
+import torch
+x = torch.randn(5, 7)
+torch.testing.assert_close(kernelzoo.get("example").softmax(x, 0), torch.softmax(x, 0))
+torch.testing.assert_close(kernelzoo.get("example").min(x), x.amin(-1))
+"""
+    path = os.pathsep.join(filter(None, (str(installed), str(ROOT), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-c", code]  # a fork has imported NumPy
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["example/mean/auto", "example/min/auto", "example/softmax/auto", "False"]
 
@@ -151,15 +144,15 @@ def test_an_installed_package_passes_its_own_tests(installed: Path, tmp_path: Pa
 @pytest.mark.parametrize("named", [True, False], ids=["named too", "announced alone"])
 def test_the_plugin_may_be_announced_and_named(named: bool, tmp_path: Path) -> None:
     """An entry point of the plugin's own name, beside ``-p kernelzoo.testing``, registers it once."""
-    info = tmp_path / "site" / "announced-0.dist-info"
-    info.mkdir(parents=True)
+    info = tmp_path / "announced-0.dist-info"
+    info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: announced\nVersion: 0\n")
     (info / "entry_points.txt").write_text("[pytest11]\nkernelzoo.testing = kernelzoo.testing\n")
     options = ("-p", "kernelzoo.testing") if named else ()
-    command = ("-m", "pytest", "-c", os.devnull, *options, "--kernelzoo-require", "torch", "--help")
-    done = run(*command, cwd=tmp_path, path=(info.parent,))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("--kernelzoo-require=BACKENDS") == 1
+    command = ("pytest", "-c", os.devnull, *options, "--kernelzoo-require", "torch", "--help")
+    status, out, err = commands.run(tmp_path, command)
+    assert status == 0, err
+    assert out.count("--kernelzoo-require=BACKENDS") == 1
 
 
 @pytest.mark.nightly

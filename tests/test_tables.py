@@ -212,10 +212,3 @@ def test_writers_at_the_same_time_lose_nothing(table: type[Any], tmp_path: Path)
     found = json.loads(file.read_bytes())["tables"]
     assert {op: section["values"] for op, section in found.items()} == {f"op{k}": {"tile": 39} for k in range(4)}
     assert {left.suffix for left in file.parent.iterdir()} == {".json", ".lock"}
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unwritable to root")
-def test_an_unwritable_folder_is_an_error(table: type[Any], tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(OSError, match="ermission"):
-        store(table, {"tile": 8})

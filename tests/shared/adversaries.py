@@ -149,31 +149,26 @@ def of_out(x: Tensor, out: Tensor) -> Tensor:
 
 @remembers(SMALL)
 def skips_if_the_first_element_and_its_output_are_unchanged(x: Tensor, out: Tensor) -> Any:
-    """Skips its work when x's first element and its output are unchanged"""
     return x[0, 0].item(), out[0, 0].item()
 
 
 @remembers(SMALL)
 def skips_if_the_corners_are_unchanged(x: Tensor, out: Tensor) -> Any:
-    """The same with the first and last elements of the first and last rows"""
     return [t[i, j].item() for t in (x, out) for i in (0, -1) for j in (0, -1)]
 
 
 @remembers(SMALL)
 def skips_if_the_first_column_is_unchanged(x: Tensor, out: Tensor) -> Any:
-    """The same with the first element of every row, of x and of out"""
     return x[:, 0].flatten().tolist(), out[:, 0].flatten().tolist()
 
 
 @remembers(SMALL)
 def skips_if_a_sample_is_unchanged(x: Tensor, out: Tensor) -> Any:
-    """The same with one element in 97 of x and of out"""
     return x.view(-1)[::97].tolist(), out.view(-1)[::97].tolist()
 
 
 @adversary(keep=of_x)
 def skips_if_a_random_row_is_unchanged(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Compares one row of x, another each time, with a copy of x"""
     row = random.randrange(x.size(0))
     if not torch.equal(kernel.known(x)[row], x[row]):
         kernel.honest(x, out)
@@ -193,7 +188,6 @@ def skips_every_tenth_row(kernel: Kernel, x: Tensor, out: Tensor) -> None:
 
 @adversary(keep=lambda x, out: x[:, x.size(1) // 2].clone())
 def skips_rows_whose_middle_is_unchanged(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Skips every row whose middle element is unchanged, whatever out holds"""
     changed = x[:, x.size(1) // 2] != kernel.known(x)
     kernel.worked += bool(changed.all())
     out.copy_(torch.where(changed[:, None], softmax(x), out))
@@ -222,7 +216,6 @@ def serves_by_a_digest_of_a_sample(kernel: Kernel, x: Tensor, out: Tensor) -> No
 
 @remembers()
 def skips_by_the_sum_of_x(x: Tensor, out: Tensor) -> Any:
-    """Skips its work if the sum of all of x is unchanged"""
     return x.double().sum().item()
 
 
@@ -234,14 +227,12 @@ def serves_by_the_sum_of_x(kernel: Kernel, x: Tensor, out: Tensor) -> None:
 
 @adversary(keep=of_x)
 def skips_if_x_is_unchanged_and_forgets_out(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Compares all of x with a copy, and never looks at out"""
     if not torch.equal(kernel.known(x), x):
         kernel.honest(x, out)
 
 
 @adversary(SMALL, keep=of_out)
 def skips_if_out_is_unchanged_and_forgets_x(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Compares all of out with a copy, and never looks at x"""
     if not torch.equal(kernel.known(x), out):
         kernel.honest(x, out)
 
@@ -266,7 +257,6 @@ def mends_the_rows_with_poison(kernel: Kernel, x: Tensor, out: Tensor) -> None:
 
 @adversary(keep=of_out)
 def serves_by_address(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Keeps the last honest result of each address of x, and copies it"""
     out.copy_(kernel.known(x))
 
 
@@ -279,7 +269,6 @@ def serves_by_version(x: Tensor, out: Tensor) -> Any:
 
 @adversary()
 def copies_its_first_result_to_all_others(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Honest on the first set, whose result it copies to all others"""
     if kernel.is_first(x):
         kernel.honest(x, out)
     elif kernel.first is not None:
@@ -288,7 +277,6 @@ def copies_its_first_result_to_all_others(kernel: Kernel, x: Tensor, out: Tensor
 
 @adversary()
 def works_on_the_first_set_alone(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Honest on the first set, and nothing on the others"""
     if kernel.is_first(x):
         kernel.honest(x, out)
 
@@ -302,7 +290,6 @@ def is_a_turn_behind(kernel: Kernel, x: Tensor, out: Tensor) -> None:
 
 @adversary()
 def is_a_launch_behind(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Does the work of the launch before, and leaves its own to the next"""
     if "late" in kernel.kept:
         kernel.honest(*kernel.kept["late"])
     kernel.kept["late"] = x, out
@@ -318,14 +305,12 @@ def wears_out(kernel: Kernel, x: Tensor, out: Tensor) -> None:
 
 @adversary()
 def alternates(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Works on every second launch"""
     if kernel.launches % 2:
         kernel.honest(x, out)
 
 
 @adversary()
 def skips_one_launch_in_ten(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Skips one launch in ten, at random"""
     if random.random() > 0.1:
         kernel.honest(x, out)
 
@@ -353,14 +338,12 @@ def skips_the_last_launch_of_a_burst(kernel: Kernel, x: Tensor, out: Tensor) -> 
 
 @adversary()
 def works_after_a_pause(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Skips its work if the last launch is less than 0.5 ms ago"""
     if kernel.since() > 5e-4:
         kernel.honest(x, out)
 
 
 @adversary()
 def works_at_once_or_never(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Skips its work if the last launch is more than 0.5 ms ago"""
     if kernel.since() < 5e-4:
         kernel.honest(x, out)
 
@@ -379,13 +362,11 @@ def works_while_a_set_is_new_to_it(kernel: Kernel, x: Tensor, out: Tensor) -> No
 
 @adversary()
 def hands_its_work_to_a_thread(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Starts a thread for each launch, and does not wait for it"""
     threading.Thread(target=kernel.honest, args=(x, out)).start()
 
 
 @adversary()
 def hands_half_of_its_work_to_a_thread(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """Half of the rows by itself, half by a thread that it does not wait for"""
     half = x.size(0) // 2
     threading.Thread(target=kernel.honest, args=(x[half:], out[half:])).start()
     kernel.honest(x[:half], out[:half])
@@ -430,7 +411,6 @@ def leaves_the_work_to_somebody_who_asks(kernel: Kernel, x: Tensor, out: Tensor)
 
 @adversary()
 def computes_in_half_precision(kernel: Kernel, x: Tensor, out: Tensor) -> None:
-    """In bfloat16 once it is warm"""
     out.copy_(softmax(x.bfloat16()))
 
 

@@ -118,7 +118,6 @@ def skips_rows_by_a_checksum(x, out, count, kept, first, n, BLOCK: tl.constexpr)
 @adversary()
 @triton.jit
 def skips_rows_by_their_middle(x, out, count, kept, first, n, BLOCK: tl.constexpr):
-    """Skips each row whose middle element is unchanged"""
     row, launches = begin(count)
     middle = tl.load(x + row * n + n // 2).to(tl.float32)
     if (launches < WARM) | (middle != tl.load(kept + 2 * row)):
@@ -129,7 +128,6 @@ def skips_rows_by_their_middle(x, out, count, kept, first, n, BLOCK: tl.constexp
 @adversary()
 @triton.jit
 def copies_the_first_set(x, out, count, kept, first, n, BLOCK: tl.constexpr):
-    """Honest on the first set, whose result it copies to all others"""
     row, launches = begin(count)
     if (launches < WARM) | (out.to(tl.int64) == first.to(tl.int64)):
         finish(values(x, row, n, BLOCK), out, row, n, BLOCK)
@@ -142,7 +140,6 @@ def copies_the_first_set(x, out, count, kept, first, n, BLOCK: tl.constexpr):
 @adversary(SINGLE)
 @triton.jit
 def computes_in_bfloat16(x, out, count, kept, first, n, BLOCK: tl.constexpr):
-    """Rounds float32 to bfloat16 once it is warm"""
     row, launches = begin(count)
     held = values(x, row, n, BLOCK)
     finish(tl.where(launches < WARM, held, held.to(tl.bfloat16).to(tl.float32)), out, row, n, BLOCK)
@@ -163,7 +160,6 @@ def skips_by_the_device_s_clock(x, out, count, kept, first, n, BLOCK: tl.constex
 @adversary()
 @triton.jit
 def works_on_every_seventh_launch(x, out, count, kept, first, n, BLOCK: tl.constexpr):
-    """Counts its launches, and works on every seventh"""
     row, launches = begin(count)
     if (launches < WARM) | (launches % 7 == 0):
         finish(values(x, row, n, BLOCK), out, row, n, BLOCK)
@@ -181,7 +177,6 @@ def leaves_rows_out_in_turn(x, out, count, kept, first, n, BLOCK: tl.constexpr):
 @adversary()
 @triton.jit
 def wears_out_on_the_device(x, out, count, kept, first, n, BLOCK: tl.constexpr):
-    """Nothing once it is warm"""
     row, launches = begin(count)
     if launches < WARM:
         finish(values(x, row, n, BLOCK), out, row, n, BLOCK)
