@@ -145,14 +145,6 @@ def test_excerpts_are_the_source(page: Path) -> None:
     assert strange_excerpts(page.read_text(encoding="utf-8")) == []
 
 
-def test_tables_say_what_is_registered() -> None:
-    for op in ("softmax", "min"):
-        forms = form_tables.registered(op)
-        for name in form_tables.NAMES:
-            held = {form for form, having in forms.items() if name in having}
-            assert held == {i.variant for i in kernelzoo.implementations(name, op)}
-
-
 @pytest.mark.parametrize("name", [*form_tables.BLOCKS, options.PAGE.name])
 def test_what_is_made_of_the_code_is_as_it_says(name: str) -> None:
     """``python tests/described/form_tables.py`` and ``options.py`` beside it write it."""

@@ -52,8 +52,6 @@ def test_what_a_gradient_needs_is_gone(on_host: Any) -> None:
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_storages_change_between_calls_on_a_gpu(name: str) -> None:
     """In a process of its own: what fails ends the context of the device."""
-    if not torch.cuda.is_available():
-        pytest.skip("there is no GPU here")
     taken(name, "cuda")
     done = subprocess.run(
         [sys.executable, lost_storages.__file__, name, "cuda"],
@@ -118,15 +116,10 @@ def left(backend: Any, device: str) -> Iterator[str]:
             yield from (f"{layout}, {way.name}, {name}: kept" for name, ref in memory.items() if not ref.expired())
 
 
-def test_a_call_leaves_no_trace_on_tensors(on_host: Any) -> None:
-    assert list(left(on_host, "cpu")) == []
-
-
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", LANGUAGES)
-def test_a_call_leaves_no_trace_on_tensors_of_a_gpu(name: str) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("there is no GPU here")
-    assert list(left(taken(name, "cuda"), "cuda")) == []
+def test_a_call_leaves_no_trace_on_tensors(name: str, device: str) -> None:
+    assert list(left(taken(name, device), device)) == []
 
 
 # --- What is not torch's own ------------------------------------------------------------------------------------------

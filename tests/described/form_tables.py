@@ -3,8 +3,6 @@
 ``python tests/described/form_tables.py`` writes them.
 """
 
-import ast
-from functools import cache
 from pathlib import Path
 
 import kernelzoo
@@ -19,32 +17,17 @@ NAMES = {**LANGUAGES, "cpu": "cpu"}
 """Languages, and what the page of forms calls them."""
 
 
-@cache
-def registered(op: str) -> dict[str, dict[str, tuple[str, str]]]:
-    """By variant and language, what it is (``form``, ``chooses``) and the first line of its docstring."""
-    found: dict[str, dict[str, tuple[str, str]]] = {}
-    for language in NAMES:
-        folder = PACKAGE / "kernels" / language
-        for path in (*sorted((folder / op).glob("*.py")), *folder.glob("choose.py")):
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
-                    decorator = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
-                    kind = {"register": "form", "chooser": "chooses"}.get(decorator)
-                    if kind is not None and call.args[1].value == op:  # type: ignore[attr-defined]
-                        doc = (ast.get_docstring(node) or "").partition("\n")[0]  # type: ignore[arg-type]
-                        found.setdefault(call.args[2].value, {})[language] = kind, doc  # type: ignore[attr-defined]
-    return found
-
-
 def forms() -> str:
     """A table for softmax and min: their forms and choosers, who has them, and what the first that does says of it."""
     tables = []
     for op in operations.MAPPED:
         rows = [f"| {op} | {' | '.join(NAMES)} | what it does |", f"|:--|{':--|' * len(NAMES)}:--|"]
-        for name, held in sorted(registered(op).items()):
-            kinds = [held[language][0] if language in held else "–" for language in NAMES]
-            says = next(held[language][1] for language in NAMES if language in held)
-            rows.append(f"| `{name}` | {' | '.join(kinds)} | {says} |")
+        held = {name: {i.variant: i for i in kernelzoo.implementations(name, op)} for name in NAMES}
+        for variant in sorted({variant for having in held.values() for variant in having}):
+            found = [held[name].get(variant) for name in NAMES]
+            kinds = ["–" if i is None else "chooses" if i.chooses else "form" for i in found]
+            says = next(i.summary for i in found if i is not None)
+            rows.append(f"| `{variant}` | {' | '.join(kinds)} | {says} |")
         tables.append("\n".join(rows))
     return "\n\n".join(tables)
 
