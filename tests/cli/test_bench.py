@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kernelzoo import measure
+from kernelzoo.children import children_of
 
 
 def load(path: Path) -> Any:
@@ -121,7 +122,7 @@ def test_a_run_that_is_killed_can_be_resumed(start, kernelzoo, small, tmp_path) 
     options = (*options, "--variant", "auto", "--module", module, "-o", path)
     process = start(*options, SECONDS="3")  # long enough to be ended in time on a busy machine
     wait_for(path, process, 2)
-    workers = children(process.pid)
+    workers = [Path("/proc", str(child)) for child in children_of(process.pid)]
     assert workers
     process.kill()
     process.communicate(timeout=60)
@@ -145,18 +146,6 @@ def test_a_run_that_is_killed_can_be_resumed(start, kernelzoo, small, tmp_path) 
 
     assert kernelzoo(*options, SECONDS="0").returncode == 2  # without --resume, it is not written over
     assert load(path) == after
-
-
-def children(parent: int) -> list[Path]:
-    """The processes that a process has started, as their folders in /proc."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                found.append(entry)
-        except OSError:  # it has ended meanwhile
-            continue
-    return found
 
 
 def test_resuming_what_is_not_ours_is_refused(answer, stub, small, tmp_path) -> None:

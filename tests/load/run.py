@@ -8,11 +8,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,28 +25,9 @@ from kernelzoo.files import write_whole  # noqa: E402
 from kernelzoo.packages import load_module  # noqa: E402
 
 FORMAT = "kernelzoo-load/1"
+MEMORY = 112.0
+"""GiB of the device that jobs beside one another may take."""
 Row = dict[str, Any]
-
-
-@dataclass
-class Memory:
-    """GiB of the device, lent to one job at a time for each."""
-
-    left: float
-    changed: threading.Condition = field(default_factory=threading.Condition)
-
-    @contextmanager
-    def lent(self, gib: float) -> Any:
-        whole = self.left if gib == float("inf") else gib
-        with self.changed:
-            self.changed.wait_for(lambda: self.left >= whole)
-            self.left -= whole
-        try:
-            yield
-        finally:
-            with self.changed:
-                self.left += whole
-                self.changed.notify_all()
 
 
 def measured(section: str, backend: str, options: argparse.Namespace) -> list[Row]:
@@ -161,21 +140,21 @@ def main(arguments: list[str] | None = None) -> int:
         for section in options.section.split(",")
         for backend in ([*names, "+".join(names)] if sections.SECTIONS[section].mixed and len(names) > 1 else names)
     ]
-    # On the host every job has both cores' worth of threads; on a device, what bounds them is its memory.
-    memory, workers = Memory(112.0 if options.device == "cuda" else 1.0), 8 if options.device == "cuda" else 1
     # What needs the whole device comes last, alone; all backends together come when their kernels are on the disk.
-    jobs.sort(key=lambda job: (sections.SECTIONS[job[0]].gib == float("inf"), "+" in job[1]))
+    jobs.sort(key=lambda job: "+" in job[1])
+    beside = [job for job in jobs if sections.SECTIONS[job[0]].gib < float("inf")]
+    most = max((sections.SECTIONS[section].gib for section, _ in beside), default=MEMORY)
 
     def run(job: tuple[str, str]) -> list[Row]:
-        gib = sections.SECTIONS[job[0]].gib if options.device == "cuda" else 1.0
-        with memory.lent(gib):
-            rows = measured(*job, options)
+        rows = measured(*job, options)
         for row in rows:
             print(sections.line(row), flush=True)
         return rows
 
-    with ThreadPoolExecutor(workers) as pool:
-        rows = [row for found in pool.map(run, jobs) for row in found]
+    # On the host every job has both cores' worth of threads; on a device, what bounds them is its memory.
+    with ThreadPoolExecutor(min(8, int(MEMORY / most)) if options.device == "cuda" else 1) as pool:
+        rows = [row for found in pool.map(run, beside) for row in found]
+    rows += [row for job in jobs if job not in beside for row in run(job)]
     bad = [row for row in rows if row["outcome"] in ("failed", "unfinished")]
     counts = {name: sum(row["outcome"] == name for row in rows) for name in sections.OUTCOMES}
     print(", ".join(f"{count} {name}" for name, count in counts.items() if count))
