@@ -6,17 +6,16 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
+from registered import forget
 
-torch = pytest.importorskip("torch")
-import torch.distributed as dist  # noqa: E402  (after the skip)
-from registered import forget  # noqa: E402
-
-import kernelzoo  # noqa: E402
-import kernelzoo.distributed  # noqa: E402
-from kernelzoo import registry  # noqa: E402
-from kernelzoo.distributed import calls, local, parts  # noqa: E402
-from kernelzoo.launch import Bind, RebindableLaunch  # noqa: E402
-from kernelzoo.operations import BUILT_IN, Operation  # noqa: E402
+import kernelzoo
+import kernelzoo.distributed
+from kernelzoo import registry
+from kernelzoo.distributed import calls, local, parts
+from kernelzoo.launch import Bind, RebindableLaunch
+from kernelzoo.operations import BUILT_IN, Operation
 
 ROWS = 6
 

@@ -3,18 +3,18 @@
 from typing import Any
 
 import pytest
+import torch
+import triton
 
-torch = pytest.importorskip("torch")
-triton = pytest.importorskip("triton", reason="the gluon backend needs the package triton")
 if not triton.knobs.runtime.interpret:
     pytest.skip("it runs in Triton's interpreter; set TRITON_INTERPRET=1", allow_module_level=True)
 
-import stripped  # noqa: E402  (after the skips)
+import stripped
 
-import kernelzoo  # noqa: E402
-from kernelzoo.device import batch_invariant  # noqa: E402
-from kernelzoo.kernels.shared import jit  # noqa: E402
-from kernelzoo.layout import rows_of  # noqa: E402
+import kernelzoo
+from kernelzoo.device import batch_invariant
+from kernelzoo.kernels.shared import jit
+from kernelzoo.layout import rows_of
 
 kernelzoo.get("gluon")
 from kernelzoo.kernels.gluon.softmax import split_grid  # noqa: E402  (with the interpreter in Gluon's place)

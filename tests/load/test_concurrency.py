@@ -67,7 +67,7 @@ def on_device(n: int, value: float) -> torch.Tensor:
     return torch.full((n, 1), value).as_subclass(OnDevice)
 
 
-def test_threads_share_kept_launches_while_they_are_thrown_away(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_kept_launches_which_are_bounded(kept: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_cache, "MAX_LAUNCHES", 64)
     largest = 0
 
@@ -81,12 +81,6 @@ def test_threads_share_kept_launches_while_they_are_thrown_away(kept: Backend, m
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(go, range(16)))
     assert 0 < largest <= 64 + 16
-
-
-def test_kept_launches_are_bounded(kept: Backend) -> None:
-    for n in range(1, launch_cache.MAX_LAUNCHES + 200):
-        kept.min(on_device(n, 1.0))
-    assert 0 < len(kept._cache._launches) <= launch_cache.MAX_LAUNCHES
 
 
 def test_a_kept_launch_is_for_the_current_device_where_there_are_several(kept, monkeypatch) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
+import triton
 
-triton = pytest.importorskip("triton", reason="the triton backend needs the package triton")
 if triton.knobs.runtime.interpret:
     pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this file", allow_module_level=True)
 
-from kernelzoo import operations, registry  # noqa: E402  (after the skips)
-from kernelzoo.device import ARCHITECTURES, assumed  # noqa: E402
-from kernelzoo.errors import UnsupportedProblemError  # noqa: E402
-from kernelzoo.kernels.triton import inspection  # noqa: E402
-from kernelzoo.launch import recorded  # noqa: E402
+from kernelzoo import operations, registry
+from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.errors import UnsupportedProblemError
+from kernelzoo.kernels.triton import inspection
+from kernelzoo.launch import recorded
 
 registry.import_kernels("triton", "kernelzoo.kernels.triton")
 from kernelzoo.kernels.triton.softmax.split_ranks import split_ranks  # noqa: E402
