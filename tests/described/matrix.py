@@ -1,14 +1,13 @@
 """Every kernel for every architecture: ``python tests/described/matrix.py -o bench/results/architectures.json``.
 
 A kernel is at fault if it asks for more than the device has, a problem if it is neither taken nor refused properly.
-Rows of the same sources and versions are kept. Exits with 1 on any fault.
+Exits with 1 on any fault.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import hashlib
 import json
 import math
 import os
@@ -18,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -272,37 +270,6 @@ def answer() -> None:
 
 # --- the record ----------------------------------------------------------------------------------------------------
 
-COMPILERS = {
-    "triton": ("torch", "triton"),
-    "gluon": ("torch", "triton"),
-    "cupy": ("torch", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
-    "numba": ("torch", "numba", "numba-cuda", "nvidia-nvvm", "nvidia-cuda-nvcc-cu12"),
-}
-"""Distributions whose versions a row depends on."""
-
-
-def sources(backend: str) -> str:
-    """A digest of what a backend's rows depend on: the same digest, the same rows."""
-    package = Path(kernelzoo.__file__).parent
-    shared = [
-        *(
-            package / f"{name}.py"
-            for name in ("device", "inspect", "inspecting", "launch", "layout", "registry", "tables")
-        ),
-        HERE,
-    ]
-    shared += [*(package / "operations").glob("*.py"), *(package / "kernels" / "shared").glob("*.py")]
-    own = [f for f in (package / "kernels" / backend).rglob("*") if f.is_file() and f.suffix != ".pyc"]
-    digest = hashlib.sha256()
-    for file in sorted((*shared, *own)):
-        digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
-    for name in COMPILERS[backend]:
-        try:
-            digest.update(f"{name} {metadata.version(name)}\0".encode())
-        except metadata.PackageNotFoundError:
-            continue
-    return digest.hexdigest()[:12]
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python tests/described/matrix.py", description="Compile every kernel.")
@@ -310,7 +277,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--backends", default=",".join(BACKENDS), help="by default all")
     parser.add_argument("--architectures", default=",".join(ARCHITECTURES), help="by default all")
     parser.add_argument("--few", action="store_true", help="a quarter of the problems, which the record says")
-    parser.add_argument("--again", action="store_true", help="rows whose sources have not changed, too")
     options = parser.parse_args(argv)
     found = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {}
     rows, faulty, spilling = found.get("rows", []), found.get("faults", {}), found.get("spilling", {})
@@ -321,14 +287,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     for backend in options.backends.split(","):
-        of = sources(backend)
-        known = {r["architecture"]: r for r in rows if r["backend"] == backend and r.get("sources") == of}
         for arch in options.architectures.split(","):
-            asked = requests(backend, arch, options.few)
-            if not options.again and arch in known and known[arch]["problems"] >= len(asked):
-                continue
-            row, wrong, spilled = examined(asked)
-            row |= {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "sources": of}
+            row, wrong, spilled = examined(requests(backend, arch, options.few))
+            row |= {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"}
             print(json.dumps(row), *wrong, sep="\n    ", flush=True)
             rows = [r for r in rows if (r["backend"], r["architecture"]) != (backend, arch)] + [row]
             faulty[f"{backend} {arch}"], spilling[f"{backend} {arch}"] = wrong, spilled
