@@ -61,7 +61,7 @@ def forms(backend: str, pattern: str) -> list[str]:
     return [i.id for i in registry.implementations(backend) if not i.chooses and fnmatch(i.id, pattern)]
 
 
-def run(ids: list[str], columns: bool, portable: bool) -> None:
+def run(ids: list[str], portable: bool) -> None:
     """In the sanitizer: run these implementations, and check what they return."""
     if portable:
         Device.cluster_blocks = PORTABLE  # type: ignore[assignment, method-assign]
@@ -69,8 +69,6 @@ def run(ids: list[str], columns: bool, portable: bool) -> None:
         implementation = registry.implementation(id)
         operation, ran = implementation.operation, 0
         for name, inputs, dim in problems(implementation.op):
-            if columns and dim == -1:
-                continue
             outs = operation.allocate(operation.arguments(inputs, dim))
             try:
                 launch = implementation.launch(*inputs, dim=dim, out=outs)
@@ -87,7 +85,7 @@ def run(ids: list[str], columns: bool, portable: bool) -> None:
         print(f"ran {id} {ran}", flush=True)
 
 
-def sanitize(sanitizer: str, tool: str, ids: list[str], columns: bool, log: Path | None) -> dict[str, Any]:
+def sanitize(sanitizer: str, tool: str, ids: list[str], log: Path | None) -> dict[str, Any]:
     """Run a few implementations of one backend under one tool, in a process of their own."""
     # Without torch's caching, every tensor is an allocation of its own, whose bounds memcheck knows.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONUNBUFFERED": "1"}
@@ -96,7 +94,7 @@ def sanitize(sanitizer: str, tool: str, ids: list[str], columns: bool, log: Path
     checks = ["--report-api-errors", "no"] if tool == "memcheck" else []
     command = [sanitizer, "--tool", tool, *checks, "--error-exitcode", "9"]
     portable = tool == "synccheck"
-    command += [sys.executable, __file__, "--run", *ids, *["--columns"] * columns, *["--portable"] * portable]
+    command += [sys.executable, __file__, "--run", *ids, *["--portable"] * portable]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if log is not None:
         (log / f"{tool}-{ids[0].replace('/', '-')}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
@@ -123,13 +121,12 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="folder for the sanitizer's whole output")
     parser.add_argument("forms", nargs="?", default="*", help="'cupy/softmax/columns*'; default: all")
     parser.add_argument("--tools", default=",".join(TOOLS))
-    parser.add_argument("--columns", action="store_true", help="problems over other axes than the last alone")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
     parser.add_argument("--run", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--portable", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        run(options.run, options.columns, options.portable)
+        run(options.run, options.portable)
         return 0
     sanitizer = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if sanitizer is None:
@@ -146,7 +143,7 @@ def main() -> int:
     }
     results: list[dict[str, Any]] = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for result in pool.map(lambda pair: sanitize(sanitizer, *pair, options.columns, options.log), pairs):
+        for result in pool.map(lambda pair: sanitize(sanitizer, *pair, options.log), pairs):
             results.append(result)
             if options.output is not None:  # what is cut off has what it found
                 text = json.dumps({**report, "results": results}, indent=1) + "\n"

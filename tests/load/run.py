@@ -33,7 +33,7 @@ Row = dict[str, Any]
 def measured(section: str, backend: str, options: argparse.Namespace) -> list[Row]:
     """Run one section on one backend in a process of its own; its rows, and one more if it didn't end well."""
     command = [sys.executable, __file__, "--child", section, "--backend", backend, "--device", options.device]
-    command += ["--far", str(options.far), "--calls", str(options.calls), "--op", options.op]
+    command += ["--calls", str(options.calls), "--op", options.op]
     command += [word for module in options.module for word in ("--module", module)]
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
     rows: list[Row] = []
@@ -99,7 +99,8 @@ def child(options: argparse.Namespace) -> int:
     """One section of one backend, in this process: rows go to standard output as they are made."""
     for module in options.module:
         load_module(module)
-    where = sections.Where(options.device, 2**options.far, options.calls, options.op)
+    far = 2**31 if options.device == "cuda" else 2**18  # elements that sizes go past
+    where = sections.Where(options.device, far, options.calls, options.op)
     for row in sections.rows(options.child, options.backend, where):
         print("row", json.dumps(row), flush=True)
     return 0
@@ -113,13 +114,11 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--backend", help="comma-separated; default: all that run on the device")
     parser.add_argument("--op", default="", choices=("", "softmax", "min"), help="default: both")
     parser.add_argument("--module", action="append", default=[], help="a Python file that registers implementations")
-    parser.add_argument("--far", type=int, help="log2 of the elements that sizes go past: 31, or 18 on the host")
     parser.add_argument("--calls", type=int, default=1_000_000, help="calls that must leave no memory behind")
     parser.add_argument("--timeout", type=float, default=360.0, help="seconds for one section of one backend")
     parser.add_argument("--patience", type=float, default=300.0, help="seconds for one case, after which it hangs")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    options.far = options.far or (31 if options.device == "cuda" else 18)
     options.module = [str(Path(module).resolve()) for module in options.module]
     if options.backend is None:
         options.backend = "torch,triton,cupy,numba" if options.device == "cuda" else "torch,cpu"
