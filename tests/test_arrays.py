@@ -1,9 +1,7 @@
 """Arrays of other libraries: in and out, in place, on their own stream; and the arguments that their users type."""
 
-import copy
 import importlib
 import os
-import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -492,11 +490,3 @@ def test_dtype_of_arrays(backend: str) -> None:
         assert np.array_equal(call(x, dtype=dtype), call(x.astype(np.float64)))
     with pytest.raises(InputTypeError, match="nothing"):
         call(x, dtype="nothing")
-
-
-@pytest.mark.parametrize("backend", DEVICES)
-def test_a_backend_is_pickled_by_its_name(backend: str) -> None:
-    owner = kernelzoo.get(backend)
-    assert pickle.loads(pickle.dumps(owner)) is owner and copy.deepcopy(owner) is owner
-    x = torch.ones(2, 3, device=DEVICES[backend])
-    assert torch.equal(pickle.loads(pickle.dumps(owner.softmax))(x), owner.softmax(x))

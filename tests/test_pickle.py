@@ -118,6 +118,7 @@ def test_what_is_public_is_pickled_by_its_name(name: str) -> None:
         assert pickle.loads(pickle.dumps(method)) is method
         bound = getattr(kernelzoo.get("torch"), name)
         assert pickle.loads(pickle.dumps(bound)) == bound
+        assert pickle.loads(pickle.dumps(bound.__self__)) is copy.deepcopy(bound.__self__) is bound.__self__
 
 
 MODULE = '''
