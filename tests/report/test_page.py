@@ -24,13 +24,6 @@ WEB = Path(page_module.__file__).with_name("web")
 VENDOR = WEB / "vendor"
 
 
-def test_summary_is_that_of_the_tables(sweep, write, made) -> None:
-    table = made(load([write(sweep)])).tables["softmax: the fastest first"]
-    assert table[0] == ["implementation", "time / torch/eager", "of limit", "host submit, µs", "problems"]
-    assert len(table) == 13 and table[1][0] == "triton/softmax/auto"
-    assert table[-1][0] == "triton/softmax/multi_row" and table[-1][-1].startswith("16 of 100; best ranked 0.")
-
-
 def test_ratios_of_any_size_are_told(entry, write, made) -> None:
     page = made(load([write([entry(us=1e6), entry("a/softmax/auto", us=1.0), entry("b/softmax/auto", us=1e9)])]))
     assert [row[:2] for row in page.tables["softmax: the fastest first"][1:]] == [

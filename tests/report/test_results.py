@@ -21,13 +21,6 @@ def test_report_imports_no_kernel_language() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_figures_are_reckoned_from_the_median(entry, write) -> None:
-    (group,) = load([write([entry(us=8.0, shape=(1000, 1000), gb_per_s=123.0)])]).groups
-    (row,) = group.rows
-    assert row.gb_per_s == pytest.approx(8e6 / 8e-6 / 1e9)
-    assert row.of_limit == pytest.approx((1e-6 + 8e6 / 4e12) / 8e-6)
-
-
 def test_share_of_limit_counts_an_unknown_floor_as_zero_and_needs_a_ceiling(entry, write) -> None:
     rows = load([write([entry(us=8.0, shape=(1000, 1000), floor_us=None)])]).groups[0].rows
     assert rows[0].of_limit == pytest.approx(0.25)

@@ -76,7 +76,6 @@ class Ahead:
     """The module that keeps machine code on disk, and its function that makes it, if there is one."""
     architectures: ClassVar[tuple[str, ...]] = ARCHITECTURES
     forms: ClassVar[list[tuple[Operation, str]]]
-    floats: ClassVar[tuple[Any, ...]] = FLOATS
     problems: ClassVar[tuple[Problem, ...]] = PROBLEMS
     integer_problems: ClassVar[tuple[Problem, ...]] = PROBLEMS[3:10:2] + PROBLEMS[11:12]
     vectors: ClassVar[tuple[tuple[tuple[int, ...], int, Any], ...]]
@@ -107,7 +106,7 @@ class Ahead:
             metafunc.parametrize(("op", "plain_form"), plain(self.backend), ids=name)
         for word, values in (
             *(("every_op", OPERATIONS), ("arch", self.architectures), ("problem", self.problems)),
-            *(("float_", self.floats), ("other", self.others)),
+            *(("float_", FLOATS), ("other", self.others)),
         ):
             if word in given:
                 metafunc.parametrize(word, values, ids=name)
