@@ -1,5 +1,3 @@
-"""A program adds a row to another, or several, and norms the sum, which it holds, or reads again if it is longer."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: in each thread the least element so far, and the block it is in."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

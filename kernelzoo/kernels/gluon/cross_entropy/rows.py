@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: a running (max, sum) state in each thread, then the label's logit."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

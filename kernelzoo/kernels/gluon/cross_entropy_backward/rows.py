@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: their (max, sum) states, and then reads them again to write."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: sums within a block, plus those of the blocks before it, in order."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

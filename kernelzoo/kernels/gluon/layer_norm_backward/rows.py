@@ -1,5 +1,3 @@
-"""Programs take rows in turn, and leave sums over their rows for weight and bias; two launches add these up."""
-
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -1,5 +1,3 @@
-"""Several programs to each row: a launch that leaves (max, sum) states of parts, and one that merges them."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

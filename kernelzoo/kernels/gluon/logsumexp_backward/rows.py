@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: an exponential of each element, times its row's gradient."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -1,5 +1,3 @@
-"""A program takes whole rows, several short ones or one. Each block of a row is reduced to a scalar at once."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

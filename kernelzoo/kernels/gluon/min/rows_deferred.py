@@ -1,5 +1,3 @@
-"""Blocks of rows, or of columns side by side, whose running minimum stays a tile until they have ended."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

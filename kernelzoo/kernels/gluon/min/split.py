@@ -1,5 +1,3 @@
-"""Several programs take a row, or a strip of columns, in parts. The last to arrive joins their minima: one launch."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

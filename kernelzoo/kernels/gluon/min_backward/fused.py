@@ -1,5 +1,3 @@
-"""A tile of whole rows to a program, which it holds on chip: one read, one write."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -1,5 +1,3 @@
-"""A program takes the absolute maximum of a row, or of several, and scales it; longer ones it reads again."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

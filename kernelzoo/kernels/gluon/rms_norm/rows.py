@@ -1,5 +1,3 @@
-"""A program holds a row, or several, and norms it; of longer ones it adds up squares, and reads them again."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

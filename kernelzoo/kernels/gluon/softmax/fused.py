@@ -1,8 +1,3 @@
-"""A tile of whole rows to a program, which it holds on chip: one read, one write.
-
-Several short rows, one row, or a strip of columns where rows lie across memory: one kernel, whose layout is turned.
-"""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

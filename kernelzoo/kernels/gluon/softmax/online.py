@@ -1,7 +1,4 @@
-"""A running (maximum, sum) state in each lane over blocks of a row, then a pass that writes.
-
-After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
-"""
+"""After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867)."""
 
 import torch
 from triton.experimental import gluon

@@ -1,6 +1,5 @@
-"""A grid that fills the device once and strides over rows, the next ones under way to shared memory.
+"""After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form, whose pipeline is here written out.
 
-After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form, whose pipeline is here written out.
 Copies are of 16 bytes: it takes rows of whole vectors.
 """
 

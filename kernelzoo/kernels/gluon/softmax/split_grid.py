@@ -1,6 +1,3 @@
-"""Several programs to one row, all of them resident, which hold their shares while they exchange pairs: one
-co-operative launch."""
-
 from dataclasses import replace
 from typing import NamedTuple
 

@@ -1,5 +1,3 @@
-"""Several programs to one row: a launch that leaves (maximum, sum) states, and one that merges them and writes."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

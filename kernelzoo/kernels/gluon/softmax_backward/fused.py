@@ -1,7 +1,4 @@
-"""A tile of whole rows of both inputs to a program, which holds them on chip: each is read once.
-
-A masked element counts as 0 in both inputs, and so adds nothing.
-"""
+"""A masked element counts as 0 in both inputs, and so adds nothing."""
 
 import torch
 from triton.experimental import gluon

@@ -1,5 +1,3 @@
-"""A running sum in each lane over blocks of both inputs, then a pass that reads again and writes."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

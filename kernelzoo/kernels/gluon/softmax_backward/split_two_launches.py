@@ -1,5 +1,3 @@
-"""Several programs to one row: a launch that leaves their sums, and one that adds these up and writes."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -1,5 +1,3 @@
-"""A program adds up several rows, block by block: a sum in each thread, and what it rounded off."""
-
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

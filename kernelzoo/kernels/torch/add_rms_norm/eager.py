@@ -1,5 +1,3 @@
-"""An addition and torch.nn.functional.rms_norm."""
-
 import torch
 from torch.nn.functional import rms_norm
 

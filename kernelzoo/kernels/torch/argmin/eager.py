@@ -1,5 +1,3 @@
-"""torch.argmin itself."""
-
 import torch
 
 from kernelzoo.kernels.torch.natural import natural

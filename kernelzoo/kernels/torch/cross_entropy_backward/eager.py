@@ -1,5 +1,3 @@
-"""The gradient of a cross entropy in one torch operation a step."""
-
 import torch
 
 from kernelzoo.launch import Launch

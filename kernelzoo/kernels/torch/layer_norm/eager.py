@@ -1,5 +1,3 @@
-"""torch.nn.functional.layer_norm itself."""
-
 import torch
 from torch.nn.functional import layer_norm
 

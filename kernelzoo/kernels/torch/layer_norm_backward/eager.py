@@ -1,5 +1,3 @@
-"""The gradients of a layer norm in one torch operation a step."""
-
 import torch
 from torch import Tensor
 

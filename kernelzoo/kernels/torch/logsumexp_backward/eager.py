@@ -1,5 +1,3 @@
-"""The operations that torch's autograd runs for torch.logsumexp."""
-
 import torch
 
 from kernelzoo.kernels.torch.natural import naturals

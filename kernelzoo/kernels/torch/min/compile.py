@@ -1,5 +1,3 @@
-"""torch.amin as torch.compile makes it."""
-
 from functools import cache
 
 import torch

@@ -1,5 +1,3 @@
-"""The gradient of torch.amin as torch.compile makes it."""
-
 import torch
 
 from kernelzoo.kernels.torch.compiled import compiled_call
@@ -16,5 +14,5 @@ def _backward_into(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: to
 
 @register("torch", "min_backward", "compile")
 def compile(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The same under torch.compile with static shapes, so that Inductor may specialise on each problem."""
+    """What autograd runs for torch.amin, under torch.compile with static shapes: Inductor may specialise on each."""
     return compiled_call("torch/min_backward/compile", _backward_into, naturals(x, y, grad, out))

@@ -1,5 +1,3 @@
-"""How many minima rows have, in one torch operation a step."""
-
 import torch
 
 from kernelzoo.kernels.torch.natural import naturals

@@ -1,5 +1,3 @@
-"""A minimum's gradient by counts of minima that are known, in one torch operation a step."""
-
 import torch
 
 from kernelzoo.kernels.torch.natural import naturals

@@ -1,5 +1,3 @@
-"""Quantised rows in one torch operation a step."""
-
 import torch
 
 from kernelzoo.kernels.shared.float8 import LEAST, TOP

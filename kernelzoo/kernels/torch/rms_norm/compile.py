@@ -1,5 +1,3 @@
-"""torch.nn.functional.rms_norm as torch.compile makes it."""
-
 import torch
 
 from kernelzoo.kernels.torch.compiled import check_exact, compiled_call
@@ -10,7 +8,7 @@ from kernelzoo.registry import register
 
 @register("torch", "rms_norm", "compile")
 def compile(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The same under torch.compile with static shapes, so that Inductor may specialise on each problem.
+    """torch.nn.functional.rms_norm under torch.compile with static shapes: Inductor may specialise on each.
 
     On a GPU only, as softmax is.
     """

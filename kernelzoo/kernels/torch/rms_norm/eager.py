@@ -1,5 +1,3 @@
-"""torch.nn.functional.rms_norm itself."""
-
 import torch
 from torch.nn.functional import rms_norm
 

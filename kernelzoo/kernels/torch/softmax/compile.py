@@ -1,5 +1,3 @@
-"""torch.softmax as torch.compile makes it."""
-
 import torch
 
 from kernelzoo.kernels.torch.compiled import check_exact, compiled_call

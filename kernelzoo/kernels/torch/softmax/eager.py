@@ -1,5 +1,3 @@
-"""torch.softmax itself, where it keeps the contract."""
-
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError

@@ -1,5 +1,3 @@
-"""Softmax in one torch operation a step."""
-
 import torch
 
 from kernelzoo.launch import Launch

@@ -1,5 +1,3 @@
-"""torch.softmax put right by a second division, on the host."""
-
 import torch
 
 from kernelzoo.errors import BackendUnavailableError

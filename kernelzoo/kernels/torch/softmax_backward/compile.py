@@ -1,5 +1,3 @@
-"""The gradient of a softmax as torch.compile makes it."""
-
 import torch
 
 from kernelzoo.kernels.torch.compiled import check_exact, compiled_call
@@ -15,7 +13,7 @@ def _backward_into(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> No
 
 @register("torch", "softmax_backward", "compile")
 def compile(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The same under torch.compile with static shapes, so that Inductor may specialise on each problem.
+    """What autograd runs for torch.softmax, under torch.compile with static shapes: Inductor may specialise on each.
 
     On a GPU only, as ``torch/softmax/compile`` is.
     """

@@ -1,5 +1,3 @@
-"""What torch's autograd runs for a softmax."""
-
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError

@@ -1,5 +1,3 @@
-"""A softmax's gradient by totals of rows that are known, in one torch operation a step."""
-
 import torch
 
 from kernelzoo.kernels.torch.natural import naturals

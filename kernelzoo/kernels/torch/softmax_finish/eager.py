@@ -1,5 +1,3 @@
-"""A softmax's rows by pairs that are known, in one torch operation a step."""
-
 import torch
 
 from kernelzoo.kernels.torch.natural import naturals

@@ -1,5 +1,3 @@
-"""Pairs merged in one torch operation a step."""
-
 import math
 
 import torch

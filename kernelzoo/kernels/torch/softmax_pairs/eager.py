@@ -1,5 +1,3 @@
-"""Pairs of a softmax's rows in one torch operation a step."""
-
 import math
 
 import torch

@@ -1,5 +1,3 @@
-"""torch.sum itself."""
-
 import torch
 
 from kernelzoo.kernels.torch.natural import natural

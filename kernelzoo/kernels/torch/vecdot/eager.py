@@ -1,5 +1,3 @@
-"""Dot products of rows in one torch operation a step."""
-
 import torch
 
 from kernelzoo.kernels.torch.natural import naturals

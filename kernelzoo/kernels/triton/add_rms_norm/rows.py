@@ -1,5 +1,3 @@
-"""A program adds a row to another, or several, and norms the sum, which it holds, or reads again if it is longer."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""Several programs to each row: a launch that leaves the least element of each part, and one that finds the first."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: sums within a block, plus those of the blocks before it, in order."""
-
 import torch
 import triton
 import triton.language as tl

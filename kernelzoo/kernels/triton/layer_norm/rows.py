@@ -1,5 +1,3 @@
-"""A program holds a row, or several, and norms it; longer ones it reads for means, for variances, and to write."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""Programs take rows in turn, and leave sums over their rows for weight and bias; two launches add these up."""
-
 import triton
 import triton.language as tl
 from torch import Tensor

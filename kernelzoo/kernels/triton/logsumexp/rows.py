@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: a running (max, sum) state in each thread, in one pass."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""A program takes several rows, block by block: an exponential of each element, times its row's gradient."""
-
 import torch
 import triton
 import triton.language as tl

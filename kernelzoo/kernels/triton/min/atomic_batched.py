@@ -1,5 +1,3 @@
-"""Programs share the reduced axis; each keeps its row tiles' minima and lowers the output at its end."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""Programs share the reduced axis; each lowers the output by atomics as soon as it has a tile of rows."""
-
 import torch
 import triton
 import triton.language as tl

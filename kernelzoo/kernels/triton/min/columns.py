@@ -1,5 +1,3 @@
-"""A program takes a strip of neighbouring columns as a whole."""
-
 from typing import NamedTuple
 
 import torch

@@ -1,5 +1,3 @@
-"""A program takes whole rows, several short ones or one. Each block of a row is reduced to a scalar at once."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,4 @@
-"""A program takes whole rows block by block; the running minimum stays spread over threads until the row has ended.
-
-Of short rows that begin anywhere in vectors, and of short columns, a thread or a few have one each.
-"""
+"""Of short rows that begin anywhere in vectors, and of short columns, a thread or a few have one each."""
 
 from typing import NamedTuple
 

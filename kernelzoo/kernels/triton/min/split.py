@@ -1,5 +1,3 @@
-"""Several programs take a row, or a strip of columns, in parts. The last to arrive reduces their minima: one launch."""
-
 import torch
 import triton
 import triton.language as tl

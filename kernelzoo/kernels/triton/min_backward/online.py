@@ -1,5 +1,3 @@
-"""A running count in each lane over blocks of a row, then a pass that reads again and writes."""
-
 import torch
 import triton
 import triton.language as tl

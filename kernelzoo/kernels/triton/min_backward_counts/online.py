@@ -1,5 +1,3 @@
-"""A running count in each lane over blocks of a row; lanes meet after the loop, and leave the row's."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""A minimum's gradient by counts of minima that are known. A program to a block of a row, one read, one write."""
-
 import torch
 import triton
 import triton.language as tl

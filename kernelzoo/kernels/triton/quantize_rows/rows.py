@@ -1,5 +1,3 @@
-"""A program takes the absolute maximum of a row, or of several, and scales it; longer ones it reads again."""
-
 import torch
 import triton
 import triton.language as tl

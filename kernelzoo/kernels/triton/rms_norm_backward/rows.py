@@ -1,5 +1,3 @@
-"""Programs take rows in turn, and leave sums over their rows for the weight; a second launch adds these up."""
-
 import torch
 import triton
 import triton.language as tl

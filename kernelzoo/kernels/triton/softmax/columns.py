@@ -1,5 +1,3 @@
-"""Whole columns, a strip of them to a program, which it holds in registers: one read, one write."""
-
 from typing import Any
 
 import torch
@@ -169,7 +167,7 @@ def launch_of_strips(
 
 @register("triton", "softmax", "columns")
 def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A strip of whole columns to a program, which it holds in registers."""
+    """A strip of whole columns to a program, which it holds in registers: one read, one write."""
     columns = rows_of(x, out).columns
     strips = strips_of(columns, device_of(x)) if columns is not None else None
     if columns is None or strips is None or strips.elements < columns.n:

@@ -1,7 +1,4 @@
-"""One program to a row, which it holds on chip: one read, one write.
-
-After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its first form.
-"""
+"""After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its first form."""
 
 import torch
 import triton

@@ -1,5 +1,3 @@
-"""A few consecutive long rows to a program, in a loop that ends with the rows."""
-
 import torch
 import triton
 import triton.language as tl

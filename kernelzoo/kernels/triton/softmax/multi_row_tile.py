@@ -1,5 +1,3 @@
-"""A tile of consecutive short rows to a program, or of rows side by side where memory runs across them."""
-
 import torch
 import triton
 import triton.language as tl

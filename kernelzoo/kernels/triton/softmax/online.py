@@ -1,5 +1,3 @@
-"""A running (maximum, sum) state in each lane over blocks of a row, then a pass that writes."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""A grid that fills the device once and strides over the rows, the next rows' loads in flight."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,5 @@
-"""Several programs to one row, each with a share of it in registers, or to a strip of columns.
-
-They exchange (maximum, sum) states in one co-operative launch where they can wait for each other; elsewhere, on AMD
-devices and in the interpreter, one launch leaves the pairs, and another merges them and writes.
+"""Programs exchange (maximum, sum) states in one co-operative launch where they can wait for each other. Elsewhere, on
+AMD devices and in the interpreter, one launch leaves the pairs, and another merges them and writes.
 """
 
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""One long row, several short ones, or a strip of columns to a program, which holds both inputs."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""A softmax's gradient by totals of rows that are known. A program to a block of a row, two reads, one write."""
-
 import torch
 import triton
 import triton.language as tl

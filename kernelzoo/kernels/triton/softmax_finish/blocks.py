@@ -1,5 +1,3 @@
-"""A softmax's rows by states that are known: a program to a block of a row, read once."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""Pairs merged, several rows to a program: the largest maximum over blocks of parts, then the sum."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""Several programs to each row: a launch that leaves the sum of each part, and one that adds these up."""
-
 import torch
 import triton
 import triton.language as tl

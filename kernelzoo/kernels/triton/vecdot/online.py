@@ -1,5 +1,3 @@
-"""A running sum of products in each lane over blocks of two rows. Lanes meet after the loop, and leave the total."""
-
 import torch
 import triton
 import triton.language as tl
