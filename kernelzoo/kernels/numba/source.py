@@ -6,7 +6,6 @@ Numba's own kernels take a tensor as seven arguments. Here they take raw pointer
 import inspect
 import platform
 import re
-import textwrap
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from numba.cuda.cudadrv.nvvm import NVVM
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import STORAGE
 from kernelzoo.kernels.shared import code_cache, cubin, programs
+from kernelzoo.kernels.shared.shown import written
 from kernelzoo.launch import Compiled
 
 compiling = threading.RLock()
@@ -157,19 +157,13 @@ def described(
 ) -> Compiled:
     """Assemble the function's PTX, and say what there is to say of it."""
     symbol, binary = entry(ptx), to_cubin(ptx, capability)
-    taken = cubin.resources(binary, symbol, 10 * capability[0] + capability[1])
-    lines, first = inspect.getsourcelines(function)
     return Compiled(
         name=function.__name__,
         language="Numba CUDA",
-        source=textwrap.dedent("".join(lines)),
-        file=inspect.getfile(function),
-        line=first,
         constants=constants,
         symbol=symbol,
         binary=binary,
-        registers=taken.registers,
-        local_bytes=taken.local_bytes,
-        shared_bytes=taken.shared_bytes,
         ptx=ptx,
+        **written(function),
+        **vars(cubin.resources(binary, symbol, 10 * capability[0] + capability[1])),
     )

@@ -4,9 +4,7 @@ Gluon's kernels are compiled, cached and launched as Triton's are: both language
 """
 
 import functools
-import inspect
 import math
-import textwrap
 import threading
 import warnings
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from kernelzoo import device as devices
 from kernelzoo.device import KIB, MIB, Device, on_device_of
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.shared import code_cache, cubin, triton_key
+from kernelzoo.kernels.shared.shown import written
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import Columns, Rows, Strides
 from kernelzoo.torch_private import current_stream
@@ -207,25 +206,19 @@ def _msgpack_int(binary: bytes, key: bytes) -> int:
 
 def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[str, Any], device: Device) -> Compiled:
     """What a recording wants to know of a compiled kernel."""
-    found = resources(program, device)
-    lines, first = inspect.getsourcelines(kernel.fn)
     constants = {p.name: value for p, value in zip(kernel.params, args, strict=False) if p.is_constexpr}
     constants |= {name: value for name, value in options.items() if name != "enable_fp_fusion"}
     return Compiled(
         name=kernel.fn.__name__,
         language="gluon" if kernel.is_gluon() else "triton",
-        source=textwrap.dedent("".join(lines)),
-        file=inspect.getfile(kernel.fn),
-        line=first,
         constants={name: v.value if isinstance(v, tl.constexpr) else v for name, v in constants.items()},
         symbol=program.name,
         binary=program.kernel,
-        registers=found.registers,
-        local_bytes=found.local_bytes,
-        shared_bytes=found.shared_bytes,
         ptx=program.asm.get("ptx"),
         stages={stage: str(program.asm[stage]) for stage in ("ttir", "ttgir", "llir") if stage in program.asm},
         assembly=program.asm.get("amdgcn"),
+        **written(kernel.fn),
+        **vars(resources(program, device)),
     )
 
 

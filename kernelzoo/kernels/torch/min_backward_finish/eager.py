@@ -1,7 +1,7 @@
 import torch
 
 from kernelzoo.kernels.torch.natural import naturals
-from kernelzoo.launch import Launch
+from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
 
 
@@ -9,8 +9,4 @@ from kernelzoo.registry import register
 def eager(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, count: torch.Tensor, out: torch.Tensor) -> Launch:
     """Three eager operations: compare, multiply, divide."""
     x, y, grad, count, out = naturals(x, y, grad, count, out)
-
-    def launch() -> None:
-        torch.div((x == y.unsqueeze(1)) * grad.unsqueeze(1), count.unsqueeze(1), out=out)
-
-    return launch
+    return lambda: void(torch.div((x == y.unsqueeze(1)) * grad.unsqueeze(1), count.unsqueeze(1), out=out))

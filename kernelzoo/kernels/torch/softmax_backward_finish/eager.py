@@ -1,7 +1,7 @@
 import torch
 
 from kernelzoo.kernels.torch.natural import naturals
-from kernelzoo.launch import Launch
+from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
 
 
@@ -9,8 +9,4 @@ from kernelzoo.registry import register
 def eager(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
     """Two eager operations: subtract, multiply; half precision widened at the subtraction."""
     grad, y, total, out = naturals(grad, y, total, out)
-
-    def launch() -> None:
-        torch.mul(torch.sub(grad, total.unsqueeze(1)), y, out=out)
-
-    return launch
+    return lambda: void(torch.mul(torch.sub(grad, total.unsqueeze(1)), y, out=out))
