@@ -46,8 +46,8 @@ SELECTIONS = ("cute", "cutile", "gluon", "helion")
 NAMED = {
     "softmax": ("fused", "multi_row", "persistent", "online", "split"),
     "min": ("rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"),
-    "softmax_backward": ("fused", "online"),
-    "min_backward": ("fused", "online"),
+    "softmax_backward": ("fused",),
+    "min_backward": ("fused",),
 }
 """What every other GPU language has."""
 

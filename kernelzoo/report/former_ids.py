@@ -2,6 +2,7 @@
 
 _TILE_LANGUAGES = ("gluon", "cutile", "cute", "helion")
 _HELD = {"multi_row_tile": "fused", "columns": "fused"}
+_STREAMED = dict.fromkeys(("online", "split_grid", "split_two_launches"), "split")
 _MINIMA = {
     "columns": "rows_deferred",
     "rows_deferred_block": "rows_deferred",
@@ -26,8 +27,8 @@ FORMER = {
         ),
         **dict.fromkeys(("split_arrival", "columns_split", "columns_flat"), "split"),
     },
-    ("triton", "softmax_backward"): {**_HELD, "split_grid": "split", "split_two_launches": "split"},
-    ("triton", "min_backward"): {**_HELD, "split_grid": "split", "split_two_launches": "split", "fused_bits": "fused"},
+    ("triton", "softmax_backward"): {**_HELD, **_STREAMED},
+    ("triton", "min_backward"): {**_HELD, **_STREAMED, "fused_bits": "fused"},
     ("cupy", "softmax_backward"): {**_HELD, "split_grid": "online"},
     **dict.fromkeys((("cupy", "min_backward"), ("numba", "softmax_backward"), ("numba", "min_backward")), _HELD),
     ("cupy", "softmax"): {

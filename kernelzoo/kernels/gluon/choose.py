@@ -21,14 +21,10 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 
 
 @chooser("gluon", "softmax_backward", "auto")
-def softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
-    rows, (weights,) = rows_with(grad, out, y)
-    return "fused" if rows.n <= longest(rows, 2) else tiles.streamed(device_of(grad), rows, weights)
-
-
 @chooser("gluon", "min_backward", "auto")
-def min_backward(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
+def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
     """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
-    rows = rows_of(x, out)
-    return "fused" if rows.n <= longest(rows, 1) else tiles.streamed(device_of(x), rows)
+    *beside, out = others
+    rows, strides = rows_with(x, out, *beside)
+    whole = [one for one, tensor in zip(strides, beside, strict=True) if tensor.ndim == 3]  # which have whole rows
+    return "fused" if rows.n <= longest(rows, 1 + len(whole)) else tiles.streamed(device_of(x), rows, *whole)

@@ -20,18 +20,10 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 
 
 @chooser("triton", "softmax_backward", "auto")
-def softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """Tiles of short rows, a program per row that fits on chip, several programs to a longer one.
-
-    Across rows, tiles of short columns, and strips of longer ones; several programs to each that none holds.
-    """
-    return form((grad, y, out), 2)
-
-
 @chooser("triton", "min_backward", "auto")
-def min_backward(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
+def fused_or_split(*tensors: torch.Tensor) -> str:
     """Tiles of short rows, a program per row that fits on chip, several programs to a longer one.
 
     Across rows, tiles of short columns, and strips of longer ones; several programs to each that none holds.
     """
-    return form((x, y, grad, out), 1)
+    return form(tensors, sum(one.ndim == 3 for one in tensors[:-1]))  # inputs that have whole rows

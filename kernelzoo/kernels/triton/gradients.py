@@ -13,7 +13,6 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.exchange import EXCHANGE, WRITE, phases_on
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
-from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.passes import one_a_row
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
@@ -42,18 +41,14 @@ def longest(rows: Rows, whole: int) -> int:
 
 
 def form(tensors: Sequence[torch.Tensor], whole: int) -> str:
-    """Which form takes a gradient: fused where a program holds rows or columns, else split, or online."""
+    """Which form takes a gradient: fused where a program holds rows or columns, else split."""
     (rows, full, _), device = lies(tensors, whole), jit.device_of(tensors[0])
     if rows.across and rows.n > tiles.FEW_ROWS:
         held = whole_strip(rows, device, HELD_COLUMNS) is not None
-        programs = rows.total * rows.itemsize // LINE_BYTES
     else:
         tile = tiles.row_tile(of(tiles.Numbers, device.index), device, rows, jit.edges_of(rows, *full))
-        held, programs = tile is not None or rows.n <= longest(rows, whole), rows.planned
-    if held:
-        return "fused"
-    # Where several programs to a row would read it twice, so may one.
-    return "online" if not device.is_nvidia and programs >= device.multiprocessors else "split"
+        held = tile is not None or rows.n <= longest(rows, whole)
+    return "fused" if held else "split"
 
 
 def fused_launch(

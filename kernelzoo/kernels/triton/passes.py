@@ -1,4 +1,4 @@
-"""Launches of one pass over rows, or two, by blocks of columns: what the gradients and their parts share."""
+"""Launches of one pass over rows by blocks of columns: the parts of gradients and of a softmax that shards take."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.layout import Strides, cdiv, rows_with
 
 PASS_TILE = 1024
-"""Elements of a tile of short rows at the least, where a pass is all of an operation."""
+"""Elements of a tile of short rows at the least."""
 
 
 def one_a_row(others: Iterable[Strides]) -> tuple[int, ...]:
@@ -25,19 +25,18 @@ def over_blocks(
     tensors: Sequence[torch.Tensor],
     whole: int = 1,
     kinds: Sequence[Any] = (),
-    least: int = PASS_TILE,
     one_block: bool = False,
 ) -> Launch:
     """The launch of a kernel over tiles of rows, each gone through in blocks, or a program to each block.
 
     tensors: the canonical ones. The first ``whole`` of them have n elements a row, the other inputs one. kinds:
-    constants after WIDE. least: elements of a tile of short rows.
+    constants after WIDE.
     """
     x, *beside, out = tensors
     rows, strides = rows_with(x, out, *beside)
     full, single = strides[: whole - 1], strides[whole - 1 :]
     device, edges = device_of(x), edges_of(rows, *full)
-    side, block, warps = column_tile(device, rows, least)
+    side, block, warps = column_tile(device, rows, PASS_TILE)
     blocks = cdiv(rows.n, block) if one_block else 1
     constants = (wide_type(x.dtype), *kinds, edges, side, block)
     args = (*tensors, *row_arguments(rows, *full), *one_a_row(single), *([blocks] if one_block else []), *constants)

@@ -13,10 +13,12 @@ from kernelzoo.kernels.triton import shares
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start
 from kernelzoo.kernels.triton.gradients import split_launch
 from kernelzoo.kernels.triton.min_backward.columns_kernel import columns_kernel
-from kernelzoo.kernels.triton.min_backward.device_functions import NOTHING_TWICE
 from kernelzoo.kernels.triton.shares import load_share
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
+
+NOTHING_TWICE = tl.constexpr(0x7FFF7FFF)
+"""Two NaN of half precision in one word, of float16 and of bfloat16, which equal nothing."""
 
 
 @triton.jit

@@ -3,7 +3,6 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
-from kernelzoo.kernels.triton.min_backward.device_functions import count_minima
 from kernelzoo.kernels.triton.passes import over_blocks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -15,6 +14,7 @@ def count_kernel(
     y_outer, y_inner,
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    """Elements are compared as they are computed. Every lane counts in 32 bits, and lanes meet at the end in 64."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
@@ -26,7 +26,12 @@ def count_kernel(
     if EDGES:
         edges = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
     x_start = aligned(x_start, EDGES)
-    found = count_minima(x, x_start, x_n, cols, in_rows, inside, longest, least, WIDE, ROWS, BLOCK)
+    counts = tl.zeros([ROWS, BLOCK], tl.int32)
+    for start in range(0, longest, BLOCK):
+        here = start + cols
+        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < inside), other=float("nan"))
+        counts += (tile.to(WIDE) == least).to(tl.int32)
+    found = tl.sum(counts.to(tl.int64), 1, keep_dims=True)
     if EDGES:
         found += tl.sum(edges.to(tl.int64), 1, keep_dims=True)
     tl.store(count + row_start(row, inner, out_outer, out_inner, 1), found.to(WIDE), in_rows)

@@ -2,9 +2,9 @@ import torch
 import triton
 import triton.language as tl
 
+from kernelzoo.kernels.shared.device_functions import TOGETHER
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.passes import over_blocks
-from kernelzoo.kernels.triton.softmax_backward.device_functions import sum_of_products
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -15,6 +15,7 @@ def dot_kernel(
     y_outer, y_n, y_inner,
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    """Every lane keeps a sum, and lanes meet after TOGETHER blocks."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
@@ -28,7 +29,16 @@ def dot_kernel(
         edges *= tl.load(y + (y_start + edge), known, other=0).to(WIDE)
     x_start = aligned(x_start, EDGES)
     y_start = aligned(y_start, EDGES)
-    result = sum_of_products(x, x_start, x_n, y, y_start, y_n, cols, in_rows, inside, longest, WIDE, ROWS, BLOCK)
+    result = tl.zeros([ROWS, 1], WIDE)
+    sums = tl.zeros([ROWS, BLOCK], WIDE)
+    for start in range(0, longest, BLOCK):
+        here = start + cols
+        mask = in_rows & (here < inside)
+        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+        sums += tile * tl.load(y + (y_start + here * y_n), mask, other=0).to(WIDE)
+        if (tl.cast(start, tl.int64) % (TOGETHER * BLOCK) == (TOGETHER - 1) * BLOCK) | (start + BLOCK >= longest):
+            result += tl.sum(sums, 1, keep_dims=True)
+            sums = tl.zeros([ROWS, BLOCK], WIDE)
     if EDGES:
         result += tl.sum(edges, 1, keep_dims=True)
     tl.store(total + row_start(row, inner, out_outer, out_inner, 1), result, in_rows)
