@@ -75,8 +75,6 @@ def across(rows: Rows, wide: int, depth: int, inputs: int = 1) -> Tile:
 
 @numbers
 class Numbers:
-    """Shipped values are those of an H200."""
-
     tile_bytes: int = knob(
         8192, among=(4096, 8192, 16384), unit="bytes", why="of short rows as computed, which a program holds"
     )

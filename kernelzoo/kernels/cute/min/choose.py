@@ -1,5 +1,3 @@
-"""Which form of the minimum takes a problem: its layout, its size against the device's, and the launch table say."""
-
 import torch
 
 from kernelzoo.kernels.cute import tiles
@@ -14,8 +12,6 @@ SHORT_COLUMNS = 512
 
 @launch_table("cute", "min")
 class Knobs:
-    """Shipped values are those of an H200."""
-
     row_bytes: int = knob(
         65536,
         among=(32768, 65536, 131072),

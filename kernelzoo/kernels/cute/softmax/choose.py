@@ -1,5 +1,3 @@
-"""Which form of softmax takes a problem, by a launch table."""
-
 import torch
 
 from kernelzoo.kernels.cute.launch import device_of
@@ -12,8 +10,6 @@ from kernelzoo.tables import knob, launch_table, of
 
 @launch_table("cute", "softmax")
 class Knobs:
-    """Shipped values are those of an H200."""
-
     crowd: int = knob(
         1,
         among=(1, 2, 4),

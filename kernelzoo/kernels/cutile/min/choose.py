@@ -1,5 +1,3 @@
-"""Which form of the minimum takes a problem: its layout, its size against the device's, and the launch table say."""
-
 import torch
 
 from kernelzoo.kernels.cutile.launch import device_of
@@ -19,8 +17,6 @@ UNROLLED = 2048
 
 @launch_table("cutile", "min")
 class Knobs(tiles.Numbers):
-    """What depends on the card."""
-
     row_bytes: int = knob(
         65536,
         among=(32768, 65536, 131072),

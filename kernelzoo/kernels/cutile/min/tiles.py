@@ -16,8 +16,6 @@ SHORT_ELEMENTS = 2048
 
 @numbers
 class Numbers:
-    """Shipped values are those of an H200."""
-
     block_bytes: int = knob(
         8192, among=(8192, 16384, 32768), unit="bytes", why="of a block of a row that is reduced at once"
     )

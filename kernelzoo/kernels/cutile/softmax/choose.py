@@ -1,5 +1,3 @@
-"""Which form of softmax takes a problem, by a launch table."""
-
 import torch
 
 from kernelzoo.kernels.cutile import tiles
@@ -13,8 +11,6 @@ from kernelzoo.tables import knob, launch_table, of
 
 @launch_table("cutile", "softmax")
 class Knobs(tiles.Numbers):
-    """What depends on the card."""
-
     crowd: int = knob(
         1, among=(1, 2, 4), unit="rows per multiprocessor", why="from which on rows are many, and each is one program's"
     )

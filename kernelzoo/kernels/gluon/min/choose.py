@@ -1,5 +1,3 @@
-"""Which form of the minimum takes a problem: its layout, its size against the device's, and the launch table say."""
-
 import torch
 
 from kernelzoo.kernels.gluon.min import tiles

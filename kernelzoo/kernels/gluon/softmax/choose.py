@@ -1,5 +1,3 @@
-"""Which form of softmax takes a problem, by a launch table."""
-
 import torch
 
 from kernelzoo.kernels.gluon import tiles

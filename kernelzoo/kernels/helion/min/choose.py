@@ -1,5 +1,3 @@
-"""Which form of the minimum takes a problem: its layout, its size against the device's, and the launch table say."""
-
 import torch
 
 from kernelzoo.kernels.helion.min import tiles
@@ -15,8 +13,6 @@ SHORT_COLUMNS = 512
 
 @launch_table("helion", "min")
 class Knobs(tiles.Numbers):
-    """What depends on the card. Shipped values are those of an H200."""
-
     row_bytes: int = knob(
         65536, among=(32768, 65536, 131072), unit="bytes",
         why="of a longer row, if rows are few, several programs take parts",

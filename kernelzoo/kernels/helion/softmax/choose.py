@@ -1,5 +1,3 @@
-"""Which form of softmax takes a problem, by a launch table."""
-
 import torch
 
 from kernelzoo.kernels.helion import tiles
@@ -12,8 +10,6 @@ from kernelzoo.tables import knob, launch_table, of
 
 @launch_table("helion", "softmax")
 class Knobs(tiles.Numbers):
-    """What depends on the card. Shipped values are those of an H200."""
-
     crowd: int = knob(
         1, among=(1, 2, 4), unit="programs per SM", why="of one row each, from which on long rows are for online"
     )

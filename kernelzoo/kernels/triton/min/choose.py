@@ -1,5 +1,3 @@
-"""Which form of the minimum takes a problem: its layout, its size against the device's, and the launch table say."""
-
 import torch
 
 from kernelzoo.kernels.shared.jit import device_of, edges_of
@@ -17,8 +15,6 @@ SMALL_TILES = {2: 4608, 4: 2048}
 
 @launch_table("triton", "min")
 class Knobs(RowNumbers, atomics.Numbers, split.Numbers):
-    """What depends on the card. Shipped values are an H200's."""
-
     across_percent: int = knob(
         50,
         among=(25, 50, 100),

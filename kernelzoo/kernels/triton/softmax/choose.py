@@ -1,5 +1,3 @@
-"""Which form of softmax takes a problem, by a launch table."""
-
 import torch
 
 from kernelzoo.device import Device
@@ -27,8 +25,6 @@ class Knobs(
     online.Numbers,
     parts.Numbers,
 ):
-    """What depends on the card. Shipped values are an H200's."""
-
     ahead_rows: int = knob(
         2, among=(1, 2, 4, 8), unit="rows per multiprocessor", why="from which on persistent takes longer ones"
     )
