@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+from kernelzoo.lazy import torch
 
 DISTURBED = "disturbed"
 """The flag of a result with samples from a disturbed device."""
@@ -147,8 +146,6 @@ class HostWatch:
         waited, passed = (after.waited_s or 0) - (before.waited_s or 0), after.at_s - before.at_s
         if waited > MOVED * passed:
             return f"a thread waited {waited * 1e3:.1f} of {passed * 1e3:.1f} ms for a processor"
-        import torch
-
         others = (after.others_s or 0) - (before.others_s or 0)
         spare = max(0, _processors() - torch.get_num_threads())
         if others > spare * passed + max(_TICKS, _BUSY * passed):
@@ -177,8 +174,6 @@ def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
         import pynvml
     except ImportError:
         return "the package nvidia-ml-py is not installed; pip install nvidia-ml-py"
-    import torch
-
     if not torch.cuda.is_available():
         return "torch sees no GPU"
     try:

@@ -13,13 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.errors import KernelZooError
+from kernelzoo.lazy import torch
 from kernelzoo.measure.condition import nvml_of
-
-if TYPE_CHECKING:
-    import torch
 
 LEAST = 0.2
 """Least seconds of launches in a span."""
@@ -121,8 +119,6 @@ class Replays:
         return float(self._first.elapsed_time(last)) * 1e-3 / self._runs
 
     def _event(self) -> Any:
-        import torch
-
         event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event

@@ -8,6 +8,8 @@ import importlib.metadata
 import platform
 from pathlib import Path
 
+from kernelzoo.lazy import torch
+
 # Distributions that affect results, where installed.
 _DISTRIBUTIONS = (
     *("kernelzoo", "torch", "triton", "helion", "cuda-tile", "nvidia-cuda-tileiras", "nvidia-cutlass-dsl"),
@@ -21,8 +23,6 @@ _DISTRIBUTIONS = (
 def device_name(device: str) -> str:
     """The name of the GPU, or of the processor, such as ``NVIDIA H200``."""
     if device.startswith("cuda"):
-        import torch
-
         return torch.cuda.get_device_name(device)
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
@@ -36,8 +36,6 @@ def gpu_uuid(device: str) -> str | None:
     """The UUID of a GPU, such as ``GPU-0a1b...``; None for the host."""
     if not device.startswith("cuda"):
         return None
-    import torch
-
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
 
 
@@ -51,8 +49,6 @@ def versions(device: str) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     if "torch" in found:
-        import torch
-
         found["torch"] = torch.__version__
         if torch.version.cuda:
             found["cuda"] = torch.version.cuda

@@ -18,6 +18,7 @@ from typing import Any
 from kernelzoo import tables, user_cache
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import BackendUnavailableError
+from kernelzoo.lazy import torch
 from kernelzoo.measure.environment import device_name
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import DiedError, GuardError, Json, WorkerProcess, quiet
@@ -121,8 +122,6 @@ def first_call(
 
 def measured(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folder: str, device: Any) -> Json:
     """Call each shape once, and the first again, in the new process; returns fields of :class:`FirstCall`."""
-    import torch
-
     found: Json = {"outcome": "measured", "device": device_name(str(device))}
     backend_name, op, variant = id.split("/")
     torch.ones(1, device=device).add_(1).cpu()  # the device's context is torch's cost
@@ -156,8 +155,6 @@ def measured(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folder:
 
 def _timed(run: Any, device: Any) -> tuple[Any, float]:
     """A function's result, and the milliseconds until the device is done."""
-    import torch
-
     started = time.perf_counter()
     result = run()
     if device.type == "cuda":

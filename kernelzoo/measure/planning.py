@@ -11,17 +11,15 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo import operations, registry, tables
 from kernelzoo.errors import InspectionError, KernelZooError
 from kernelzoo.launch import recorded
+from kernelzoo.lazy import torch
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import WorkerProcess
 from kernelzoo.packages import packages
-
-if TYPE_CHECKING:
-    import torch
 
 Values = Mapping[str, int]
 """Knobs of a table that differ from the shipped ones."""
@@ -55,8 +53,6 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
 
     Nothing is compiled or run. A problem without room on the device counts as refused; ``meta`` needs none.
     """
-    import torch
-
     implementation = registry.implementation(id)
     bind = registry._registered[implementation.backend, implementation.op, implementation.registered]
     made = [table_of(implementation, one) for one in values]

@@ -19,6 +19,7 @@ from kernelzoo import definitions, inspect, measure, registry, tables
 from kernelzoo.check import verifying, weak
 from kernelzoo.device import ARCHITECTURES, device_lives
 from kernelzoo.errors import BackendUnavailableError, ContractError, DeviceLostError, KernelZooError
+from kernelzoo.lazy import torch
 from kernelzoo.measure import first_call, planning
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.measurement import FULL
@@ -28,8 +29,6 @@ from kernelzoo.operations.known import described
 from kernelzoo.packages import how_to_install
 
 if TYPE_CHECKING:
-    import torch
-
     from kernelzoo.measure.runner import Runner
 
 
@@ -53,8 +52,6 @@ class Worker(Answering):
         ``simulated``: a backend that only plans, and the architecture of its simulated device.
         """
         if simulated:
-            import torch
-
             backend, arch = simulated
             self._simulation = inspect.on_described(backend, ARCHITECTURES[arch])
             try:
@@ -73,8 +70,6 @@ class Worker(Answering):
 
     def on_runner(self, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Call a method of the runner. What the implementation raises is the reply."""
-        import torch
-
         self.in_hand = True
         try:
             if call == "open":
@@ -158,8 +153,6 @@ class Worker(Answering):
 
     def on_fuzz(self, id: str, cases: list[str], one_by_one: bool) -> dict[str, Any]:
         """Run fuzzing cases; reply with the fields of :class:`kernelzoo.check.fuzz.running.Found`."""
-        import torch
-
         from kernelzoo.check import fuzz
         from kernelzoo.check.fuzz import running
 
@@ -179,8 +172,6 @@ class Worker(Answering):
 
     def on_accuracy(self, op: str, dtype: str, ids: list[str], values: int, seed: int) -> dict[str, Any]:
         """Errors in ulp: the rows of :func:`kernelzoo.check.accuracy.measure`."""
-        import torch
-
         from kernelzoo.check import accuracy
 
         torch.set_num_threads(1)  # several such processes share the processor
@@ -208,8 +199,6 @@ class Worker(Answering):
 
     def _place(self, id: str) -> torch.device | str:
         """The device for an implementation or torch's function, or why it can't run here."""
-        import torch
-
         backend, *rest = id.split("/")
         try:
             devices = registry.language(backend).devices if rest else (self._device.type,)
@@ -220,8 +209,6 @@ class Worker(Answering):
 
 def opened(device: str) -> torch.device:
     """The device to use. Raises OpenError, which says why it can't be."""
-    import torch
-
     try:
         found = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if found.type == "cuda":
@@ -264,8 +251,6 @@ def _admit(
     seed: int,
     known: Callable[[dict[str, Any]], None],
 ) -> None:
-    import torch
-
     random.seed(seed)  # for the inputs
     sets = measure.Sets(problem, 3, device)
     x = sets[0][0][0]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo.children import children_of
 from kernelzoo.errors import ContractError, Pickled
+from kernelzoo.lazy import torch
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import IMPORTING, WAITING, DiedError, GuardError, Json, WorkerProcess, quiet
 
@@ -208,8 +209,6 @@ class Apart(WorkerProcess):
 
     def ask(self, call: str, **arguments: Any) -> Any:
         """Call a method of the runner. Raises RaisedError, ContractError or DiedError."""
-        import torch
-
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # the judge's writes have arrived before another process reads
             torch.cuda.synchronize()
         self._in_hand, worked = str(arguments.get("id", "")), self.ran_on()

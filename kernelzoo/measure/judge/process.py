@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from kernelzoo import definitions, measure, operations, registry
 from kernelzoo.errors import DeviceLostError
+from kernelzoo.lazy import torch
 from kernelzoo.measure import record, schema
 from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.judge.apart import Apart, adopt_orphans
@@ -102,8 +103,6 @@ class Judge(Answering):
         """Measure one problem; see :meth:`kernelzoo.measure.guard.Guard.race`. A lost runner costs its own rows."""
         asked, left, lost, tries = problem_of(problem), list(ids), [], 0
         if self._device.type == "cuda" and how["rounds"] and how["timed"] != "call" and not tables:
-            import torch
-
             from kernelzoo.measure.ceilings import ceilings
 
             try:
