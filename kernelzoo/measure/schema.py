@@ -27,7 +27,7 @@ def wrong(document: Any) -> str:
             f"is of format {format:.30g}, and this kernelzoo reads formats up to {FORMAT}; "
             "read it with the kernelzoo that wrote it, or a newer one"
         )
-    if _fits()(document):
+    if _fits(_schema(), document):
         return ""
     error = next(_validator().iter_errors(document), None)
     return "holds a number that is none" if error is None else _words(document, error)
@@ -51,6 +51,7 @@ _TYPES: dict[str, Any] = {
     "integer": int,
     "number": (int, float),
     "boolean": bool,
+    "null": type(None),
 }
 _KEYWORDS = {
     *("$schema", "$id", "$defs", "title", "description", "type", "properties", "required", "items", "format", "enum"),
@@ -58,57 +59,40 @@ _KEYWORDS = {
 }
 
 
+@cache
 def _schema() -> Any:
     return json.loads(resources.files("kernelzoo.measure").joinpath("results.schema.json").read_text(encoding="utf-8"))
 
 
-@cache
-def _fits() -> Callable[[Any], bool]:
-    """A fast test of the schema, in a fiftieth of jsonschema's time. That one then names the error."""
-    schema = _schema()
-
-    @cache
-    def named(name: str) -> Callable[[Any], bool]:
-        return made(schema["$defs"][name])
-
-    def made(part: Any) -> Callable[[Any], bool]:
-        if "$ref" in part:
-            return named(part["$ref"].removeprefix("#/$defs/"))
-        types = [part["type"]] if isinstance(part.get("type"), str) else part.get("type", [])
-        null, truth = "null" in types, "boolean" in types
-        classes = tuple(_TYPES[name] for name in types if name != "null")
-        ofs = {key: made(of) for key, of in part.get("properties", {}).items()}
-        others, names, items = (
-            made(part[key]) if key in part else None for key in ("additionalProperties", "propertyNames", "items")
+def _fits(part: Any, value: Any) -> bool:
+    """Whether a value fits a part of the schema, in a fifth of jsonschema's time. That one then names the error."""
+    if not part:
+        return True
+    if "$ref" in part:
+        part = _schema()["$defs"][part["$ref"].removeprefix("#/$defs/")]
+    assert part.keys() <= _KEYWORDS, part.keys()
+    types = [part["type"]] if isinstance(part.get("type"), str) else part.get("type", [])
+    if types and not any(isinstance(value, _TYPES[name]) for name in types):
+        return False
+    if isinstance(value, bool) and types and "boolean" not in types:
+        return False
+    if value is None and types:
+        return True
+    if "enum" in part and value not in part["enum"]:
+        return False
+    if isinstance(value, str):
+        return "format" not in part or _FORMATS[part["format"]](value)
+    if isinstance(value, dict):
+        known, others, names = (part.get(k, {}) for k in ("properties", "additionalProperties", "propertyNames"))
+        return all(name in value for name in part.get("required", ())) and all(
+            _fits(names, name) and _fits(known.get(name, others), one) for name, one in value.items()
         )
-        right, allowed = _FORMATS.get(part.get("format", "")), part.get("enum")
-        least, most = part.get("minimum", -math.inf), part.get("maximum", math.inf)
-        shortest, longest = part.get("minItems", 0), part.get("maxItems", math.inf)
-        required = set(part.get("required", ()))
-        assert part.keys() <= _KEYWORDS, part.keys()
-
-        def fits(value: Any) -> bool:
-            if value is None and null:
-                return True
-            if (types and not isinstance(value, classes)) or (isinstance(value, bool) and types and not truth):
-                return False
-            if allowed is not None and value not in allowed:
-                return False
-            if isinstance(value, str):
-                return right is None or right(value)
-            if isinstance(value, dict):
-                return (
-                    required <= value.keys()
-                    and (names is None or all(map(names, value)))
-                    and all(of(one) for key, one in value.items() if (of := ofs.get(key, others)) is not None)
-                )
-            if isinstance(value, list):
-                return shortest <= len(value) <= longest and (items is None or all(map(items, value)))
-            return not isinstance(value, int | float) or isinstance(value, bool) or least <= value <= most
-
-        return fits
-
-    return made(schema)
+    if isinstance(value, list):
+        long = part.get("minItems", 0) <= len(value) <= part.get("maxItems", math.inf)
+        return long and all(_fits(part.get("items", {}), one) for one in value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return True
+    return bool(part.get("minimum", -math.inf) <= value <= part.get("maximum", math.inf))
 
 
 @cache
