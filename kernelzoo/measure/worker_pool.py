@@ -13,16 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, as_completed, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 
+from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.over_ray import RayWorker
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import GuardError, LostError, RaceLostError
 
-if TYPE_CHECKING:
-    from kernelzoo.measure.guard import Guard
-    from kernelzoo.measure.over_ray import RayWorker
-
-    Worker: TypeAlias = Guard | RayWorker
+Worker = Guard | RayWorker
 
 AGREE = 1.02
 """A card slower than the fastest of its model by this factor is flagged."""
@@ -123,12 +121,11 @@ class Checked:
     problem: str
     id: str
     median_us: float | None
-    """None if the measurement failed."""
+    """None if the measurement failed; ``why`` says the reason."""
     ratio: float | None
     """Time over that of the fastest card of the same model."""
     slower: bool
     why: str = ""
-    """Why the measurement failed."""
 
 
 def compared(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Checked]:

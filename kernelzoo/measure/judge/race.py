@@ -10,7 +10,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import Literal
 
 import torch
 
@@ -32,9 +31,6 @@ from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.runner import COPY
 from kernelzoo.measure.statistics import LONGEST, settled
 from kernelzoo.measure.worker_process import DiedError
-
-Stage = Literal["check", "time", "energy", "cross-check"]
-"""The current step: the gate, the samples, the energy, or the second clock."""
 
 _MOST_CALLS = 120
 """Most calls of a turn on a GPU: of up to eight kernels each, fewer than the 1024 that a stream queues."""
@@ -64,7 +60,7 @@ def race(
     ceilings: Ceilings | None = None,
     waive: Collection[str] = (),
     own: Seat | None = None,
-    progress: Callable[[Stage, str], None] = lambda stage, id: None,
+    progress: Callable[[str, str], None] = lambda stage, id: None,
 ) -> dict[str, Measurement]:
     """Measure implementations of one problem on one device; returns every id in the given order.
 
@@ -82,7 +78,7 @@ def race(
     ``own``: the runner of kernelzoo's own kernels, which shows what a turn without launches and a copy take.
     With ``ceilings``, a cold result more than 5 % faster than its limit is wrong. So is a cold host result faster than
     memory, and one whose turns took longer by the judge's clock. An id in ``waive`` may be wrong on special values. It
-    is timed, and its result says that it breaks the contract. ``progress`` is called before each step. With 0
+    is timed, and its result says that it breaks the contract. ``progress`` is called with each step and id. With 0
     ``rounds`` nothing is timed, and what is right has neither samples nor a fault.
 
     Raises DeviceLostError if the device is broken for this process, EnergyError if it has no energy counter.
@@ -124,7 +120,7 @@ class _Race:
     entrants: Sequence[Entrant]
     seats: Sequence[Seat]
     data: Data
-    progress: Callable[[Stage, str], None]
+    progress: Callable[[str, str], None]
     rounds: int
     own: Seat
     """The runner that has kernelzoo's own kernels alone."""
@@ -217,11 +213,9 @@ class _Race:
         mutation = self.data.gate.mutation
         marked = random.choice(order)
         mutation.write(order, None if special is None else {marked: special})
-        linked = None
-        if link:
-            place, source, elements = link
-            linked = order[place]
-            mutation.link(linked, source, elements)
+        linked = order[link[0]] if link else None
+        if linked is not None:
+            mutation.link(linked, *link[1:])
         self.data.settle()
         self.late(entrant)
         if self.host:
