@@ -14,11 +14,12 @@ from kernelzoo.definitions.drawing import drawn
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_name, read
 from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
 from kernelzoo.definitions.reference import CHANGES, Reference, error_of, errors_of, hook_of, named
-from kernelzoo.definitions.tolerance import Tolerance, Tolerated, asked, tolerance_of, tolerated
+from kernelzoo.definitions.tolerance import Tolerance, Tolerated, asked, tolerance_of
 from kernelzoo.errors import RegistrationError, UndecidableError
 from kernelzoo.launch import Launch
 from kernelzoo.lazy import torch
 from kernelzoo.operations import FLOATS, OPERATIONS, Arguments, Operation, Output, Scalar, operation
+from kernelzoo.operations.expected import Bounds
 from kernelzoo.operations.signature import zip_dict
 
 REFERENCE = "reference"
@@ -38,7 +39,6 @@ class Loaded:
     names: tuple[str, ...]
     """Inputs in the argument order of the reference and of solutions, with scalars, by the operation's names."""
     data: Json
-    """The definition itself."""
     workloads: tuple[Json, ...] = ()
     """The workloads that lie beside its file."""
 
@@ -168,9 +168,9 @@ def _tolerated(name: str, run: Reference, args: Arguments) -> Tolerated:
     """What the set's own tolerance accepts. SOL-ExecBench's default, where no workload states one."""
     op = OPERATIONS[name]
     given, _ = arguments_of(name, args.inputs, zip_dict(op.scalars, args.scalars))
-    results = zip(run.copied(given), op.out_dtypes(args), strict=True)
+    results = [result.to(dtype) for result, dtype in zip(run.copied(given), op.out_dtypes(args), strict=True)]
     tolerance = tolerance_of(loaded[name].workloads, op.bound_sizes(args)) or Tolerance()
-    return tolerated(name, [result.to(dtype) for result, dtype in results], tolerance)
+    return Tolerated(tuple(Bounds(name, right, right) for right in results), tolerance=tolerance)
 
 
 def workloads_beside(path: Path) -> tuple[Json, ...]:

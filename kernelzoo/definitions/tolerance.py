@@ -73,8 +73,3 @@ class Tolerated(Expected):
             if share < self.tolerance.required_matched_ratio or most or not finite:
                 words = f"{share:.4g} of {close.numel()} elements within their tolerance ({self.tolerance})"
                 raise ContractError(f"{bounds.name}: {words}{'' if finite else ', and some not finite'}", "wrong value")
-
-
-def tolerated(name: str, results: Sequence[torch.Tensor], tolerance: Tolerance) -> Tolerated:
-    """The check of results by the set's own tolerance. ``results``: those of the reference, in the outputs' dtypes."""
-    return Tolerated(tuple(Bounds(name, right, right) for right in results), tolerance=tolerance)

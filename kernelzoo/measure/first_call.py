@@ -56,7 +56,6 @@ class FirstCall:
     reason: str = ""
     device: str = ""
     table: str | None = None
-    """The launch table in use, if the backend has any."""
     load_ms: float | None = None
     """To import the language and look for a device, after torch and its context."""
     empty_ms: float | None = None
@@ -69,8 +68,6 @@ class FirstCall:
     """Files that the second shape added to the caches; 0 if all kernels were reused."""
     call_ms: float | None = None
     """Second call on the first shape, when everything is compiled."""
-    cache_bytes: int | None = None
-    """Bytes of the disk caches after both shapes."""
 
 
 def first_calls(
@@ -113,10 +110,8 @@ def first_call(
 
         found = asked()
         if found["outcome"] == "measured":
-            size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
             again = asked()
-            measured = again["outcome"] == "measured"
-            found |= {"stored_ms": again["empty_ms"], "cache_bytes": size} if measured else again
+            found |= {"stored_ms": again["empty_ms"]} if again["outcome"] == "measured" else again
         return FirstCall(id, problem_class, dtype, first, second, **found)
 
 
