@@ -11,6 +11,7 @@ import statistics
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from time import perf_counter, sleep
 from typing import Any
@@ -18,15 +19,6 @@ from typing import Any
 from kernelzoo.errors import KernelZooError
 from kernelzoo.lazy import torch
 from kernelzoo.measure.condition import nvml_of
-
-LEAST = 0.2
-"""Least seconds of launches in a span."""
-
-STEPS = 4
-"""Fewest steps of the counter in a span. The delay at which a step is seen varies."""
-
-WARM = 0.05
-"""Seconds of launches before a span may begin, so that the clock is up."""
 
 STILL = 1.0
 """Seconds of launches in which a counter must move."""
@@ -59,8 +51,9 @@ class Energy:
 
     @property
     def facts(self) -> dict[str, float]:
-        """Its numbers by name, as in a results file."""
-        return {name: value for name, value in vars(self).items() if name != "unknown"}
+        """Its numbers by name, with five digits, as in a results file."""
+        known = {name: value for name, value in vars(self).items() if name != "unknown"}
+        return {name: value if isinstance(value, int) else float(f"{value:.5g}") for name, value in known.items()}
 
     @property
     def watts(self) -> float:
@@ -68,30 +61,23 @@ class Energy:
         return 1e3 * self.launch_mj / self.launch_us
 
 
-class Meter:
-    """The energy counter of one GPU; :func:`meter` makes it."""
-
-    def __init__(self, nvml: Any, handle: Any) -> None:
-        self._nvml, self._handle = nvml, handle
-
-    def joules(self) -> float:
-        """Joules since the driver was loaded. Raises EnergyError."""
-        try:
-            return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)) / 1e3
-        except self._nvml.NVMLError as error:
-            raise EnergyError(f"NVML has no energy counter for this GPU: {error}") from error
+def joules(nvml: Any, handle: Any) -> float:
+    """What the energy counter of a GPU says: joules since the driver was loaded. Raises EnergyError."""
+    try:
+        return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
+    except nvml.NVMLError as error:
+        raise EnergyError(f"NVML has no energy counter for this GPU: {error}") from error
 
 
-def meter(device: torch.device) -> Meter:
+def meter(device: torch.device) -> Callable[[], float]:
     """The energy counter of the device. Raises EnergyError, which says what is missing."""
     found: Any = f"it is read from a GPU's counter, and {device.type!r} has none"
     if device.type == "cuda":
         found = nvml_of(device)
     if isinstance(found, str):
         raise EnergyError(f"--energy is not available here: {found}")
-    made = Meter(*found)
-    made.joules()
-    return made
+    joules(*found)
+    return partial(joules, *found)
 
 
 class Replays:
@@ -124,23 +110,24 @@ class Replays:
         return event
 
 
-def of(more: Callable[[], object], end: Callable[[], float], launches: int, meter: Meter) -> Energy:
+def of(more: Callable[[], object], end: Callable[[], float], launches: int, meter: Callable[[], float]) -> Energy:
     """The energy of a launch. ``more`` queues enough runs of so many ``launches``; ``end`` waits for all of them."""
     more()
     began = moved = perf_counter()
     moves: list[tuple[float, float]] = []
     unknown = ""
     try:
-        last = meter.joules()
-        while not unknown and not (len(moves) > STEPS and moves[-1][0] - moves[0][0] >= LEAST):
+        last = meter()
+        # A span has 0.2 s of launches, and four steps, since the delay at which a step is seen varies.
+        while not unknown and not (len(moves) > 4 and moves[-1][0] - moves[0][0] >= 0.2):
             sleep(_PAUSE)
             more()
-            joules, now = meter.joules(), perf_counter()
-            if joules < last:
+            counted, now = meter(), perf_counter()
+            if counted < last:
                 unknown = "the counter went back"
-            elif joules > last:
-                last, moved = joules, now
-                moves += [(now, joules)] if now - began >= WARM else []
+            elif counted > last:
+                last, moved = counted, now
+                moves += [(now, counted)] if now - began >= 0.05 else []  # the clock is up
             elif now - moved > STILL:
                 unknown = f"the counter did not move in {STILL:g} s"
     except EnergyError as error:
@@ -157,5 +144,5 @@ def of(more: Callable[[], object], end: Callable[[], float], launches: int, mete
         span_ms=(stop - start) * 1e3,
         launch_us=launch * 1e6,
         step_ms=statistics.median(seconds for seconds, _ in steps) * 1e3,
-        step_mj=statistics.median(joules for _, joules in steps) * 1e3,
+        step_mj=statistics.median(energy for _, energy in steps) * 1e3,
     )

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo import files, tables
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import schema
-from kernelzoo.measure.energy import Energy
 from kernelzoo.measure.environment import device_name, gpu_uuid, versions
 from kernelzoo.measure.measurement import OF_CALLS, Measurement, disagree
 from kernelzoo.measure.problems import Problem
@@ -65,7 +64,8 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "copy_us": _round(measured.copy, 1e6),
         "limit_us": _round(measured.limit, 1e6),
         "of_limit": _round(measured.of_limit),
-        "energy": _energy(measured.energy),
+        # Where it is unknown, the flags say why.
+        "energy": measured.energy.facts if measured.energy and not measured.energy.unknown else None,
         "same_bits": measured.same_bits,
         "batch_invariant": measured.batch_invariant,
         "repeated_rounds": measured.repeated_rounds,
@@ -74,12 +74,6 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "condition": [asdict(condition) for condition in measured.condition] if measured.condition else None,
         "shape_set": shape_set,
     }
-
-
-def _energy(measured: Energy | None) -> Json | None:
-    if measured is None or measured.unknown:  # the flags say why
-        return None
-    return {name: value if isinstance(value, int) else _round(value) for name, value in measured.facts.items()}
 
 
 def _index(device: str) -> int:

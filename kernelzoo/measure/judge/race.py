@@ -32,17 +32,8 @@ from kernelzoo.measure.runner import COPY
 from kernelzoo.measure.statistics import LONGEST, settled
 from kernelzoo.measure.worker_process import DiedError
 
-_MOST_CALLS = 120
-"""Most calls of a turn on a GPU: of up to eight kernels each, fewer than the 1024 that a stream queues."""
-
-_SHORTEST = 1e-9
-"""Seconds that no launch takes."""
-
 _SLICE = 1e-3
 """Seconds that a kernel of one element may take. A GPU gives each process two milliseconds in turn."""
-
-_LATE, _AFTER = 5, 20
-"""How often it may be late at least, if that is every other time; and how often it must then be in time, but once."""
 
 _LAUNCHED = "right when checked alone, wrong when timed: "
 
@@ -106,15 +97,9 @@ def race(
     return made.results
 
 
-_CACHES = {
-    "cold": ("last-level cache filled with other data", "L2 filled with other data"),
-    "hot": ("last-level cache hot: data written just before", "L2 hot: data written just before"),
-}
-
-
 @dataclass
 class _Race:
-    """The state of a race."""
+    """The state of a race; see :class:`Doubts` for ``empty`` and ``own``."""
 
     timed: Timed
     entrants: Sequence[Entrant]
@@ -123,20 +108,20 @@ class _Race:
     progress: Callable[[str, str], None]
     rounds: int
     own: Seat
-    """The runner that has kernelzoo's own kernels alone."""
     results: dict[str, Measurement] = field(default_factory=dict)
     lanes: dict[str, Entrant] = field(default_factory=dict)
     """The lanes that are right so far."""
     copy: Entrant | None = None
     empty: float = 0.0
-    """Seconds that a turn without launches takes."""
     host: HostWatch | None = None
     """What is asked about each turn, beside what is asked about a round."""
 
     def opened(self) -> bool:
         """Make the memory, and open it in every runner. False if it does not fit, which refuses everything."""
         clock = clock_for(self.data.device, self.timed, self.data.problem.op)
-        detail, name = f"{clock.detail}, {_CACHES[self.data.cache][self.data.is_gpu]}", uuid.uuid4().hex
+        state = "filled with other data" if self.data.cache == "cold" else "hot: data written just before"
+        detail = f"{clock.detail}, {'L2' if self.data.is_gpu else 'last-level cache'} {state}"
+        name = uuid.uuid4().hex
         self.results = {
             one.id: Measurement(
                 one.implementation, self.data.problem, clock.name, detail, self.data.cache, name, rounds=self.rounds
@@ -198,8 +183,8 @@ class _Race:
     def size(self, entrant: Entrant) -> None:
         """Choose the number of launches of a turn, by a turn of a few."""
         most = self.data.sets.count
-        if self.timed == "call" and self.data.is_gpu:
-            most = min(most, _MOST_CALLS)
+        if self.timed == "call" and self.data.is_gpu:  # of up to 8 kernels each, fewer than the 1024 a stream queues
+            most = min(most, 120)
         if self.data.cache == "hot":
             most = max(1, min(most, self.data.cached // 2 // max(1, self.data.problem.bytes)))
         entrant.count = min(most, 8)
@@ -224,7 +209,7 @@ class _Race:
         if self.host:
             self.host.read()
         self.late(entrant)
-        if not _SHORTEST * len(order) < seconds <= took:
+        if not 1e-9 * len(order) < seconds <= took:
             raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
         if entrant.name != COPY:
             mutation.check(order, whole=() if special is None else (marked,), linked=linked)
@@ -239,16 +224,17 @@ class _Race:
     def late(self, entrant: Entrant) -> bool:
         """Whether other work is on the GPU while all runners are stopped.
 
-        If that is mostly so for a lane of a user's file, its runner is ended. Raises DiedError then.
+        If that is so five times, and every other time, for a lane of a user's file, its runner is ended. Raises
+        DiedError then. The work was its own if the GPU is then idle in 19 of 20 looks.
         """
         seat = entrant.seat
         if not self.data.is_gpu or not isinstance(seat, Apart) or seat is self.own:
             return False
         late = self.data.seen() > _SLICE
         entrant.looks, entrant.late = entrant.looks + 1, entrant.late + late
-        if entrant.late >= _LATE and 2 * entrant.late >= entrant.looks:
+        if entrant.late >= 5 and 2 * entrant.late >= entrant.looks:
             seat.end()
-            its_own = sum(self.data.seen() > _SLICE for _ in range(_AFTER)) <= 1
+            its_own = sum(self.data.seen() > _SLICE for _ in range(20)) <= 1
             words = "its work ran on the GPU while its process was stopped"
             raise DiedError(entrant.id, words if its_own else "other programs use the GPU: measure again")
         return late
@@ -315,7 +301,7 @@ class _Race:
             return watch(self.data.device)
         return watch(torch.device("cpu"), [process for seat in self.seats for process in seat.processes])
 
-    def finish(self, meter: energies.Meter | None, ceilings: Ceilings | None) -> None:
+    def finish(self, meter: Callable[[], float] | None, ceilings: Ceilings | None) -> None:
         """The last turn of each lane, with special values; the energy; and whether its times can be true."""
         doubts, watcher = Doubts(self.data, self.timed, self.empty, self.own, self.late), self.watcher()
         for id, entrant in list(self.lanes.items()):
