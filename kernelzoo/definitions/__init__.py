@@ -46,27 +46,23 @@ def load_file(path: str | Path) -> None:
     """
     if is_folder(path):
         load_folder(path)
-        return
-    if Path(path).suffix != ".json":
-        if is_kernel(path):
-            load_kernel(path)
-        elif is_problem(path):
-            load_problem(path)
-        elif is_submission(path):
-            load_submission(path)
-        else:
-            modules, count = {*sys.modules}, len(implementations()) + len(OPERATIONS)
-            module = load_module(str(path))
-            if loaded and module.__name__ not in modules and len(implementations()) + len(OPERATIONS) == count:
-                raise DefinitionError(f"{path} registers no kernel; a submission defines ModelNew or custom_kernel")
-        return
-    kind, _ = read(path)
-    if kind == "definition":
-        load_definition(path)
-    elif kind == "solution":
-        load_solution(path)
+    elif Path(path).suffix == ".json":
+        kind, _ = read(path)
+        if kind == "workloads":
+            raise DefinitionError(f"{path} is a file of workloads, and registers nothing; name it with --workload")
+        load = load_definition if kind == "definition" else load_solution
+        load(path)
+    elif is_kernel(path):
+        load_kernel(path)
+    elif is_problem(path):
+        load_problem(path)
+    elif is_submission(path):
+        load_submission(path)
     else:
-        raise DefinitionError(f"{path} is a file of workloads, and registers nothing; name it with --workload")
+        modules, count = {*sys.modules}, len(implementations()) + len(OPERATIONS)
+        module = load_module(str(path))
+        if loaded and module.__name__ not in modules and len(implementations()) + len(OPERATIONS) == count:
+            raise DefinitionError(f"{path} registers no kernel; a submission defines ModelNew or custom_kernel")
 
 
 def load_reported(path: str) -> None:
