@@ -136,9 +136,9 @@ def verdict(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -
     return Verdict.FASTER if ratio.high < 1 else Verdict.SLOWER
 
 
-def why_unclear(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -> str:
+def why_unclear(ratio: Interval, *, disturbed: bool = False) -> str:
     """Why :func:`verdict` says UNCLEAR for these arguments, or ""."""
-    if verdict(ratio, margin=margin, disturbed=disturbed) is not Verdict.UNCLEAR:
+    if verdict(ratio, disturbed=disturbed) is not Verdict.UNCLEAR:
         return ""
     if disturbed:
         return "the device stayed disturbed"
@@ -146,7 +146,7 @@ def why_unclear(ratio: Interval, *, margin: float = 0.01, disturbed: bool = Fals
         return f"fewer than {FEWEST} rounds can't tell"
     if ratio.lag:
         return f"rounds are autocorrelated (lag 1: {ratio.lag:.2f})"
-    return f"the interval contains a difference of {margin:.0%}"
+    return "the interval contains a difference of 1%"
 
 
 def settled(lanes: Sequence[Sequence[float]]) -> bool:
@@ -168,19 +168,14 @@ def noisy(samples: Sequence[float], allowed: float) -> str:
 
 
 def regression(
-    samples: Sequence[float],
-    against: Sequence[float],
-    *,
-    allowed: float = 0.05,
-    paired: bool = False,
-    disturbed: bool = False,
+    samples: Sequence[float], against: Sequence[float], *, allowed: float = 0.05, disturbed: bool = False
 ) -> Regression:
     """Whether ``samples`` are slower than ``against`` by more than ``allowed``.
 
     ``disturbed``: other work may have moved whole runs. Then they are only slower if their fastest sample exceeds the
     slowest of ``against`` by that much. Raises SamplesError as :func:`ratio_interval` does.
     """
-    ratio = ratio_interval(samples, against, paired=paired)
+    ratio = ratio_interval(samples, against, paired=False)
     slower = ratio.low > 1 + allowed and not (disturbed and min(samples) <= (1 + allowed) * max(against))
     return Regression(ratio, slower, unclear=not slower and ratio.high > 1 + allowed)
 
