@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kernelzoo.definitions.axes import Axes, last_entries
@@ -80,12 +81,12 @@ def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Dr
                     "state them by keys 'low' and 'high' beside its dtype"
                 )
             if callable(found):
-                own[key] = found
+                own[own_name(key)] = found
                 found = (0, None)
             low, high = found
         inputs[own_name(key)] = Input(text[key], tensor["dtype"], low=_bound(axes, low), high=_bound(axes, high))
     least = {text[key]: 2 for key in tensors if _end(key, data, ends)}
-    return Drawn(inputs, _together(axes, inputs, own) if own else None, least=least)
+    return Drawn(inputs, _together(inputs, own) if own else None, least=least)
 
 
 def _bound(axes: Axes, said: Any) -> Any:
@@ -131,15 +132,14 @@ def _stated(key: str, tensor: Json, workloads: Sequence[Json]) -> tuple[int, int
     return RANDOM.get(tensor["dtype"], _RANDOM) if "random" in said else None
 
 
-def _together(axes: Axes, inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[..., Any]:
+def _together(inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[..., Any]:
     def draws(sizes: Mapping[str, Any], generator: torch.Generator) -> Any:
         found = []
         for key, declared in inputs.items():
             shape = tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in declared.names)
             dtype = str(declared.dtype)
-            named = next((name for name in own if own_name(name) == key), None)
-            made = own[named](shape, dtype, sizes, generator) if named else None
-            found.append(as_declared(declared, shape, dtype, sizes, generator) if made is None else made)
+            draw = own.get(key, partial(as_declared, declared))
+            found.append(draw(shape, dtype, sizes, generator))
         return tuple(found)
 
     return draws

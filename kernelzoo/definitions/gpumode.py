@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -243,13 +243,12 @@ def _read(path: Path) -> Json:
         text = line.strip()
         if part in found and text.startswith("- {"):
             text = text.removeprefix("- ").partition(" #")[0].strip()
-            try:
-                found[part].append(json.loads(text))
-            except ValueError:
-                try:
-                    found[part].append(ast.literal_eval(text))
-                except (ValueError, SyntaxError):
-                    raise DefinitionError(f"{path}: can't read {text!r}; write each of its {part} as JSON") from None
+            for parse in (json.loads, ast.literal_eval):
+                with suppress(ValueError, SyntaxError):
+                    found[part].append(parse(text))
+                    break
+            else:
+                raise DefinitionError(f"{path}: can't read {text!r}; write each of its {part} as JSON")
     if not found["tests"] or not found["files"]:
         raise DefinitionError(f"{path} lists no files or no tests in lines that begin with '- {{'")
     return found

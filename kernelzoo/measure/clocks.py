@@ -1,8 +1,7 @@
 """The clocks of turns. Each describes itself, and no table mixes two.
 
 A *turn* is a queue of launches, each on another set of data, with nothing before or between them that is not timed.
-``DeviceClock`` times a turn as a CUDA graph between events, so that the host never starves the device. ``WallClock``
-times it on the host. Whole calls have their own clock: :mod:`kernelzoo.measure.calls`.
+Whole calls have their own clock: :mod:`kernelzoo.measure.calls`.
 """
 
 from __future__ import annotations

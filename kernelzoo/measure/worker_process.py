@@ -333,7 +333,8 @@ class WorkerProcess:
             code = self._process.wait(_ENDING)
         except subprocess.TimeoutExpired:
             return "the process closed its answer pipe and went on"
-        how = f"was killed by {_signal(-code)}" if code < 0 else f"{ENDED} {code}"
+        names = {known.value: known.name for known in signal.Signals}  # a real-time signal has none
+        how = f"was killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"{ENDED} {code}"
         if code == -signal.SIGKILL:
             how += SHORT
         said = _told([line.strip() for line in self._said.text().splitlines() if line.strip()])
@@ -366,13 +367,6 @@ def _parsed(line: bytes) -> object:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name
-        return f"signal {number}"
 
 
 def _told(lines: list[str]) -> list[str]:
