@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from types import FunctionType
 
@@ -57,21 +58,16 @@ def _made(name: str, dtype: str) -> Json:
             else {"type": "var"}
             for axis in axes
         },
-        "inputs": {
-            key: {"shape": _shape(names), "dtype": kind}
-            for key, names, kind in zip(op.inputs, op.axes, dtypes, strict=False)
-        }
+        "inputs": _tensors(op.inputs, op.axes[:count], dtypes)
         | {key: {"shape": None, "dtype": _kind(scalar.default)} for key, scalar in op.scalars.items()},
-        "outputs": {
-            key: {"shape": _shape(names), "dtype": kind}
-            for key, names, kind in zip(op.outputs, op.axes[count:], outs, strict=True)
-        },
+        "outputs": _tensors(op.outputs, op.axes[count:], outs),
         "reference": _code(name, outs),
     }
 
 
-def _shape(names: tuple[str, ...]) -> list[str]:
-    return [f"size_{axis}" if axis.isdigit() else axis for axis in names]
+def _tensors(keys: Iterable[str], axes: Iterable[tuple[str, ...]], dtypes: Iterable[str]) -> Json:
+    shapes = ([f"size_{axis}" if axis.isdigit() else axis for axis in names] for names in axes)
+    return {key: {"shape": shape, "dtype": dtype} for key, shape, dtype in zip(keys, shapes, dtypes, strict=True)}
 
 
 def _kind(value: object) -> str:

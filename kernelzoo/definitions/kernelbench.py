@@ -17,9 +17,6 @@ from kernelzoo.lazy import torch
 from kernelzoo.operations import Operation
 from kernelzoo.packages import load_module
 
-SEED = 42
-"""The seed of both models' weights, KernelBench's own."""
-
 _CODE = f"""
 
 def run(*tensors):
@@ -75,8 +72,8 @@ class Problem:
 
 
 def built(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> Any:
-    """A model with the weights of the seed, on the host."""
-    with seeded(SEED, torch.device("cpu")):
+    """A model on the host. The seed of its weights is KernelBench's own."""
+    with seeded(42, torch.device("cpu")):
         return model(*init())
 
 

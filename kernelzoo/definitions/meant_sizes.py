@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 
 from kernelzoo.definitions.axes import Axes, constraints
 from kernelzoo.definitions.files import Json, own_name
@@ -29,8 +30,8 @@ def meant_sizes(
     """A few small sizes of the free axes, smallest first. ``texts``: each tensor's axes; ``least``: least sizes."""
     found = list[dict[str, int]]()
     known = _known(axes, free, texts, workloads)
-    starts = _scaled(free, texts, known, axes) if known else [_start(free, start) for start in _STARTS]
-    for sizes in starts:
+    starts = (dict(zip(free, cycle(start), strict=False)) for start in _STARTS)
+    for sizes in _scaled(free, texts, known, axes) if known else starts:
         fitting = _fitted({axis: max(size, least.get(axis, 0)) for axis, size in sizes.items()}, axes)
         if fitting is not None and fitting not in found:
             found.append(fitting)
@@ -54,10 +55,6 @@ def _known(
     used = {name for names in (*texts, *map(variables, axes.derived.values())) for name in names}
     least = {axis: int(axis in used) for axis in free}
     return [{axis: one[axis] for axis in free} for one in said if all(one.get(a, -1) >= n for a, n in least.items())]
-
-
-def _start(free: Sequence[str], start: Sequence[int]) -> dict[str, int]:
-    return {axis: start[place % len(start)] for place, axis in enumerate(free)}
 
 
 def _scaled(
