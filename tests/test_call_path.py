@@ -12,12 +12,12 @@ SCRIPT = Path(__file__).parent / "described" / "call_path.py"
 
 # Files and lines of code of a first call and of a repeated one. Neither Triton's interpreter nor torch caches launches.
 LONGEST = {
-    "triton/softmax/fused": (12, 348, 12, 326),
-    "triton/min/rows": (12, 387, 12, 365),
-    "cpu/softmax/fused": (11, 347, 5, 77),
-    "cpu/min/rows": (11, 353, 5, 79),
-    "torch/softmax/eager": (10, 274, 10, 274),
-    "torch/min/eager": (9, 257, 9, 257),
+    "triton/softmax/fused": (12, 350, 12, 328),
+    "triton/min/rows": (12, 389, 12, 367),
+    "cpu/softmax/fused": (11, 348, 5, 79),
+    "cpu/min/rows": (11, 354, 5, 81),
+    "torch/softmax/eager": (10, 275, 10, 275),
+    "torch/min/eager": (9, 258, 9, 258),
 }
 PACKAGES = {"cpu": "numba", "triton": "triton", "torch": "torch"}
 

@@ -26,4 +26,4 @@ def flat(x: torch.Tensor, dtype: torch.dtype) -> Any:
 
 @cache
 def _in_numpy(dtype: torch.dtype) -> Any:
-    return torch.empty(0, dtype=dtype).numpy().dtype
+    return torch.empty(0, dtype=dtype, device="cpu").numpy().dtype

@@ -29,6 +29,7 @@ def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
 @cache
 def _invents(dtype: torch.dtype) -> bool:
     """Whether this torch has the error: the least problem that shows it."""
-    x, out = torch.full((1, 16), 100, dtype=dtype), torch.ones(1, dtype=dtype)
+    x = torch.full((1, 16), 100, dtype=dtype, device="cpu")
+    out = x.new_ones(1)
     compiled_call("torch/min/compile", _amin_into, (x, 1, out))()
     return bool(out != 100)

@@ -23,7 +23,7 @@ def renormalized(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out, dim = natural(x, out)
     half = x.dtype in (torch.float16, torch.bfloat16)
     count = min(x.size(0), max(1, CHUNK // x[0].numel()))
-    scratch = torch.empty((count, *x.shape[1:]), dtype=torch.float32) if half else None
+    scratch = x.new_empty((count, *x.shape[1:]), dtype=torch.float32) if half else None
 
     def launch() -> None:
         for rows, results in zip(torch.split(x, count), torch.split(out, count), strict=True):
