@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +19,9 @@ from kernelzoo.cli import output
 from kernelzoo.cli.availability import availability
 
 Facts = dict[str, Any]
+
+_ANSWER = "answer: "
+"""What a line with an answer begins with."""
 
 _PATIENCE = 120  # seconds for all together: they import every language, perhaps from a cold disk
 
@@ -122,41 +125,54 @@ LOOKS: dict[str, Callable[[], Facts]] = {look.__name__: look for look in (torch,
 
 
 def look(names: Sequence[str]) -> dict[str, Facts]:
-    """The answers of these parts, or ``backend:NAME``, examined in parallel processes. A failure is ``error``."""
-    console, pipe = output.console(errors=True), subprocess.PIPE
-    how: dict[str, Any] = {"env": children.environment(), "stdout": pipe, "stderr": pipe, "stdin": subprocess.DEVNULL}
-    command = [sys.executable, "-P", "-m", "kernelzoo.cli.probe"]
+    """The answers of these parts, or ``backend:NAME``, examined in parallel processes. A failure is ``error``.
+
+    One process is asked for all backends, and another for each that it has no answer for.
+    """
+    console, backends = output.console(errors=True), [name for name in names if ":" in name]
     with console.status("looking at this machine") if console.is_terminal else nullcontext():
-        running = {name: subprocess.Popen([*command, name], text=True, errors="replace", **how) for name in names}
-        return {name: _answer(process) for name, process in running.items()}
+        found = _answers(_start(backends))[0] if len(backends) > 1 else {}
+        for name, process in {name: _start([name]) for name in names if name not in found}.items():
+            told, failure = _answers(process)
+            found[name] = told.get(name, {"error": failure})
+    return {name: found[name] for name in names}
 
 
-def _answer(process: subprocess.Popen[str]) -> Facts:
+def _start(names: Sequence[str]) -> subprocess.Popen[str]:
+    command, pipe = [sys.executable, "-P", "-m", "kernelzoo.cli.probe", *names], subprocess.PIPE
+    how: dict[str, Any] = {"env": children.environment(), "stdout": pipe, "stderr": pipe, "stdin": subprocess.DEVNULL}
+    return subprocess.Popen(command, text=True, errors="replace", **how)
+
+
+def _answers(process: subprocess.Popen[str]) -> tuple[dict[str, Facts], str]:
+    """What a process said of each part, and how it ended."""
     try:
         said, complaints = process.communicate(timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return {"error": f"hung: no answer in {_PATIENCE} s"}
-    try:
-        found: Facts = json.loads(said.splitlines()[-1])
-    except (IndexError, ValueError):
         code = process.returncode
         how = f"crashed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
-        last = [line.strip() for line in complaints.splitlines() if line.strip()][-1:]
-        return {"error": ": ".join([how, *last])}
-    return found
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said, complaints = process.communicate()[0], ""
+        how = f"hung: no answer in {_PATIENCE} s"
+    found: dict[str, Facts] = {}
+    for line in said.splitlines():
+        if line.startswith(_ANSWER):  # a library may print anything else
+            with suppress(ValueError):  # it may have been killed meanwhile
+                found |= json.loads(line.removeprefix(_ANSWER))
+    last = [line.strip() for line in complaints.splitlines() if line.strip()][-1:]
+    return found, ": ".join([how, *last])
 
 
-def main(name: str) -> None:
-    try:
-        kind, _, backend = name.partition(":")
-        found = asdict(availability(backend)) if backend else LOOKS[kind]()
-    except Exception as error:  # any error is the answer
-        found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
-    print("\n" + json.dumps(found), flush=True)
+def main(names: Sequence[str]) -> None:
+    for name in names:
+        try:
+            kind, _, backend = name.partition(":")
+            found = asdict(availability(backend)) if backend else LOOKS[kind]()
+        except Exception as error:  # any error is the answer
+            found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
+        print(f"\n{_ANSWER}{json.dumps({name: found})}", flush=True)
     os._exit(0)  # a broken library may crash at exit
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

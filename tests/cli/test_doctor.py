@@ -163,3 +163,13 @@ def test_the_launch_tables_in_force_are_told(tmp_path, monkeypatch) -> None:
     told = launch_tables("toy")
     assert told.startswith("shipped; the launch table in ") and told.count("is not used") == 1
     tables.forget_loaded()
+
+
+def test_a_backend_that_crashes_costs_its_own_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process is asked for all; those that it did not come to are asked again."""
+    (tmp_path / "numba.py").write_text("import os\nos.abort()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    found = probe.look(["backend:torch", "backend:cpu", "backend:triton"])
+    assert list(found) == ["backend:torch", "backend:cpu", "backend:triton"]
+    assert found["backend:cpu"]["error"].startswith("crashed (SIGABRT)")
+    assert found["backend:torch"]["devices"] and "crashed" not in found["backend:triton"].get("error", "")
