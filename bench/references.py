@@ -17,6 +17,7 @@ import argparse
 import itertools
 import json
 import multiprocessing
+import os
 import sys
 import time
 from collections import Counter
@@ -53,6 +54,7 @@ def main() -> int:
         page = given.record.read_text(encoding="utf-8")
         given.record.write_text(writing.insert(page, {"references": table}, str(given.record))[0], encoding="utf-8")
         return 0
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # large tensors need all of the memory
     import torch
 
     from kernelzoo.measure.environment import device_name, versions

@@ -124,7 +124,7 @@ def failure() -> Callable[..., Entry]:
 @pytest.fixture
 def made(tmp_path: Path) -> Callable[..., Any]:
     """Write the page of some results, and read it."""
-    from pages import Page
+    from page_reader import Page
 
     from kernelzoo.report.page import write_page
 

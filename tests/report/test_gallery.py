@@ -9,7 +9,7 @@ from scripts import loaded
 
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernelzoo[report]'")
 
-from pages import Page
+from page_reader import Page
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernelzoo[report]'")
 pytest.importorskip("matplotlib", reason="figures need matplotlib: pip install 'kernelzoo[report]'")
 
-from pages import Page
+from page_reader import Page
 
 from kernelzoo.cli import main
 from kernelzoo.report import load

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernelzoo[report]'")
 
-from pages import Page
+from page_reader import Page
 
 from kernelzoo.cli import main
 from kernelzoo.report import load, sections
