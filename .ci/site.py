@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from kernelzoo import side_by_side  # noqa: E402  # its sources are read, and torch is not needed
+from kernelzoo.operations import CALLED  # noqa: E402
 
 PAGES = ROOT / "out" / "docs"
 LINK = re.compile(r'(\]\(|^\[[^\]]+\]: |(?:src|srcset)=")([^)\s"#]+)', re.MULTILINE)
@@ -49,7 +50,7 @@ def operations() -> None:
     """A page for each operation with all its plain forms, to which the table of them links."""
     table = PAGES / "records" / "side-by-side.md"
     text = table.read_text(encoding="utf-8")
-    for op in side_by_side.shown():
+    for op in CALLED:
         write(f"side-by-side/{op}.md", side_by_side.page(op))
         text = text.replace(f"| `{op}` |", f"| [`{op}`](../side-by-side/{op}.md) |")
     table.write_text(text, encoding="utf-8")
@@ -66,7 +67,7 @@ def page(path: str) -> tuple[str, list[str]]:
     file = ROOT / path
     if not file.is_file():
         return f"# {path}\n\nA folder of the repository.\n", []
-    if (whole := GALLERY / path.removeprefix("docs/")).is_file():  # with the tables that only the site has
+    if path.startswith("docs/") and (whole := GALLERY / path.removeprefix("docs/")).is_file():  # with all tables
         file = whole
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".ipynb":

@@ -312,3 +312,16 @@ def test_the_reliability_page_names_tests_that_are_there() -> None:
     for file, names in named:
         text = (ROOT / file).read_text(encoding="utf-8")
         assert all(re.search(rf"^\s*(?:def|class) {name}\b", text, re.M) for name in names.split("::") if name), file
+
+
+def test_the_site_has_a_page_for_each_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the README too, whatever the explorer's own is called."""
+    site = loaded(ROOT / ".ci" / "site.py")
+    monkeypatch.setattr(site, "PAGES", tmp_path / "docs")
+    monkeypatch.setattr(site, "GALLERY", tmp_path / "gallery")
+    (tmp_path / "gallery").mkdir()
+    (tmp_path / "gallery" / "README.md").write_text("# Views\n", encoding="utf-8")
+    site.main()
+    assert {page.stem for page in (tmp_path / "docs" / "side-by-side").iterdir()} == {*kernelzoo.operations.CALLED}
+    assert (tmp_path / "docs" / "index.md").read_text(encoding="utf-8").startswith("# kernelzoo")
+    assert (tmp_path / "docs" / "explorer.md").read_text(encoding="utf-8") == "# Views\n"

@@ -213,7 +213,7 @@ def print_text(code: str, lexer: str) -> None:
     if console.is_terminal:
         from rich.syntax import Syntax
 
-        console.print(Syntax(code, lexer))
+        console.print(Syntax(code, lexer, word_wrap=True))
     else:
         print(code)
 

@@ -18,6 +18,7 @@ from kernelzoo.definitions.files import read
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import KernelZooError, UnknownNameError, close
 from kernelzoo.operations import CALLED, FLOATS, INTEGERS, OPERATIONS
+from kernelzoo.report.former_ids import current_id
 
 
 class OptionError(KernelZooError, ValueError):
@@ -336,6 +337,8 @@ def _full(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
 
 def _unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
     """The message for a pattern without a match."""
+    if pattern.count("/") == 2 and (now := current_id(pattern)) in ids and (not ops or now.split("/")[1] in ops):
+        return f"no implementation {pattern!r} any more; {now} does its work"
     shorthands, meant = dict[str, str](), dict[str, str]()
     for backend, op, variant in (id.split("/") for id in ids):
         if not ops or op in ops:

@@ -18,14 +18,16 @@ class Bar:
 
     def __init__(self, steps: int | None = None) -> None:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.table import Column
 
         self._console = output.console(errors=True)
         self._bar = Progress(
-            BarColumn(16),
-            TaskProgressColumn(show_speed=False),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[count]}{task.description}", markup=False),
+            BarColumn(16, table_column=Column(min_width=16)),
+            TaskProgressColumn(show_speed=False, table_column=Column(min_width=4)),
+            TimeRemainingColumn(table_column=Column(min_width=7)),
+            TextColumn("{task.fields[count]}{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
             console=self._console,
+            expand=True,
             refresh_per_second=2,  # more would take time from host measurements
             transient=True,
             disable=not self._console.is_terminal,
@@ -61,10 +63,11 @@ class Bar:
             count = f"{self._number}{self._items} " if self._items else ""
             self._bar.update(self._task, completed=self._done, count=count)
 
-    def step(self, words: str) -> None:
+    def step(self, words: str, *, moves: bool = True) -> None:
+        """Show a step. Where it ``moves`` nothing, the bar waits for the next item."""
         with self._lock:
             self._bar.update(self._task, description=printable(words))
-            if self._steps and self._bar.tasks[0].completed < self._done + self._item:
+            if moves and self._steps and self._bar.tasks[0].completed < self._done + self._item:
                 self._bar.advance(self._task)
 
     def say(self, words: str) -> None:

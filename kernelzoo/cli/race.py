@@ -1,10 +1,11 @@
 """``kernelzoo race``: everything that runs on this machine, over shapes that people run, as a file and a picture."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from kernelzoo import registry
 from kernelzoo.cli import bench, listing, measuring, options, output
+from kernelzoo.report import standing
 from kernelzoo.report.reading import load
 
 SHAPES = {
@@ -52,22 +53,20 @@ def race(
             resume=resume,
             json=json,
         )
-    picture = to.with_suffix(".svg")
     if status in (0, 1):
-        told = _drawn(to, picture)
-        for line in told if not json else ():
-            output.note(output.console(), line)
-        if not told:
-            output.console(errors=True).print("no picture: Matplotlib draws it; pip install 'kernelzoo[report]'")
+        _tell(to, output.console(errors=json))
     return status
 
 
-def _drawn(results: Path, picture: Path) -> list[str]:
-    """Draw the picture. Returns what it says in words; nothing if it can't be drawn."""
+def _tell(results: Path, console: Any) -> None:
+    """Say how fast each was, and draw it if Matplotlib is there."""
+    found, picture = load([results]), results.with_suffix(".svg")
+    for line in standing.speeds_said(found):
+        output.note(console, line)
     try:
         from kernelzoo.report import figure
     except ImportError:
-        return []
-    found = load([results])
+        output.console(errors=True).print("no picture: Matplotlib draws it; pip install 'kernelzoo[report]'")
+        return
     figure.save(figure.draw_speeds(found.groups[0]), picture.with_suffix(""))
-    return [*figure.speeds_said(found), f"a picture of it: {picture}"]
+    output.note(console, f"a picture of it: {picture}")

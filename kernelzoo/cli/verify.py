@@ -71,7 +71,7 @@ def verify(
             found = guard.verify(
                 id,
                 _problems(id, dtype),
-                progress=lambda stage, case: bar.step(case),
+                progress=lambda stage, case: bar.step(case, moves=False),
                 cases=case,
                 dtypes=dtype,
                 seed=seed,

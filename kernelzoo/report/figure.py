@@ -15,12 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
-from kernelzoo import packages, registry
+from kernelzoo import registry
 from kernelzoo.files import write_whole
 from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.report import looks
-from kernelzoo.report.notes import TILDE
-from kernelzoo.report.results import Group, Results, Selection
+from kernelzoo.report.results import Group, Selection
+from kernelzoo.report.standing import DISTURBED_NOTE, speed_label, speeds
 from kernelzoo.report.table import significant
 
 # Okabe and Ito's palette, which suits common colour blindness. Their yellow is too pale on white, so a brown and a
@@ -163,23 +163,6 @@ def _scale_columns(axes: Axes, columns: list[int]) -> None:
     axes.set_xlim(columns[0], columns[-1])
 
 
-def speeds(group: Group, op: str) -> dict[str, float]:
-    """Times as fast as torch eager, in the geometric mean over the problems that all took, the fastest first."""
-    selection = group.select(op)
-    taken = {name: {row.problem for row in selection.of(name)} for name in selection.names}
-    means = {name: selection.mean_ratio(name) for name in taken if taken[name] == taken.get(selection.baseline)}
-    return dict(sorted(((name, 1 / mean) for name, mean in means.items() if mean), key=lambda item: -item[1]))
-
-
-def speeds_said(results: Results) -> list[str]:
-    """The speeds on the first device in words: a line for each operation."""
-    group = results.groups[0]
-    ops = dict.fromkeys(row.op for row in group.rows)
-    told = {op: ", ".join(f"{_label(name, group, op)} {x:.2f}" for name, x in speeds(group, op).items()) for op in ops}
-    lines = [f"{op}, times as fast as torch eager: {words}" for op, words in told.items() if words]
-    return [*lines, *([_NOTE] if any(TILDE in line for line in lines) else [])]
-
-
 @rc_context(STYLE)
 def draw_speeds(group: Group) -> Figure:
     """The picture of a race: a panel for each operation, a bar for each implementation.
@@ -193,7 +176,7 @@ def draw_speeds(group: Group) -> Figure:
     for op, axes in zip(ops, figure.subplots(1, len(ops), squeeze=False)[0], strict=True):
         names = list(of[op])[::-1]
         colours = [COLOURS.get(name.partition("/")[0], SPARE_COLOURS[0]) for name in names]
-        labels = [_label(name, group, op) for name in names]
+        labels = [speed_label(name, group, op) for name in names]
         bars = axes.barh(labels, [of[op][name] for name in names], color=colours)
         axes.bar_label(bars, fmt="%.2f", padding=3)
         axes.set_title(op)
@@ -203,18 +186,8 @@ def draw_speeds(group: Group) -> Figure:
     rows = [row for row in group.rows if row.op == ops[0]]
     count, dtypes = len({row.problem for row in rows}), ", ".join(sorted({row.problem.dtype for row in rows}))
     notes = [f"{group.device}: {count} shapes, {dtypes}, {group.cache} cache, {rows[0].run.date[:10]}"]
-    short = {f"{_label(name, group, op)} ({op})" for op in ops for name in {*group.select(op).names} - {*of[op]}}
+    short = {f"{speed_label(name, group, op)} ({op})" for op in ops for name in {*group.select(op).names} - {*of[op]}}
     notes += [f"not on every shape: {', '.join(sorted(short))}"] if short else []
-    notes += [_NOTE] if any(DISTURBED in row.flags for row in group.rows) else []
+    notes += [DISTURBED_NOTE] if any(DISTURBED in row.flags for row in group.rows) else []
     figure.suptitle("\n".join(notes), fontsize=10)
     return figure
-
-
-_NOTE = f"{TILDE} other work disturbed it"
-
-
-def _label(name: str, group: Group, op: str) -> str:
-    backend, _, variant = name.partition("/")
-    title = packages.LANGUAGES.get(backend, backend)
-    disturbed = any(DISTURBED in row.flags for row in group.select(op).of(name))
-    return (title if variant == "auto" else f"{title} {variant}") + (f" {TILDE}" if disturbed else "")

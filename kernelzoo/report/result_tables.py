@@ -131,7 +131,7 @@ def breaking_table(results: Results) -> Table:
         for row in group.rows:
             if row.breaks:
                 found.setdefault(row.id, []).append(row)
-    lines = [[Cell(id), Cell(str(len(rows))), Cell(rows[0].breaks)] for id, rows in sorted(found.items())]
+    lines = [[Cell(id), Cell(str(len(rows))), Cell(rows[0].breaks, kind="text")] for id, rows in sorted(found.items())]
     return Table(["implementation", "problems", "reason"], lines)
 
 

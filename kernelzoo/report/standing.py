@@ -4,16 +4,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kernelzoo import packages
+from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.report import score
 from kernelzoo.report.looks import OWN
 from kernelzoo.report.notes import DAGGER, TILDE
 from kernelzoo.report.result_tables import marks_of
-from kernelzoo.report.results import Problem, Selection, geometric_mean
+from kernelzoo.report.results import Group, Problem, Results, Selection, geometric_mean
 
 FEW = 5
 """A language with fewer shapes in common with the others does not shrink the set that all are ranked on."""
 
 PEER = score.OTHERS
+
+DISTURBED_NOTE = f"{TILDE} other work disturbed it"
 
 
 @dataclass(frozen=True)
@@ -182,3 +186,30 @@ def _is_own(name: str) -> bool:
 
 def _named(bar: Bar) -> str:
     return f"{'the ' * (bar.name == PEER)}{bar.name}{f' ({bar.marks})' * bool(bar.marks)}"
+
+
+def speeds(group: Group, op: str) -> dict[str, float]:
+    """Times as fast as torch eager, in the geometric mean over the problems that all took, the fastest first."""
+    selection = group.select(op)
+    taken = {name: {row.problem for row in selection.of(name)} for name in selection.names}
+    means = {name: selection.mean_ratio(name) for name in taken if taken[name] == taken.get(selection.baseline)}
+    return dict(sorted(((name, 1 / mean) for name, mean in means.items() if mean), key=lambda item: -item[1]))
+
+
+def speeds_said(results: Results) -> list[str]:
+    """The speeds on the first device in words: a line for each operation."""
+    group = results.groups[0]
+    ops = dict.fromkeys(row.op for row in group.rows)
+    told = {
+        op: ", ".join(f"{speed_label(name, group, op)} {x:.2f}" for name, x in speeds(group, op).items()) for op in ops
+    }
+    lines = [f"{op}, times as fast as torch eager: {words}" for op, words in told.items() if words]
+    return [*lines, *([DISTURBED_NOTE] if any(TILDE in line for line in lines) else [])]
+
+
+def speed_label(name: str, group: Group, op: str) -> str:
+    """What an implementation is called beside its speed, with a tilde where other work disturbed it."""
+    backend, _, variant = name.partition("/")
+    title = packages.LANGUAGES.get(backend, backend)
+    disturbed = any(DISTURBED in row.flags for row in group.select(op).of(name))
+    return (title if variant == "auto" else f"{title} {variant}") + (f" {TILDE}" if disturbed else "")

@@ -34,6 +34,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["verfy"], "Did you mean 'verify'? See kernelzoo --help"),
     (["verify", "--jsno"], "--json"),
     (["verify", "cpu"], "did you mean 'cpu/*'?"),
+    (["verify", "triton/softmax_backward/online"], "triton/softmax_backward/split does its work"),
     (["verify", "--case", "float32-3x12"], "no case 'float32-3x12'; did you mean float32-3x"),
     (["verify", "--case", "float32-*", "--dtype", "int8"], "leave no case"),
     (["verify", "--dtype", "flaot32"], "no dtype 'flaot32'; did you mean 'float32'?"),
