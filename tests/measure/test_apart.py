@@ -1,10 +1,13 @@
 """A runner in a process of its own, and what it does beside the judge's own work."""
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -150,3 +153,54 @@ def test_what_works_on_a_gpu_while_it_is_stopped_is_ended(late: list[float], aft
                 runner.ask("empty")
     finally:
         runner.close()
+
+
+RUNS_ON = """
+import os, subprocess, sys, threading
+from kernelzoo.measure.runner import Runner
+command = [sys.executable, "-c", FORKS, "/torch/_inductor/compile_worker/"]
+helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+def work():
+    while True:
+        pass
+
+def empty(self):
+    helper.stdin.write(b"x")
+    helper.stdin.flush()
+    helper.stdout.read(1)
+    threading.Thread(target=work, daemon=True).start()
+
+Runner.empty = empty
+"""
+FORKS = """
+import os, time
+os.read(0, 1)
+if os.fork() == 0:
+    os.write(1, b"x")
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def runs_on(tmp_path: Path) -> Iterator[Apart]:
+    (file := tmp_path / "runs_on.py").write_text(RUNS_ON.replace("FORKS", repr(FORKS)), encoding="utf-8")
+    runner = Apart.together("cpu", {"": [str(file)]}, 60.0, None)[0][""]
+    yield runner
+    runner.close()
+
+
+def test_what_runs_on_after_an_answer_is_told(runs_on: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may let it go on, while the judge looks through what it has started."""
+    found = runs_on._all
+
+    def slow() -> list[int]:
+        os.kill(runs_on.processes[0], signal.SIGCONT)
+        time.sleep(0.1)
+        return found()
+
+    runs_on.ask("empty")
+    assert runs_on.ran_on() < 0.05
+    monkeypatch.setattr(runs_on, "_all", slow)
+    runs_on._halt()
+    assert runs_on.ran_on() > 0.005

@@ -66,9 +66,7 @@ class Apart(WorkerProcess):
         self._before: list[int] = []
         """What was stopped before the last request."""
         self._used = dict[int, float]()
-        """Seconds that each of these had run when they were stopped."""
-        self._turns, self._ran_on = 0, 0
-        """How many turns it was asked for, and before how many one of its processes had run on for too long."""
+        """Seconds that each of these had run when they were asked to stop; 0 for those that began in the request."""
         self._seen: tuple[int, set[int]] = 0, set()
         """How many processes had begun on this machine when they were last looked through, and what was found."""
         self.broken = False
@@ -164,13 +162,13 @@ class Apart(WorkerProcess):
             _send([process], signal.SIGSTOP)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process, signal.SIGSTOP)
-        others = {process: _ran(process) for process in self._stopped[1:]}
+        known = {process: _ran(process) for process in self._stopped[1:]}
         for process in self.processes if not self.broken else ():  # a signal may wait for a processor
             os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        halted = perf_counter()
+        halted, known = perf_counter(), known | {process: _ran(process) for process in self.processes}
         self._stopped = self._all()
         _send(self._stopped, signal.SIGSTOP)
-        self._used = {process: _ran(process) for process in self._stopped} | others
+        self._used = dict.fromkeys(self._stopped, 0.0) | known
         return halted
 
     def _all(self) -> list[int]:
@@ -211,7 +209,7 @@ class Apart(WorkerProcess):
         """Call a method of the runner. Raises RaisedError, ContractError or DiedError."""
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # the judge's writes have arrived before another process reads
             torch.cuda.synchronize()
-        self._in_hand, worked = str(arguments.get("id", "")), self.ran_on()
+        self._in_hand = str(arguments.get("id", ""))
         done = self._answer({"do": "runner", "call": call, "arguments": arguments}, quiet, self._patience)
         match done:
             case {"raised": "wrong", "words": str() as words, "kind": str() as kind}:
@@ -219,20 +217,11 @@ class Apart(WorkerProcess):
             case {"raised": "refused" | "failed" as outcome, "words": str() as words}:
                 raise RaisedError(outcome, words)
             case {"value": value}:
-                if call in ("turn", "once"):
-                    self._count(worked)
                 left = self.end_strays() if call in ("turn", "once", "release") else []
                 if left and call != "release":
                     raise ContractError(f"left child processes behind: {', '.join(left)}", "changes the process")
                 return value
         raise DiedError(self._in_hand, f"something else answered for {call}: {str(done)[:80]}")
-
-    def _count(self, worked: float) -> None:
-        """Raise ContractError if a user's runner often ran on before a turn. At times the system is late."""
-        self._turns, self._ran_on = self._turns + 1, self._ran_on + (worked > WORKED)
-        if self._modules and self._ran_on > 3 + self._turns // 50:
-            words = f"its process ran for {worked * 1e3:.1f} ms while it was stopped"
-            raise ContractError(words, "changes the process")
 
     def open(self, problem: Problem, memory: Sets, timed: str) -> None:
         self.ask("open", problem=asdict(problem), memory=memory.handle, timed=timed)

@@ -114,17 +114,19 @@ class Doubts:
             entrant.ask("arrange", order=order, delivered=entrant.returns)
             self.data.gate.mutation.write(order)
             self.data.settle()
-            late, began = self.late(entrant), time.perf_counter()
+            late, ran_on, began = self.late(entrant), entrant.seat.ran_on(), time.perf_counter()
             took = entrant.once()
             if self.data.is_gpu:
                 self.data.seen()
                 took = time.perf_counter() - began
-            ran_on = entrant.seat.ran_on() > WORKED
+            ran_on = max(ran_on, entrant.seat.ran_on())
             self.data.gate.mutation.check(order)
             bounds = _OWN[self.data.device.type]
             allowed = min((share * median + more) * count + slack for share, slack in bounds)
-            if took - self.empty <= allowed and not late and not ran_on:
+            if took - self.empty <= allowed and not late and ran_on <= WORKED:
                 return ""
+        if ran_on > WORKED:
+            return f"its process ran for {ran_on * 1e3:.1f} ms while it was stopped: work outside the clock"
         return (
             f"{count} launches took {(took - self.empty) * 1e3:.2f} ms by the judge's clock,"
             f" {median * count * 1e3:.2f} by that of their runner: a false time, or work outside the clock"
