@@ -204,3 +204,13 @@ def test_what_runs_on_after_an_answer_is_told(runs_on: Apart, monkeypatch: pytes
     monkeypatch.setattr(runs_on, "_all", slow)
     runs_on._halt()
     assert runs_on.ran_on() > 0.005
+
+
+def test_what_a_compiler_starts_is_no_stray(runs_on: Apart) -> None:
+    """Torch's begins its pool when it is ready, perhaps in a turn."""
+    (helper,) = runs_on._strays()
+    runs_on.ask("empty")
+    assert len(runs_on._strays()) == 2 and runs_on.end_strays() == []
+    assert len(runs_on._strays()) == 2 and helper in runs_on._strays()
+    runs_on._before = []
+    assert len(runs_on.end_strays()) == 2

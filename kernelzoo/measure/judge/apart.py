@@ -11,7 +11,7 @@ import math
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -191,8 +191,8 @@ class Apart(WorkerProcess):
         return found
 
     def _named_strays(self) -> dict[int, str]:
-        """Those of its processes that still run, compilers that ran before aside, with their names."""
-        return {one: name for one in sorted(self._strays()) if (name := _name(one, one in self._before))}
+        """Those of its processes that still run, with names; not compilers that ran before, nor what they start."""
+        return {one: name for one in sorted(self._strays()) if (name := _name(one, self._before))}
 
     def end_strays(self) -> list[str]:
         """End what it started and still runs, except compilers; returns their names."""
@@ -268,11 +268,16 @@ def _ran(process: int) -> float:
     return math.inf
 
 
-def _name(process: int, known: bool) -> str:
-    """A process's name and number; "" if it has ended, or is ``known`` and a compiler's may run it."""
+def _name(process: int, before: Collection[int]) -> str:
+    """A process's name and number; "" if it has ended, or if it or its parent is a compiler that ran ``before``."""
     with contextlib.suppress(OSError):
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        command = Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
-        if state not in "ZX" and not (known and any(legal in command for legal in _LEGAL)):
+        state, parent, *_ = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        command = _command(process)
+        known = [_command(one) for one in (process, int(parent)) if one in before]
+        if state not in "ZX" and not any(legal in one for one in known for legal in _LEGAL):
             return f"{os.path.basename(command.split()[0]) if command.split() else 'a process'} ({process})"
     return ""
+
+
+def _command(process: int) -> str:
+    return Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
