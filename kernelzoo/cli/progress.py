@@ -25,7 +25,9 @@ class Bar:
             BarColumn(16, table_column=Column(min_width=16)),
             TaskProgressColumn(show_speed=False, table_column=Column(min_width=4)),
             TimeRemainingColumn(table_column=Column(min_width=7)),
-            TextColumn("{task.fields[count]}{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
+            TextColumn(
+                "{task.fields[count]}{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1)
+            ),
             console=self._console,
             expand=True,
             refresh_per_second=2,  # more would take time from host measurements
