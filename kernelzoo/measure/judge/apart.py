@@ -269,7 +269,7 @@ def _ran(process: int) -> float:
 
 
 def _name(process: int, before: Collection[int]) -> str:
-    """A process's name and number; "" if it has ended, or if it or its parent is a compiler that ran ``before``."""
+    """A process's name and number; "" if it has ended, or a compiler that ran ``before``, or its child."""
     with contextlib.suppress(OSError):
         state, parent, *_ = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         command = _command(process)
