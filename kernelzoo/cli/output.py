@@ -137,8 +137,8 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:
-    """``[low, high]``, or nothing for too few samples."""
-    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+    """``[low, high]``; nothing for too few samples, or where it spans a factor of 10,000 and so says nothing."""
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or 0 < low < high / 1e4:
         return ""
     return f" [{number(low, digits)}, {number(high, digits)}]"
 
