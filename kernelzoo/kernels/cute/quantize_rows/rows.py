@@ -23,9 +23,9 @@ def scale_of(most):
     return dev.select(top < LEAST, Float32(1.0), top / Float32(TOP))
 
 
-def float8_bits(x, scale):
-    """The bits of x / scale as a float8_e4m3fn: to nearest, ties to even: what compiles for every architecture."""
-    value = x / scale
+def float8_bits(x, inverse):
+    """The bits of x * inverse as a float8_e4m3fn: to nearest, ties to even: what compiles for every architecture."""
+    value = x * inverse
     bits = value.bitcast(Int32)
     size = bits & 0x7FFFFFFF
     normal = (size - (120 << 23) + 0x7FFFF + ((size >> 20) & 1)) >> 20
@@ -48,8 +48,9 @@ def quantize_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
         dev.accumulate(most, dev.thread_reduce(sizes, dev.maximum, TILE), dev.maximum)
     scales = [scale_of(one) for one in dev.block_reduce(dev.registers(most), dev.maximum, TILE)]
     write_rows(scales, scale, dev.first_row(tile, TILE), rows, TILE)
+    inverses = [Float32(1.0) / one for one in scales]  # exact of a power of two, so that ties stay ties
     for i in cutlass.range(blocks):
-        dev.store(dev.map_rows(float8_bits, read(i), TILE, scales), tXgV, tXcX, i, rows, TILE)
+        dev.store(dev.map_rows(float8_bits, read(i), TILE, inverses), tXgV, tXcX, i, rows, TILE)
 
 
 @register("cute", "quantize_rows", "rows")
