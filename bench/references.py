@@ -18,6 +18,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -138,8 +139,9 @@ def apart(one: tuple[Path, str, Path], device: str, seconds: float, most: int, j
             latest = ours.recv()
     except EOFError:
         process.join(5)
-        if process.exitcode:
-            latest = {"verdict": FAILS, "why": f"its process ended with {process.exitcode}"}
+        if process.exitcode:  # by SIGKILL, most often since memory ran out
+            killed = process.exitcode == -signal.SIGKILL
+            latest = {"verdict": ROOM if killed else FAILS, "why": f"its process ended with {process.exitcode}"}
     process.kill()
     process.join()
     return {**row, **latest, "seconds": round(time.monotonic() - begin, 1)}
