@@ -83,6 +83,8 @@ def covered(rows: Sequence[Row], selection: Selection, there: float | None = Non
 
 def _by_ratio(selection: Selection) -> dict[str, float | None]:
     taken = {name: selection.of(name) for name in selection.names}
+    if not selection.of(selection.baseline):  # of their times then
+        return dict.fromkeys(ranked(taken, lambda rows: geometric_mean(row.seconds for row in rows)))
     return ranked(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
 
 

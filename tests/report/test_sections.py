@@ -116,6 +116,12 @@ def test_another_baseline_is_named_wherever_ratios_are(entry, write) -> None:
     assert "time / triton/auto" in everything and "/ torch/eager" not in everything
 
 
+def test_without_the_baseline_the_fastest_is_first_too(entry, write) -> None:
+    entries = [entry("cpu/softmax/auto", us=9.0), entry("triton/softmax/auto", us=5.0)]
+    table = result_tables.summary_table(load([write(entries)]).groups[0].select("softmax"))
+    assert [line[0].text for line in table.rows] == ["triton/softmax/auto", "cpu/softmax/auto"]
+
+
 def test_terminal_text_is_aligned(host, write) -> None:
     title, summary, ratios, star = sections.terminal(load([write(host)])).split("\n\n")
     assert title == "softmax on Some <CPU> | 2 cores, wall clock; ratios are time / torch/eager, below 1 is faster"
