@@ -15,6 +15,7 @@ import kernelzoo
 from kernelzoo import definitions, measure
 from kernelzoo.check import verifying
 from kernelzoo.check.cases import cases
+from kernelzoo.definitions import reference
 from kernelzoo.definitions.reference import Reference
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import ContractError, OperationError, UndecidableError
@@ -448,3 +449,13 @@ def run(x):
     (check, *_) = verifying.checks(made, torch.device("cpu"), whole=True)
     found = verifying.verify(made, [check], torch.device("cpu"), whole=True, progress=lambda name, known: None)
     assert (found.passed, len(found.findings)) == (1 - findings, findings), found
+
+
+@pytest.mark.parametrize("worst", [False, True])
+def test_errors_of_large_tensors_are_pooled_in_pieces(worst: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, result = torch.rand(2, 40, 1, dtype=torch.float64)
+    pieces = zip(own.chunk(2), result.chunk(2), strict=True)
+    alone = torch.cat([reference._pooled(mine, beside, worst) for mine, beside in pieces])
+    assert not torch.equal(reference._pooled(own, result, worst), alone)
+    monkeypatch.setattr(reference, "_PIECE", 20)
+    assert torch.equal(reference._pooled(own, result, worst), alone) and bool((alone >= own).all())

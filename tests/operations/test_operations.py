@@ -270,3 +270,13 @@ def test_a_label_out_of_range(backend: str, label: int) -> None:
             loss = kernelzoo.get(backend).cross_entropy(x, labels)
             assert loss[1, 2].isnan() and torch.equal(loss.flatten()[:5], right.flatten()[:5])
     kernelzoo.get(backend).cross_entropy(x, labels, ignore_index=label)
+
+
+def test_bounds_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of large tensors are worked out so."""
+    x = torch.randn(5, 7).index_fill_(0, torch.tensor([3]), math.inf)
+    whole = right_values(SOFTMAX, x)
+    monkeypatch.setattr(operations.meaning, "_PIECE", 8)
+    pieces = right_values(SOFTMAX, x)
+    assert torch.equal(whole.lower.nan_to_num(7), pieces.lower.nan_to_num(7)) and whole.lower[3].isnan().all()
+    assert torch.equal(whole.upper.nan_to_num(7), pieces.upper.nan_to_num(7))
