@@ -213,7 +213,7 @@ def print_text(code: str, lexer: str) -> None:
     if console.is_terminal:
         from rich.syntax import Syntax
 
-        console.print(Syntax(code, lexer, word_wrap=True))
+        console.print(Syntax("", lexer).highlight(code), end="")  # whole: the terminal breaks long lines
     else:
         print(code)
 

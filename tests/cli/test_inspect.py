@@ -1,6 +1,7 @@
 """``kernelzoo inspect``: a kernel's facts and code, without a GPU."""
 
 import functools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 
 from kernelzoo import inspect as engine
 from kernelzoo import operations
+from kernelzoo.cli.inspection import print_text
 from kernelzoo.errors import BackendUnavailableError
 
 pytestmark = pytest.mark.xdist_group("inspect")
@@ -199,3 +201,12 @@ def results_file(path: Path, extra: dict[str, float]) -> Path:
     entry["extra_info"].update(extra)
     record.Record(path, "cpu").add([entry], [])
     return path
+
+
+def test_code_on_a_terminal_is_whole(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    code = f"x = {' + '.join('1' * 40)}\n"
+    print_text(code, "python")
+    said = capsys.readouterr().out
+    assert "\x1b[" in said and re.sub(r"\x1b\[[0-9;]*m", "", said) == code
