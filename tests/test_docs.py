@@ -268,6 +268,8 @@ def test_a_block_that_is_wrong_is_found(tmp_path: Path) -> None:
     assert (status, out) == (0, f"kernelzoo {kernelzoo.__version__}\n")
     shown = ["A host, wall clock", "a/b  12.5 [1.0, 2]  FASTER", "...", "gone"]
     shown.append("6 disturbed rounds were measured again")
+    quiet = "a/naive  310  [294, 363]   1.97   [1.92, 2.18]  SLOWER   3.67"
+    assert not commands.missing([quiet], "a/naive ~  199  [193, 200]   2.26  UNCLEAR  5.71\n")
     assert commands.missing(shown, "Another one, wall clock\na/b   7 [0.1, 9]   SLOWER\n") == ["gone"]
     assert unknown("kernelzoo bench --no-such-option") == "--no-such-option"
     assert unknown("pip install '.[cpu,cuda]'") == "cuda"

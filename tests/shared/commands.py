@@ -84,7 +84,8 @@ def plain(line: str) -> str:
     """The line less what another machine, or another run, prints in its place."""
     if re.search(r"\d+ passed, \d+ refused, \d+ findings", line):
         return line.strip()
-    line = re.sub(r"\b(SAME|FASTER|SLOWER|UNCLEAR)\b", "VERDICT", line)
+    line = re.sub(r"95 % interval", "", line)  # a disturbed row has none, and neither has its table
+    line = re.sub(r"(\[[^]]*\]\s+)?\b(SAME|FASTER|SLOWER|UNCLEAR)\b", "VERDICT", line)
     line = re.sub(r"(, \d+)? ~", "", line)
     line = re.sub(r"^\S.*(?=, wall clock)|(?<= on ).*(?=, wall clock)", "HOST", line)
     line = re.sub(r"─+|-{3,}", "─", line)
