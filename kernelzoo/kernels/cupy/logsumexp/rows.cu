@@ -2,7 +2,7 @@
 #include "exponentials.cuh"
 
 template <class T, class OUT, int V>
-__global__ void __launch_bounds__(THREADS) rows(const Problem given, const int lanes, const int across) {
+__global__ void __launch_bounds__(THREADS, sizeof(T) < 8 ? 3 : 1) rows(const Problem given, const int lanes, const int across) {
   const Problem p = wait_for_previous_launch(given);
   __shared__ Wide<T> shared[THREADS];
   const Lane lane(p, lanes, V == 1 && across);

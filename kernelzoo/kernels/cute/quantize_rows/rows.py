@@ -1,6 +1,6 @@
 import cutlass
 import torch
-from cutlass import Float32, Int32, Uint8, cute
+from cutlass import Float8E4M3FN, Float32, Int32, Uint8, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
@@ -9,6 +9,7 @@ from kernelzoo.kernels.cute.launch import bound
 from kernelzoo.kernels.cute.min.device_functions import write_rows
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.launch import Launch
+from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
 
@@ -23,9 +24,8 @@ def scale_of(most):
     return dev.select(top < LEAST, Float32(1.0), top / Float32(TOP))
 
 
-def float8_bits(x, inverse):
-    """The bits of x * inverse as a float8_e4m3fn: to nearest, ties to even: what compiles for every architecture."""
-    value = x * inverse
+def float8_bits(value):
+    """The bits of a float8_e4m3fn: to nearest, ties to even: what compiles for every architecture."""
     bits = value.bitcast(Int32)
     size = bits & 0x7FFFFFFF
     normal = (size - (120 << 23) + 0x7FFFF + ((size >> 20) & 1)) >> 20
@@ -33,6 +33,23 @@ def float8_bits(x, inverse):
     small = (size.bitcast(Float32) + Float32(16384.0)).bitcast(Int32) - (141 << 23)
     eight = dev.select(size < (121 << 23), small, cutlass.min(normal, Int32(0x7E)))
     return (dev.select(value == value, eight, Int32(0x7F)) | ((bits >> 24) & 0x80)).to(Uint8)
+
+
+def to_float8(values, hardware):
+    """Bits of a thread's float32; by the hardware's conversion, which takes four at a time, if it has one."""
+    flat = [value for vector in values for value in vector]
+    if hardware:
+        wide = cute.make_rmem_tensor(cdiv(len(flat), 4) * 4, Float32)
+        wide.fill(0.0)
+        for k, value in enumerate(flat):
+            wide[k] = value
+        eight = cute.make_rmem_tensor(wide.shape, Float8E4M3FN)
+        eight.store(wide.load().to(Float8E4M3FN))
+        flat = cute.recast_tensor(eight, Uint8)
+    else:
+        flat = [float8_bits(value) for value in flat]
+    size = len(values[0])
+    return [[flat[j * size + v] for v in range(size)] for j in range(len(values))]
 
 
 @cute.kernel
@@ -50,7 +67,8 @@ def quantize_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     write_rows(scales, scale, dev.first_row(tile, TILE), rows, TILE)
     inverses = [Float32(1.0) / one for one in scales]  # exact of a power of two, so that ties stay ties
     for i in cutlass.range(blocks):
-        dev.store(dev.map_rows(float8_bits, read(i), TILE, inverses), tXgV, tXcX, i, rows, TILE)
+        scaled = dev.map_rows(lambda value, inverse: value * inverse, read(i), TILE, inverses)
+        dev.store(to_float8(scaled, EARLY), tXgV, tXcX, i, rows, TILE)  # EARLY: from capability 9.0 on
 
 
 @register("cute", "quantize_rows", "rows")
