@@ -49,11 +49,13 @@ def whole(total, lost):
     return total + torch.where(lost == lost, lost, 0)
 
 
-def float8_bits(value):
+def float8_bits(value, hardware: bool):
     """float32 rounded to float8_e4m3fn, ties to even, as its bits. What is too large becomes the largest.
 
-    By integers, as not all devices have the instruction.
+    By an instruction, or by integers where the hardware has none.
     """
+    if hardware:
+        return value.to(torch.float8_e4m3fn).view(torch.uint8)
     bits = value.view(torch.int32)
     magnitude = bits & 0x7FFFFFFF
     normal = (magnitude - (120 << 23) + 0x7FFFF + ((magnitude >> 20) & 1)) >> 20

@@ -38,8 +38,14 @@ def reading_tile(x: torch.Tensor, rows: Rows) -> Tile:
 
 
 def held_of(id: str, x: torch.Tensor, rows: Rows, tensors: int) -> Tile | None:
-    """The tile for a kernel that holds whole rows, of so many tensors; None if they are too long."""
-    return held(id, device_of(x), rows, tensors) if rows.n <= longest(rows, tensors) else None
+    """The tile for a kernel that holds whole rows, of so many tensors; None if they are too long.
+
+    More than 16 warps, of which a multiprocessor may hold but one program, need four vectors to a thread.
+    """
+    if rows.n > longest(rows, tensors):
+        return None
+    tile, device = held(id, device_of(x), rows, tensors), device_of(x)
+    return tile._replace(warps=min(tile.warps, max(16, device.warps(tile.cols * rows.itemsize // THREAD_BYTES))))
 
 
 def in_parts(x: torch.Tensor, rows: Rows) -> tuple[Tile, Cut]:

@@ -7,29 +7,29 @@ from kernelzoo.kernels.helion.device_functions import float8_bits
 from kernelzoo.kernels.helion.launch import over_views
 from kernelzoo.kernels.helion.row_tiles import held_of, tile_of
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
+from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 def scales(top, most: hl.constexpr, least: hl.constexpr):
-    """(scale, 1 / scale) of rows, in float64: in float32 a device's quotients are not to nearest, and ties must stay
-    ties."""
-    by = torch.where(top < least, 1.0, (top.to(torch.float64) / most).to(torch.float32))
-    return by, (1.0 / by.to(torch.float64)).to(torch.float32)
+    """(scale, 1 / scale) of rows, to nearest, so that ties stay ties: a plain quotient in float32 is not."""
+    by = torch.where(top < least, 1.0, hl.inline_triton("tl.div_rn({0}, {1})", (top, most), top))
+    return by, hl.inline_triton("tl.div_rn(1.0, {0})", (by,), by)
 
 
 @helion.kernel(static_shapes=False)
-def held_kernel(x, values, scale, most: hl.constexpr, least: hl.constexpr):
+def held_kernel(x, values, scale, most: hl.constexpr, least: hl.constexpr, hardware: hl.constexpr):
     outer, _, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         tile = x[o, :, i].to(torch.float32)
         by, inverse = scales(torch.amax(torch.abs(tile), dim=1), most, least)
         scale[o, i] = by
-        values[o, :, i] = float8_bits(tile * inverse[:, None, :])
+        values[o, :, i] = float8_bits(tile * inverse[:, None, :], hardware)
 
 
 @helion.kernel(static_shapes=False)
-def quantize_kernel(x, values, scale, most: hl.constexpr, least: hl.constexpr):
+def quantize_kernel(x, values, scale, most: hl.constexpr, least: hl.constexpr, hardware: hl.constexpr):
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         top = hl.zeros([o, i], dtype=torch.float32)
@@ -38,7 +38,7 @@ def quantize_kernel(x, values, scale, most: hl.constexpr, least: hl.constexpr):
         by, inverse = scales(top, most, least)
         scale[o, i] = by
         for c in hl.tile(n):
-            values[o, c, i] = float8_bits(x[o, c, i].to(torch.float32) * inverse[:, None, :])
+            values[o, c, i] = float8_bits(x[o, c, i].to(torch.float32) * inverse[:, None, :], hardware)
 
 
 @register("helion", "quantize_rows", "rows")
@@ -46,7 +46,7 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     """Rows that fit are held on chip; a longer one is read block by block, and again, from cache, to be scaled."""
     id = "helion/quantize_rows/rows"
     rows, (x_view, scale_view, values_view) = tiles.problem(x, values.view(torch.uint8), scale)
-    views, kinds = (x_view, values_view, scale_view), (TOP, LEAST)
+    views, kinds = (x_view, values_view, scale_view), (TOP, LEAST, device_of(x).capability >= 89)
     if tile := held_of(id, x, rows, 1):
         return over_views(id, held_kernel, views, tile, kinds, tile.blocks(0))
     tile = tile_of(x, rows)
