@@ -12,7 +12,7 @@ import torch
 DTYPES = {
     name: getattr(torch, name)
     for name in ("float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64")
-}
+} | {"float8_e4m3fn": torch.float8_e4m3fn}
 
 
 class PaddingMode(enum.Enum):
@@ -220,6 +220,10 @@ class Language(ModuleType):
     @staticmethod
     def astype(x: Any, dtype: torch.dtype) -> Any:
         return x if isinstance(x, int) else x.to(dtype)  # a scalar, a size, is Python's own here
+
+    @staticmethod
+    def extract(x: torch.Tensor, index: Sequence[int], shape: Sequence[int]) -> torch.Tensor:
+        return x[tuple(slice(place * size, place * size + size) for place, size in zip(index, shape, strict=True))]
 
     @staticmethod
     def full(shape: Sequence[int], value: Any, dtype: torch.dtype) -> torch.Tensor:

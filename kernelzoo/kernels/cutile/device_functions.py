@@ -69,11 +69,8 @@ def part_coords(x, parts, span, AXIS, SHAPE):
 
 
 def load_tile(x, place, padding, AXIS, SHAPE):
-    """A tile of rows as it is computed, ``padding`` past their end.
-
-    Where the load asks whether elements are there, tileiras makes a branch to each vector, and in half precision waits
-    there for what comes before it asks for the next: so it asks only at an end, and the mask comes after the load.
-    """
+    """A tile of rows as it is computed, ``padding`` past their end. It asks whether elements are there only at an end,
+    and the mask comes after the load."""
     if is_whole(x, place, SHAPE):
         return load_whole(x, place, SHAPE)
     return load_masked(x, place, padding, AXIS, SHAPE)
@@ -85,9 +82,17 @@ def load_whole(x, place, SHAPE):
 
 
 def load_masked(x, place, padding, AXIS, SHAPE):
-    """``load_tile``, where it is not."""
-    tile = ct.astype(ct.load(x, place, SHAPE, allow_tma=False), acc_dtype(x))
+    """``load_tile``, where it is not. Of a load without padding tileiras makes a branch to each vector. In half
+    precision each then waits for the one before."""
+    tile = ct.astype(ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.ZERO, allow_tma=False), acc_dtype(x))
     return ct.where(row_mask(x, place[AXIS], AXIS, SHAPE), tile, padding)
+
+
+def load_sum(x, y, place, SHAPE):
+    """A tile of both as computed, added, 0 outside. It is one branch: of two, the second waits for the first."""
+    if is_whole(x, place, SHAPE):
+        return load_whole(x, place, SHAPE) + load_whole(y, place, SHAPE)
+    return load_zeros(x, place, SHAPE) + load_zeros(y, place, SHAPE)
 
 
 def block_ranges(x, group, strip, begin, end, AXIS, SHAPE):
@@ -113,10 +118,13 @@ def row_shape(SHAPE, AXIS):
     return (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
 
 
-def weights_of(weight, block, AXIS, SHAPE, WHOLE=False):
-    """A block of what there is one of to each element of a row, as it is computed, 0 past the end."""
+def weights_of(weight, block, AXIS, SHAPE, WHOLE=None):
+    """A block of what there is one of to each element of a row, as it is computed, 0 past the end. WHOLE: whether the
+    block is whole, if that is known."""
     place, shape = block_index(0, 0, block, AXIS), (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1)
-    return load_whole(weight, place, shape) if WHOLE else load_tile(weight, place, 0.0, AXIS, shape)
+    if WHOLE is None:
+        return load_tile(weight, place, 0.0, AXIS, shape)
+    return load_whole(weight, place, shape) if WHOLE else load_zeros(weight, place, shape)
 
 
 def of_rows(x, group, strip, AXIS, SHAPE):

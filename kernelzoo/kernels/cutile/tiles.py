@@ -17,8 +17,9 @@ from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
-ROW_BYTES = 32768
-"""As computed, of the longest row that a program holds beside its weights: with longer ones few programs fit."""
+ROW_BYTES = 65536
+"""As computed, of the longest row that a program holds beside its weights: 64 float32 elements to a thread. Half as
+much where it is read by elements, which take more registers."""
 
 FIT = 4
 """Programs of long rows on a multiprocessor: the 64 registers that this leaves a thread are enough."""
@@ -45,12 +46,16 @@ class Tile(NamedTuple):
         """Programs that loop over blocks, as many as must fit on a multiprocessor; None is the compiler's choice. One
         less in float64, whose exponential takes more registers; None where lanes have no vectors. ragged: they have,
         though rows begin anywhere."""
-        vectors = ragged or rows.common() * rows.itemsize >= VECTOR_BYTES
-        return many - (rows.itemsize == 8) if vectors and self.axis == 2 else None
+        return many - (rows.itemsize == 8) if (ragged or has_vectors(rows)) and self.axis == 2 else None
 
     def fold(self, rows: Rows) -> int:
         """Elements of a vector, as far as a row has them in a tile, of which a lane makes one."""
         return min(VECTOR_BYTES // rows.itemsize, self.shape[2])
+
+
+def has_vectors(rows: Rows) -> bool:
+    """Whether rows can be read and written by vectors."""
+    return rows.common() * rows.itemsize >= VECTOR_BYTES
 
 
 def _warps(bytes: int) -> int:
@@ -154,12 +159,11 @@ def plain(rows: Rows, device: Device, inputs: int = 1, bytes: int = BLOCK_BYTES)
 def held_or_block(id: str, device: Device, rows: Rows, inputs: int) -> tuple[bool, Tile, int | None]:
     """(held, tile, occupancy): whether a program holds whole rows beside their weights, and the tile of these, or a
     block of a longer row. inputs: see ``held``."""
-    if rows.n > min(longest(rows, inputs), ROW_BYTES // rows.wide_bytes):
+    if rows.n > min(longest(rows, inputs), ROW_BYTES // (1 if has_vectors(rows) else 2) // rows.wide_bytes):
         tile = block(rows, BLOCK_BYTES, inputs)
         return False, tile, tile.occupancy(rows, FIT // 2)  # weights take registers too
-    tile = held(id, device, rows, inputs)
-    threads = 768 if tile.block * rows.wide_bytes < ROW_BYTES else 512  # of 80 and 128 registers
-    return True, tile, tile.occupancy(rows, threads // (32 * tile.warps))
+    tile = held(id, device, rows, inputs if rows.columns else 1)  # weights along memory are read where they are used
+    return True, tile, tile.occupancy(rows, 640 // (32 * tile.warps))  # of 102 registers, or of 128
 
 
 def over_rows(rows: Rows) -> Tile:

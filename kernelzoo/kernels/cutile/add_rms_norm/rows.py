@@ -19,13 +19,14 @@ def add_rms_norm_kernel(
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:
         place = dev.block_index(group, strip, 0, AXIS)
-        tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE) + dev.load_tile(residual, place, 0.0, AXIS, SHAPE)
-        rounded = ct.astype(tile, total.dtype)
+        rounded = ct.astype(dev.load_sum(x, residual, place, SHAPE), total.dtype)
         ct.store(total, place, rounded, allow_tma=False)
-        tile = ct.astype(rounded, tile.dtype)
+        tile = ct.astype(rounded, dev.acc_dtype(x))
         scale = dev.inverse_root(ct.sum(tile * tile, AXIS, keepdims=True) / x.shape[AXIS], EPS)
-        result = tile * scale * dev.weights_of(weight, 0, AXIS, SHAPE)
-        ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
+        for WHOLE in ct.static_iter((True, False)):
+            if dev.is_whole(x, place, SHAPE) == WHOLE:
+                result = tile * scale * dev.weights_of(weight, 0, AXIS, SHAPE, WHOLE)
+                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
     else:
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
         lost = squares

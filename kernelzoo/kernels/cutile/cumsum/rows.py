@@ -14,14 +14,17 @@ def before_and_up_to(before, total, next_before, next_total):
     return total + next_before, total + next_total
 
 
-def scan(tile, FOLD, AXIS):
-    """Sums up to each element of a block: along memory within vectors, behind those of the vectors before."""
+def scan(tile, total, dtype, FOLD, AXIS):
+    """(sums up to each element of a block, behind ``total``; that with the block). Along memory vectors are summed up
+    alone, behind those before. They are rounded before the reshape, after which their layout is another."""
     if AXIS == 1:
-        return ct.cumsum(tile, 1)
-    vectors = ct.reshape(tile, (tile.shape[0], tile.shape[1], tile.shape[2] // FOLD, FOLD))
+        return ct.astype(total + ct.cumsum(tile, 1), dtype), total + ct.sum(tile, 1, keepdims=True)
+    strip = tile.shape[:2]
+    vectors = ct.reshape(tile, (*strip, tile.shape[2] // FOLD, FOLD))
     totals = ct.sum(vectors, 3)
-    before, _ = ct.scan((ct.zeros(totals.shape, totals.dtype), totals), 2, before_and_up_to, (0, 0))
-    return ct.reshape(ct.expand_dims(before, 3) + ct.cumsum(vectors, 3), tile.shape)
+    before, up_to = ct.scan((ct.zeros(totals.shape, totals.dtype), totals), 2, before_and_up_to, (0, 0))
+    sums = ct.astype(ct.expand_dims(total + before, 3) + ct.cumsum(vectors, 3), dtype)
+    return ct.reshape(sums, tile.shape), total + ct.extract(up_to, (0, 0, totals.shape[2] - 1), (*strip, 1))
 
 
 def write_sums(x, out, total, group, strip, begin, end, FOLD, AXIS, SHAPE):
@@ -31,9 +34,8 @@ def write_sums(x, out, total, group, strip, begin, end, FOLD, AXIS, SHAPE):
         for i in range(first, last):
             place = dev.block_index(group, strip, i, AXIS)
             tile = dev.load_block(x, place, 0, AXIS, SHAPE, WHOLE)
-            result = ct.astype(total + scan(tile, FOLD, AXIS), out.dtype)
+            result, total = scan(tile, total, out.dtype, FOLD, AXIS)
             ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
-            total = total + ct.sum(tile, AXIS, keepdims=True)
 
 
 @ct.kernel
@@ -51,4 +53,6 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile = tiles.plain(rows, device_of(x), 2)
     views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
-    return bound(id, cumsum_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)
+    many = tiles.FIT * (1 + x.is_floating_point())  # of 128 threads; sums of integers have 64 bits
+    fit = tile.occupancy(rows, many, ragged=True)
+    return bound(id, cumsum_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps, occupancy=fit)

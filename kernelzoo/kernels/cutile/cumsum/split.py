@@ -35,5 +35,5 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     sums = tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype))
     kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts
     leave = bound(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
-    views, kinds_of_all = (source, sums, target), (plan.merged, *kinds)
-    return sequence(leave, bound(id, scan_kernel, (x, out), views, plan, kinds_of_all, programs, tile.warps))
+    views, kinds, fit = (source, sums, target), (plan.merged, *kinds), tile.occupancy(rows, tiles.FIT, ragged=True)
+    return sequence(leave, bound(id, scan_kernel, (x, out), views, plan, kinds, programs, tile.warps, occupancy=fit))

@@ -24,8 +24,11 @@ def layer_norm_kernel(
         mean = ct.sum(tile, AXIS, keepdims=True) / x.shape[AXIS]
         away = dev.distances(tile, mean, x, place, AXIS, SHAPE)
         scale = dev.inverse_root(ct.sum(away * away, AXIS, keepdims=True) / x.shape[AXIS], EPS)
-        result = away * scale * dev.weights_of(weight, 0, AXIS, SHAPE) + dev.weights_of(bias, 0, AXIS, SHAPE)
-        ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
+        for WHOLE in ct.static_iter((True, False)):
+            if dev.is_whole(x, place, SHAPE) == WHOLE:
+                result = away * scale * dev.weights_of(weight, 0, AXIS, SHAPE, WHOLE)
+                result = result + dev.weights_of(bias, 0, AXIS, SHAPE, WHOLE)
+                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
     else:
         count = ct.num_tiles(x, AXIS, SHAPE)
         mean = sum_of(x, group, strip, 0, count, FOLD, AXIS, SHAPE) / x.shape[AXIS]

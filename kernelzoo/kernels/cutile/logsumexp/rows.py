@@ -25,4 +25,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows = "cutile/logsumexp/rows", rows_of(x, out)
     tile = tiles.plain(rows, device_of(x), 1, tiles.READ_BYTES)
     views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
-    return bound(id, logsumexp_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)
+    count, fit = tile.count(rows), tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
+    return bound(id, logsumexp_kernel, (x, out), views, (), constants, count, tile.warps, occupancy=fit)

@@ -10,8 +10,10 @@ from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
 
 
-def float8_bits(value):
-    """The bits of value as a float8_e4m3fn: to nearest, ties to even. cuTile has the type from capability 8.9 on."""
+def float8_bits(value, HARDWARE):
+    """The bits of value as a float8_e4m3fn: to nearest, ties to even. cuTile has the type from capability 9.0 on."""
+    if HARDWARE:
+        return ct.bitcast(ct.astype(value, ct.float8_e4m3fn), ct.uint8)
     bits = ct.bitcast(value, ct.int32)
     size = bits & 0x7FFFFFFF
     normal = (size - (120 << 23) + 0x7FFFF + ((size >> 20) & 1)) >> 20
@@ -33,7 +35,10 @@ def scale_of(most):
 
 
 @ct.kernel
-def quantize_kernel(x, values, scale, HELD: ct.Constant[bool], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
+def quantize_kernel(
+    x, values, scale, HARDWARE: ct.Constant[bool], HELD: ct.Constant[bool],
+    AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+):  # fmt: skip
     """HELD: the tile has whole rows, which are read once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
@@ -41,7 +46,7 @@ def quantize_kernel(x, values, scale, HELD: ct.Constant[bool], AXIS: ct.Constant
         place = dev.block_index(group, strip, 0, AXIS)
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
         by = scale_of(ct.max(magnitudes(tile), AXIS, keepdims=True))
-        ct.store(values, place, float8_bits(tile * (1.0 / by)), allow_tma=False)
+        ct.store(values, place, float8_bits(tile * (1.0 / by), HARDWARE), allow_tma=False)
     else:
         most = ct.zeros(SHAPE, ct.int32)
         ranges = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
@@ -54,7 +59,8 @@ def quantize_kernel(x, values, scale, HELD: ct.Constant[bool], AXIS: ct.Constant
             for i in range(first, last):
                 place = dev.block_index(group, strip, i, AXIS)
                 tile = dev.load_block(x, place, 0.0, AXIS, SHAPE, WHOLE)
-                ct.store(values, place, float8_bits(tile * (1.0 / by)), check_bounds=not WHOLE, allow_tma=False)
+                bits = float8_bits(tile * (1.0 / by), HARDWARE)
+                ct.store(values, place, bits, check_bounds=not WHOLE, allow_tma=False)
     ct.store(scale, (group, strip), ct.reshape(by, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
@@ -64,7 +70,8 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     values = values.view(torch.uint8)
     id, tensors = "cutile/quantize_rows/rows", (x, values, scale)
     rows, others = rows_with(x, values, scale)
-    held, tile, fit = tiles.held_or_block(id, device_of(x), rows, 2)
+    device = device_of(x)
+    held, tile, fit = tiles.held_or_block(id, device, rows, 2)
     source, scales, target = tiles.make_views(rows, tile, (x, scale, values), others)
-    views, constants = (source, target, scales), (held, tile.axis, tile.shape)
+    views, constants = (source, target, scales), (device.capability >= 90, held, tile.axis, tile.shape)
     return bound(id, quantize_kernel, tensors, views, (), constants, tile.count(rows), tile.warps, occupancy=fit)

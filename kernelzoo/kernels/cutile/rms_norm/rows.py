@@ -21,8 +21,10 @@ def rms_norm_kernel(
         place = dev.block_index(group, strip, 0, AXIS)
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
         scale = dev.inverse_root(ct.sum(tile * tile, AXIS, keepdims=True) / x.shape[AXIS], EPS)
-        result = tile * scale * dev.weights_of(weight, 0, AXIS, SHAPE)
-        ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
+        for WHOLE in ct.static_iter((True, False)):
+            if dev.is_whole(x, place, SHAPE) == WHOLE:
+                result = tile * scale * dev.weights_of(weight, 0, AXIS, SHAPE, WHOLE)
+                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
     else:
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
         lost = squares
