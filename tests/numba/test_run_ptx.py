@@ -11,6 +11,7 @@ import host_compiler
 import torch
 
 import kernelzoo
+from kernelzoo.kernels.numba import lanes
 from kernelzoo.testing import Case, cases, check
 
 if not host_compiler.compiler():
@@ -71,5 +72,15 @@ def test_a_long_row_that_blocks_share_is_right(op: str, dtype: str, shape: tuple
 def test_rows_are_held_or_read_again(op: str, n: int) -> None:
     operation = kernelzoo.operations.OPERATIONS[op]
     inputs = operation.sample((2, n), "bfloat16", -1, generator=torch.Generator().manual_seed(0))
+    found = getattr(kernelzoo.get("numba"), op)(*inputs)
+    operation.assert_close(found if isinstance(found, tuple) else (found,), inputs)
+
+
+@pytest.mark.parametrize("n", [4096, 12000])
+@pytest.mark.parametrize("op", ["cumsum", "rms_norm", "layer_norm", "add_rms_norm", "quantize_rows"])
+def test_rows_are_right_where_fewer_lanes_fill_a_device(op: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "MANY", 1)
+    operation = kernelzoo.operations.OPERATIONS[op]
+    inputs = operation.sample((5, n), "bfloat16", -1, generator=torch.Generator().manual_seed(0))
     found = getattr(kernelzoo.get("numba"), op)(*inputs)
     operation.assert_close(found if isinstance(found, tuple) else (found,), inputs)

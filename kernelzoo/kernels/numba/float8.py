@@ -8,7 +8,7 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.machine import I16, I32, asm, made_of
+from kernelzoo.kernels.numba.machine import I32, asm, made_of
 
 FLOAT, (ZERO, WHOLE, NORMAL) = WIDE["float32"], (number("float32", value) for value in (0, 2**23, 2**-6))
 
@@ -27,7 +27,8 @@ def nearest(v):
 
 
 def _pair(builder: Any, low: Any, high: Any) -> Any:
-    return builder.zext(asm(builder, I16, "cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", low, high), I32)
+    code = "{ .reg .b16 both; cvt.rn.satfinite.e4m3x2.f32 both, $2, $1; cvt.u32.u16 $0, both; }"
+    return asm(builder, I32, code, low, high)
 
 
 pair = made_of(lambda low, high: types.int32(low, high), _pair)

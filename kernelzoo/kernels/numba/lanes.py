@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from numba import cuda
+from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, opaque
@@ -17,6 +18,8 @@ from kernelzoo.layout import cdiv, power_of_two
 THREADS = 256
 FEW = 4
 """Elements that a lane has at the least, where rows lie along memory."""
+MANY = 2**17
+"""Lanes: enough for a large chip."""
 
 
 def lanes_tiling(v: View) -> Tiling:
@@ -40,16 +43,32 @@ def packs_tiling(v: View, lanes: int = THREADS, size: int = 32, tiles: int = 4) 
     tiles = min(most, power_of_two(cdiv(v.n // v.pack, 8)))
     needed = power_of_two(cdiv(v.n, v.pack * tiles))
     if needed > WARP:
-        return Tiling(lanes, 1, tiles, v.pack, flexible=True)
-    return Tiling(needed, 4 * WARP // needed, tiles, v.pack)
+        return Tiling(lanes, 1, tiles, v.pack, flexible=True, unsigned=True)
+    return Tiling(needed, 4 * WARP // needed, tiles, v.pack, unsigned=True)
+
+
+def scan_tiling(v: View) -> Tiling:
+    """Lanes take a vector at a time, and meet after each. A row has as few as leave ``MANY`` in all, or a warp.
+
+    An SM runs up to 1536 threads at least: while some meet, others read and write.
+    """
+    if v.across:
+        return lanes_tiling(v)
+    vectors = cdiv(v.n, v.pack)
+    turns = max(1, min(16, vectors // WARP, v.planned * vectors // MANY))
+    lanes = min(THREADS, power_of_two(cdiv(vectors, turns)))
+    threads = lanes if lanes > WARP else 4 * WARP
+    return Tiling(lanes, threads // lanes, 1, v.pack, blocks=min(12, 1536 // threads), unsigned=True)
 
 
 def held_tiling(v: View) -> Tiling:
     """Registers hold a row of up to 16384 elements along memory, 8192 of float64; longer ones are read by the tile.
 
-    An SM runs two blocks that hold packed halves at least, so that one reads while another writes.
+    A lane has 32 elements of long rows, and of packed halves where ``MANY`` lanes are left, else 16. An SM runs two
+    blocks that hold packed halves at least, so that one reads while another writes.
     """
-    size = 32 if v.n > 16 * 512 and v.itemsize < 8 else 16
+    many = is_packed(v.dtype, v.pack) and v.planned * v.n >= 32 * MANY
+    size = 32 if v.n > (2048 if many else 16 * 512) and v.itemsize < 8 else 16
     tiling = packs_tiling(v, 512, size, size)
     if tiling.lanes * tiling.size < v.n:
         return packs_tiling(v, size=16)
@@ -216,33 +235,33 @@ def tile_sums(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
 
 @cache
 def lane_scan(dtype: str, tiling: Tiling) -> Any:
-    """``scan(lane, lanes, r, own, sums)``: of a number in each lane, the sum over a row's lanes before, and over all.
+    """``scan(lane, r, own, sums, k)``: of a number in each lane, the sum over a row's lanes before, and over all.
 
-    A butterfly within a warp, and warps in order. ``sums`` is shared memory of ``tiling.scratch`` elements.
+    A butterfly within a warp, and warps in order. ``sums`` is shared memory, of which ``tiling.scratch`` elements are
+    used, from k on. Those may be written again once threads have met another time.
     """
     ZERO, ROWS, APART = number(dtype, 0), tiling.rows, tiling.rows if tiling.across else 1
     NEAR = min(tiling.lanes, WARP // APART)  # lanes of a row that share a warp
-    LEVELS, SEVERAL = NEAR.bit_length() - 1, tiling.lanes > NEAR
+    LEVELS, WARPS = NEAR.bit_length() - 1, tiling.lanes // NEAR
 
     @cuda.jit(device=True, inline="always")
-    def scan(lane, lanes, r, own, sums):
+    def scan(lane, r, own, sums, k):
         before, total = ZERO, own
         for level in range(LEVELS):
             other = cuda.shfl_xor_sync(EVERY_LANE, total, APART << level)
             if lane & (1 << level):
                 before = other + before
             total += other
-        if SEVERAL:
-            group, warp, start = r % ROWS, lane // NEAR, ZERO
-            cuda.syncthreads()  # others may still read those of an earlier scan
+        if WARPS > 1:
+            at, own_warp, start = types.uint32(k + r % ROWS), types.uint32(lane) // NEAR, ZERO
             if lane % NEAR == 0:
-                sums[warp * ROWS + group] = total
+                sums[at + own_warp * ROWS] = total
             cuda.syncthreads()
             total = ZERO
-            for other_warp in range(lanes // NEAR):
-                if other_warp == warp:
+            for warp in range(WARPS):
+                if warp == own_warp:
                     start = total
-                total += sums[other_warp * ROWS + group]
+                total += sums[at + warp * ROWS]
             before += start
         return before, total
 

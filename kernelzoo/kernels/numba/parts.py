@@ -1,5 +1,6 @@
 """Several blocks to a row: a first launch leaves numbers of each part, and a second takes a row's together."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -33,10 +34,10 @@ class Cut(NamedTuple):
     """Elements of a part; the last has what is left."""
 
 
-def cut(v: View, **how: int) -> Cut:
-    """As many parts as fill the device. ``how`` is for ``packs_tiling``."""
+def cut(v: View, tiling_of: Callable[[View], Tiling] = packs_tiling) -> Cut:
+    """As many parts as fill the device, tiled as rows of their own would be."""
     span = cdiv(max(1, v.n), parts_of(v, v.device) * LINE) * LINE
-    return Cut(packs_tiling(replace(v, n=span), **how), cdiv(max(1, v.n), span), span)
+    return Cut(tiling_of(replace(v, n=span)), cdiv(max(1, v.n), span), span)
 
 
 @cache

@@ -27,11 +27,11 @@ def thread_mapping(tiling: Tiling) -> Any:
     ROWS, LANES = tiling.rows, tiling.lanes
     LANE_STEP, GROUP_STEP = (tiling.rows, 1) if tiling.across else (1, tiling.lanes)
 
-    FLEXIBLE = tiling.flexible
+    FLEXIBLE, UNSIGNED = tiling.flexible, tiling.unsigned
 
     @cuda.jit(device=True, inline="always")
     def mapping():
-        t = cuda.threadIdx.x
+        t = types.uint32(cuda.threadIdx.x) if UNSIGNED else cuda.threadIdx.x
         if FLEXIBLE:
             return types.int64(t), types.int64(cuda.blockDim.x), types.int64(0)
         return types.int64(t // LANE_STEP % LANES), types.int64(LANES), types.int64(t // GROUP_STEP % ROWS)
@@ -222,7 +222,7 @@ def block_reduce(tiling: Tiling, identity: Any) -> tuple[Any, Any, Any]:
 
 
 def _block_reduce(combine: Any, tiling: Tiling, identity: Any) -> Any:
-    ROWS, WARPS = tiling.rows, tiling.threads // WARP
+    ROWS, WARPS, UNSIGNED = tiling.rows, tiling.threads // WARP, tiling.unsigned
     if tiling.across:  # the lanes of a row that share a warp are ``rows`` apart
         warp = warp_reduce(combine, WARP, ROWS) if tiling.lanes > 1 else warp_reduce(combine, 1, 1)
     else:
@@ -235,12 +235,12 @@ def _block_reduce(combine: Any, tiling: Tiling, identity: Any) -> Any:
     @cuda.jit(device=True, inline="always")
     def over_block(value, scratch):
         value = warp(value)
-        t = cuda.threadIdx.x
+        t = types.uint32(cuda.threadIdx.x) if UNSIGNED else cuda.threadIdx.x
         if t % WARP == 0:
             scratch[t // WARP] = value
         cuda.syncthreads()
         value = identity
-        if t % WARP < cuda.blockDim.x // WARP:
+        if t % WARP < (types.uint32(cuda.blockDim.x) if UNSIGNED else cuda.blockDim.x) // WARP:
             value = scratch[t % WARP]
         return warp(value)
 

@@ -122,6 +122,7 @@ class Tiling:
     held: bool = False  # a row is no longer than what its lanes read at once
     blocks: int = 1  # that an SM runs at once, at least
     exact: bool = False  # exponentials are added as whole numbers
+    unsigned: bool = False  # numbers of threads are, whose division takes one instruction
 
     @property
     def threads(self) -> int:

@@ -6,7 +6,7 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.lanes import packs_tiling, place_of
+from kernelzoo.kernels.numba.lanes import packs_tiling, place_of, row_values
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.min.row_tiles import thread_reduce
 from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
@@ -23,7 +23,7 @@ def same(a, b):
 def row_argmin(dtype: str, tiling: Tiling) -> Any:
     """``first_least(x, source, step, lane, lanes, start, n, values, places)``: the place of a row's least element."""
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
-    (load, _), (_, load_tile, _, _, _) = machine.element_functions(dtype), access(dtype, tiling, HIGHEST)
+    (_, value, _), (_, load_tile, _, _, _) = row_values(dtype, tiling), access(dtype, tiling, HIGHEST)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     _, block_first, _ = block_reduce(tiling, NOWHERE)
@@ -40,10 +40,10 @@ def row_argmin(dtype: str, tiling: Tiling) -> Any:
                 least, tile = v, first
         lowest = block_min(least, values)
         if same(least, lowest):
-            for j in range(SIZE):
-                i = place_in(lane, lanes, tile, j)
-                if i < n and same(load(x, source + i * step), lowest):
-                    place = min(place, i)
+            load_tile(x, source, step, lane, lanes, tile, n, words, 0)
+            for j in range(SIZE - 1, -1, -1):  # past the end, none comes before the first
+                if same(value(words, j), lowest):
+                    place = place_in(lane, lanes, tile, j)
         return block_first(place, places)
 
     return first_least

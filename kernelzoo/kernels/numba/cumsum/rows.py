@@ -4,34 +4,34 @@ from typing import Any
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lane_scan, packs_tiling, row_values
+from kernelzoo.kernels.numba.lanes import lane_scan, row_values, scan_tiling
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.registry import register
-
-BLOCKS = 4
-"""On an SM at least: while the lanes of one meet, another reads and a third writes."""
 
 
 @cache
 def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     """``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``: sums of a
-    row's elements from ``start`` to n, and of ``before``. All threads of a block come here, for the same ``end``."""
+    row's elements from ``start`` to n, and of ``before``. All threads of a block come here, for the same ``end``.
+    ``sums`` is shared memory of twice ``tiling.scratch`` elements."""
     kind, (load, value, _), (_, _, store) = WIDE[out_dtype], row_values(dtype, tiling), row_values(out_dtype, tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
-    scan = lane_scan(out_dtype, tiling)
+    scan, SCRATCH = lane_scan(out_dtype, tiling), tiling.scratch
 
     @cuda.jit(device=True, inline="always")
     def scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums):
         words = cuda.local.array(WORDS, WORD)
         values = cuda.local.array(SIZE, kind)
         load(x, source, x_step, lane, lanes, start, n, words)
+        half = SCRATCH
         for first in range(start, end, lanes * SIZE):
             values[0] = value(words, 0)
             for j in range(1, SIZE):
                 values[j] = values[j - 1] + kind(value(words, j))
             load(x, source, x_step, lane, lanes, first + lanes * SIZE, n, words)  # the next tile, before lanes meet
-            earlier, total = scan(lane, lanes, r, values[SIZE - 1], sums)
+            earlier, total = scan(lane, r, values[SIZE - 1], sums, half)
+            half = SCRATCH - half  # so that lanes meet once, and not again before they write
             earlier += before
             for j in range(SIZE):
                 values[j] += earlier
@@ -43,7 +43,7 @@ def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
 
 @kernel
 def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, ZERO, SCRATCH = WIDE[out_dtype], number(out_dtype, 0), tiling.scratch
+    kind, ZERO, SCRATCH = WIDE[out_dtype], number(out_dtype, 0), 2 * tiling.scratch
     scan_row, find = row_cumsum(dtype, tiling, out_dtype), own_row(tiling)
 
     def cumsum(x, out, rows, inner, n, x_at, out_at, phase):
@@ -52,12 +52,12 @@ def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
         source, target = row_offsets(r, inner, x_at, out_at)
         scan_row(x, out, source, target, x_at.step, out_at.step, lane, lanes, r, 0, n, length, ZERO, sums)
 
-    return Source(cumsum, (dtype, out_dtype), tiling.threads, BLOCKS)
+    return Source(cumsum, (dtype, out_dtype), tiling.threads, tiling.blocks)
 
 
 @register("numba", "cumsum", "rows")
 @planned()
 def rows(v: View) -> BindView:
     """Tiles of a row one after the other: each lane's elements in order, lanes in a tree, warps and tiles in order."""
-    kernel, tiling = partial(cumsum_kernel, out_dtype=v.out_dtype), packs_tiling(v, size=v.pack, tiles=1)
-    return over_rows("numba/cumsum/rows", kernel, tiling, v)
+    kernel = partial(cumsum_kernel, out_dtype=v.out_dtype)
+    return over_rows("numba/cumsum/rows", kernel, scan_tiling(v), v)

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.cumsum.rows import BLOCKS, row_cumsum
+from kernelzoo.kernels.numba.cumsum.rows import row_cumsum
 from kernelzoo.kernels.numba.dtypes import WIDE
+from kernelzoo.kernels.numba.lanes import scan_tiling
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
 from kernelzoo.kernels.numba.parts import cut, in_parts, own_part
 from kernelzoo.kernels.numba.row import row_offsets
@@ -15,7 +16,7 @@ from kernelzoo.registry import register
 @kernel
 def scan_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, scan_row, find = WIDE[out_dtype], row_cumsum(dtype, tiling, out_dtype), own_part(tiling)
-    add_row, SCRATCH = row_sum(str(kind), replace(tiling, vec=1), out_dtype), tiling.scratch
+    add_row, SCRATCH = row_sum(str(kind), replace(tiling, vec=1), out_dtype), 2 * tiling.scratch
 
     def scan_parts(x, sums, out, rows, inner, n, x_at, out_at, phase, parts, span):
         scratch = cuda.shared.array(SCRATCH, kind)
@@ -25,13 +26,13 @@ def scan_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
         last = min(start + span, n)
         scan_row(x, out, source, target, x_at.step, out_at.step, lane, lanes, r, start, last, end, before, scratch)
 
-    return Source(scan_parts, (dtype, str(kind), out_dtype), tiling.threads, BLOCKS)
+    return Source(scan_parts, (dtype, str(kind), out_dtype), tiling.threads, tiling.blocks)
 
 
 @register("numba", "cumsum", "split")
 @planned()
 def split(v: View) -> BindView:
     """Several blocks to a row, each with a part; the sums of those before it come through memory, of a first launch."""
-    parts = cut(v, size=v.pack, tiles=1)
+    parts = cut(v, scan_tiling)
     first, second = (kernel(v.dtype, parts.tiling, v.out_dtype) for kernel in (parts_kernel, scan_kernel))
     return in_parts("numba/cumsum/split", parts, first, second, v, again=True)

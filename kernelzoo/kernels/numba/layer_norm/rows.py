@@ -16,7 +16,7 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     (add_tile, add_products), find = tile_sums(dtype, tiling, dtype), own_row(tiling)
     tiles, place = tiles_of(tiling), place_of(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
-    HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
+    HELD, EARLY, VEC = tiling.held, tiling.held and tiling.size <= 16, tiling.vec
 
     def layer_norm(x, weight, bias, out, rows, inner, n, x_at, out_at, phase, weight_at, bias_at):
         words = cuda.local.array(WORDS, WORD)
@@ -37,7 +37,8 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
             if not HELD:
                 load(x, source, x_at.step, lane, lanes, start, length, words)
             for j in range(SIZE):
-                values[j] = value(words, j) - mean if place(lane, lanes, start, j) < length else ZERO
+                inside = place(lane, lanes, start, j - j % VEC) < length  # as all of a vector, or none
+                values[j] = value(words, j) - (mean if inside else ZERO)
             squares = add_products(squares, values, values)
         scale = inverse_root(squares, n, scratch)
         for start in tiles(length, lanes):

@@ -4,7 +4,7 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
-from kernelzoo.kernels.numba.device_functions import minimum
+from kernelzoo.kernels.numba.device_functions import minimum, opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.float8 import to_float8
 from kernelzoo.kernels.numba.lanes import held_tiling, row_values, tiles_of
@@ -31,7 +31,7 @@ def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
         scratch = cuda.shared.array(SCRATCH, FLOAT)
         lane, lanes, r, length = find(rows, n)
         place = row_coords(r, inner)
-        source, target = row_start(x_at, place), row_start(values_at, place)
+        source, target = row_start(x_at, place), opaque(row_start(values_at, place))
         lowest = ZERO  # of negated sizes: a minimum, which keeps a NaN
         for start in tiles(length, lanes):
             load(x, source, x_at.step, lane, lanes, start, length, words)
